@@ -1,3 +1,52 @@
+//! The gateway's data path as one pure state machine.
+//!
+//! [`Core::step`] takes the time and an [`Event`] and appends [`Command`]s; the world carries them out and reports
+//! each one's success or failure as another event. The core owns the map's overlay, the journal's order, the cache's
+//! slots, the dirty queue and the flush pipeline. It does not own bytes: contents of blocks go between client and
+//! slot without passing through here, under the sums that the core keeps.
+//!
+//! | module       | holds                                                                    |
+//! |--------------|--------------------------------------------------------------------------|
+//! | `write`      | writes, zeroes, locks: from request to journal record                    |
+//! | `read`       | reads and map queries: from request to slots                             |
+//! | `fetch`      | GETs in flight, joined by every reader that needs them                   |
+//! | `flush`      | dirty blocks to fingerprints to packs to objects                         |
+//! | `durability` | acknowledgements, group commit, checkpoints                              |
+//! | `volumes`    | creation, resize, deletion                                               |
+//! | `recovery`   | the same state from local metadata and the journal                       |
+//! | `checkpoint` | the merge of the overlay into local metadata                             |
+//! | `record`     | the journal's bytes                                                      |
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 extern crate alloc;
+
+pub mod checkpoint;
+mod config;
+mod core_state;
+mod dirty;
+mod durability;
+mod event;
+mod extent_map;
+mod fetch;
+mod flush;
+mod journal;
+mod page;
+mod read;
+pub mod record;
+pub mod recovery;
+mod slots;
+mod volumes;
+mod weighted_lru;
+mod write;
+
+pub use checkpoint::{Frozen, Totals, Volume};
+pub use config::Config;
+pub use core_state::{Core, Counters, Snapshot, StoreState};
+pub use event::{
+    Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, MetadataError, ReadPiece,
+    Refusal, Span, StatusRun, StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
+};
+pub use extent_map::{Extent, ExtentMap, Target};
+pub use journal::JournalWrite;
+pub use page::{MapPage, PAGE_ENTRIES};
+pub use record::{Lsn, SlotRun};

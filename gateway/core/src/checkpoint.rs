@@ -1,0 +1,485 @@
+//! Checkpoints: the frozen overlay is merged into local metadata in one transaction. The merge is a pure function
+//! over [`MetadataTransaction`], so LMDB and the simulator's model run the same code.
+//!
+//! | table      | key                          | value                                             |
+//! |------------|------------------------------|---------------------------------------------------|
+//! | Super      | empty                        | [`Superblock`]                                    |
+//! | Map        | volume u32 BE, page u64 BE   | map page, 256 blocks of the volume                |
+//! | References | page u64 BE                  | count page, references to 256 PVBNs               |
+//! | Objects    | first PVBN u64 BE            | object descriptor (the Cloud-DB)                  |
+//! | Slots      | page u32 BE                  | slot page, 64 slots of the cache file             |
+
+use crate::extent_map::{ExtentMap, Target};
+use crate::page::{CountPage, MapPage, PAGE_ENTRIES, References};
+use crate::record::Lsn;
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use tombolo_base::{BlockSum, DecodeError, ObjectDescriptor, Pvbn, Reader, VolumeId, Writer};
+use xxhash_rust::xxh3::xxh3_64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    Super,
+    Map,
+    References,
+    Objects,
+    Slots,
+}
+
+/// Reads of local metadata.
+pub trait MetadataRead {
+    type Error;
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Self::Error>;
+    /// The entry with the least key not below `key`.
+    fn ceiling(&self, table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, Self::Error>;
+    /// The entry with the greatest key not above `key`.
+    fn floor(&self, table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, Self::Error>;
+}
+
+/// One transaction: the caller commits it when the merge returns `Ok`, and drops it otherwise.
+pub trait MetadataTransaction: MetadataRead {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), Self::Error>;
+}
+
+/// Why metadata cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MetadataFault<E> {
+    #[error("{0}")]
+    Store(E),
+    #[error("table {table:?}, key {key:02x?}: {error}")]
+    Corrupt {
+        table: Table,
+        key: Vec<u8>,
+        error: DecodeError,
+    },
+    #[error("PVBN {pvbn} would have {count} references")]
+    NegativeReferences { pvbn: u64, count: i64 },
+}
+
+/// A volume as local metadata and the core know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    pub id: VolumeId,
+    pub name: String,
+    pub blocks: u64,
+}
+
+/// Where the journal takes over from local metadata, and what must outlive it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Superblock {
+    pub journal_identity: u64,
+    pub slot_count: u32,
+    /// Recovery replays from here.
+    pub lsn: Lsn,
+    /// The segment that holds `lsn`, or the next to be made.
+    pub segment: u64,
+    pub next_pvbn: u64,
+    pub next_volume: u32,
+    pub volumes: Vec<Volume>,
+    pub totals: Totals,
+}
+
+/// Counters that live as long as the state directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub blocks_written: u64,
+    pub blocks_zero: u64,
+    pub blocks_duplicate: u64,
+    pub blocks_unique: u64,
+    pub objects: u64,
+    pub object_bytes: u64,
+}
+
+const SUPER_MAGIC: &[u8; 8] = b"TMBSUPR1";
+
+impl Superblock {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.bytes(SUPER_MAGIC)
+            .u64(self.journal_identity)
+            .u32(self.slot_count)
+            .u64(self.lsn.0)
+            .u64(self.segment);
+        out.u64(self.next_pvbn).u32(self.next_volume);
+        let totals = &self.totals;
+        out.u64(totals.blocks_written)
+            .u64(totals.blocks_zero)
+            .u64(totals.blocks_duplicate);
+        out.u64(totals.blocks_unique)
+            .u64(totals.objects)
+            .u64(totals.object_bytes);
+        out.u32(self.volumes.len() as u32);
+        for volume in &self.volumes {
+            out.u32(volume.id.0)
+                .u64(volume.blocks)
+                .u8(volume.name.len() as u8)
+                .bytes(volume.name.as_bytes());
+        }
+        let sum = xxh3_64(&out.0);
+        out.u64(sum);
+        out.0
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let magic = reader.bytes("superblock magic", 8)?;
+        if magic != SUPER_MAGIC {
+            return Err(DecodeError::Invalid {
+                what: "superblock magic",
+                value: u64::from(magic[0]),
+            });
+        }
+        let mut superblock = Self {
+            journal_identity: reader.u64("superblock journal identity")?,
+            slot_count: reader.u32("superblock slot count")?,
+            lsn: Lsn(reader.u64("superblock LSN")?),
+            segment: reader.u64("superblock segment")?,
+            next_pvbn: reader.u64("superblock next PVBN")?,
+            next_volume: reader.u32("superblock next volume")?,
+            totals: Totals {
+                blocks_written: reader.u64("superblock totals")?,
+                blocks_zero: reader.u64("superblock totals")?,
+                blocks_duplicate: reader.u64("superblock totals")?,
+                blocks_unique: reader.u64("superblock totals")?,
+                objects: reader.u64("superblock totals")?,
+                object_bytes: reader.u64("superblock totals")?,
+            },
+            volumes: Vec::new(),
+        };
+        for _ in 0..reader.u32("superblock volume count")? {
+            let id = VolumeId(reader.u32("superblock volume")?);
+            let blocks = reader.u64("superblock volume blocks")?;
+            let length = usize::from(reader.u8("superblock volume name")?);
+            let name = core::str::from_utf8(reader.bytes("superblock volume name", length)?).map_err(|_| {
+                DecodeError::Invalid {
+                    what: "superblock volume name",
+                    value: length as u64,
+                }
+            })?;
+            superblock.volumes.push(Volume {
+                id,
+                name: name.into(),
+                blocks,
+            });
+        }
+        let computed = xxh3_64(&bytes[..reader.offset()]);
+        let found = reader.u64("superblock checksum")?;
+        if found != computed {
+            return Err(DecodeError::Checksum {
+                what: "superblock",
+                found,
+                computed,
+            });
+        }
+        reader.finish("superblock")?;
+        Ok(superblock)
+    }
+}
+
+/// What one slot holds, as the persistent cache index says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotEntry {
+    Free,
+    Clean {
+        pvbn: Pvbn,
+        sum: BlockSum,
+    },
+    Dirty {
+        pvbn: Pvbn,
+        sum: BlockSum,
+        volume: VolumeId,
+        block: u64,
+    },
+    Corrupt {
+        pvbn: Pvbn,
+        sum: BlockSum,
+    },
+}
+
+/// A slot page is its entries one after another: kind u8 (0 free, 1 clean, 2 dirty, 3 corrupt), then PVBN u64 and sum
+/// u64 unless free, then volume u32 and block u64 if dirty.
+pub fn encode_slot_page(entries: impl Iterator<Item = SlotEntry>) -> Vec<u8> {
+    let mut out = Writer::default();
+    for entry in entries {
+        match entry {
+            SlotEntry::Free => out.u8(0),
+            SlotEntry::Clean { pvbn, sum } => out.u8(1).u64(pvbn.0).u64(sum.0),
+            SlotEntry::Dirty {
+                pvbn,
+                sum,
+                volume,
+                block,
+            } => out.u8(2).u64(pvbn.0).u64(sum.0).u32(volume.0).u64(block),
+            SlotEntry::Corrupt { pvbn, sum } => out.u8(3).u64(pvbn.0).u64(sum.0),
+        };
+    }
+    out.0
+}
+
+pub fn decode_slot_page(bytes: &[u8]) -> Result<Vec<SlotEntry>, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let mut entries = Vec::with_capacity(crate::slots::SLOTS_PER_PAGE as usize);
+    while reader.remaining() > 0 {
+        let kind = reader.u8("slot kind")?;
+        if kind == 0 {
+            entries.push(SlotEntry::Free);
+            continue;
+        }
+        let (pvbn, sum) = (Pvbn(reader.u64("slot PVBN")?), BlockSum(reader.u64("slot sum")?));
+        entries.push(match kind {
+            1 => SlotEntry::Clean { pvbn, sum },
+            2 => {
+                let volume = VolumeId(reader.u32("slot volume")?);
+                SlotEntry::Dirty {
+                    pvbn,
+                    sum,
+                    volume,
+                    block: reader.u64("slot block")?,
+                }
+            }
+            3 => SlotEntry::Corrupt { pvbn, sum },
+            other => {
+                return Err(DecodeError::Invalid {
+                    what: "slot kind",
+                    value: u64::from(other),
+                });
+            }
+        });
+    }
+    Ok(entries)
+}
+
+/// Everything that changed between two checkpoints.
+#[derive(Clone, Debug, Default)]
+pub struct Frozen {
+    pub superblock: Superblock,
+    pub map: ExtentMap,
+    pub objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
+    pub slot_pages: Vec<(u32, Vec<u8>)>,
+}
+
+pub fn map_key(volume: VolumeId, page: u64) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..4].copy_from_slice(&volume.0.to_be_bytes());
+    key[4..].copy_from_slice(&page.to_be_bytes());
+    key
+}
+
+/// Merges `frozen` into the transaction.
+pub fn apply_checkpoint<T: MetadataTransaction>(
+    transaction: &mut T,
+    frozen: &Frozen,
+) -> Result<(), MetadataFault<T::Error>> {
+    let mut references = ReferenceChanges::default();
+    apply_map(transaction, &frozen.map, &mut references)?;
+    references.apply(transaction)?;
+    for (first, descriptor) in &frozen.objects {
+        put(transaction, Table::Objects, &first.to_be_bytes(), &descriptor.encode())?;
+    }
+    for (page, bytes) in &frozen.slot_pages {
+        put(transaction, Table::Slots, &page.to_be_bytes(), bytes)?;
+    }
+    put(transaction, Table::Super, &[], &frozen.superblock.encode())
+}
+
+/// References won and lost, as runs of PVBNs, applied a page at a time.
+#[derive(Default)]
+struct ReferenceChanges {
+    pages: BTreeMap<u64, [i32; PAGE_ENTRIES as usize]>,
+}
+
+impl ReferenceChanges {
+    fn add(&mut self, first: Pvbn, count: u64, change: i32) {
+        for pvbn in first.0..first.0 + count {
+            let page = self
+                .pages
+                .entry(pvbn / PAGE_ENTRIES)
+                .or_insert([0; PAGE_ENTRIES as usize]);
+            page[(pvbn % PAGE_ENTRIES) as usize] += change;
+        }
+    }
+
+    fn apply<T: MetadataTransaction>(self, transaction: &mut T) -> Result<(), MetadataFault<T::Error>> {
+        for (page_number, changes) in self.pages {
+            let key = page_number.to_be_bytes();
+            let mut page = match get(transaction, Table::References, &key)? {
+                Some(bytes) => decode(Table::References, &key, CountPage::decode(&bytes))?,
+                None => CountPage::default(),
+            };
+            for (entry, change) in changes.iter().enumerate().filter(|(_, change)| **change != 0) {
+                let before = page.get(entry as u16).0.map_or(0, |found| found.0);
+                let count = before as i64 + i64::from(*change);
+                if count < 0 {
+                    let pvbn = page_number * PAGE_ENTRIES + entry as u64;
+                    return Err(MetadataFault::NegativeReferences { pvbn, count });
+                }
+                page.set(entry as u16, 1, (count > 0).then_some(References(count as u64)));
+            }
+            put_or_delete(transaction, Table::References, &key, page.is_empty(), || page.encode())?;
+        }
+        Ok(())
+    }
+}
+
+fn apply_map<T: MetadataTransaction>(
+    transaction: &mut T,
+    map: &ExtentMap,
+    references: &mut ReferenceChanges,
+) -> Result<(), MetadataFault<T::Error>> {
+    // Extents of one page are applied together, so each page is read and written once.
+    let mut open: Option<(VolumeId, u64, MapPage)> = None;
+    for extent in map.iter() {
+        let mut block = extent.first;
+        while block < extent.end() {
+            let number = block / PAGE_ENTRIES;
+            let part = (PAGE_ENTRIES - block % PAGE_ENTRIES).min(extent.end() - block);
+            if !open
+                .as_ref()
+                .is_some_and(|(volume, page, _)| (*volume, *page) == (extent.volume, number))
+            {
+                close_map_page(transaction, open.take())?;
+                // A long hole must not visit every page of a vast empty volume.
+                if extent.target == Target::Hole {
+                    match next_map_page(transaction, extent.volume, number, extent.end())? {
+                        Some(next) if next > number => {
+                            block = next * PAGE_ENTRIES;
+                            continue;
+                        }
+                        Some(_) => {}
+                        None => break,
+                    }
+                }
+                open = Some((
+                    extent.volume,
+                    number,
+                    load_map_page(transaction, extent.volume, number)?,
+                ));
+            }
+            let Some((_, _, page)) = open.as_mut() else { break };
+            let start = (block % PAGE_ENTRIES) as u16;
+            release_references(page, start, part as u16, references);
+            let target = match extent.target.plus(block - extent.first) {
+                Target::Hole => None,
+                Target::At(pvbn) => {
+                    references.add(pvbn, part, 1);
+                    Some(pvbn)
+                }
+            };
+            page.set(start, part as u16, target);
+            block += part;
+        }
+    }
+    close_map_page(transaction, open)
+}
+
+fn release_references(page: &MapPage, start: u16, length: u16, references: &mut ReferenceChanges) {
+    let mut entry = start;
+    while entry < start + length {
+        let (pvbn, run) = page.get(entry);
+        let part = run.min(start + length - entry);
+        if let Some(pvbn) = pvbn {
+            references.add(pvbn, u64::from(part), -1);
+        }
+        entry += part;
+    }
+}
+
+fn next_map_page<T: MetadataRead>(
+    transaction: &T,
+    volume: VolumeId,
+    page: u64,
+    end_block: u64,
+) -> Result<Option<u64>, MetadataFault<T::Error>> {
+    let found = transaction
+        .ceiling(Table::Map, &map_key(volume, page))
+        .map_err(MetadataFault::Store)?;
+    let Some((key, _)) = found else { return Ok(None) };
+    let Some((found_volume, page_bytes)) = key.split_at_checked(4) else {
+        return Ok(None);
+    };
+    let Ok(page_bytes) = <[u8; 8]>::try_from(page_bytes) else {
+        return Ok(None);
+    };
+    let found_page = u64::from_be_bytes(page_bytes);
+    Ok((found_volume == volume.0.to_be_bytes() && found_page * PAGE_ENTRIES < end_block).then_some(found_page))
+}
+
+/// A page of a volume's map; an absent one is empty.
+pub fn load_map_page<R: MetadataRead>(
+    reader: &R,
+    volume: VolumeId,
+    page: u64,
+) -> Result<MapPage, MetadataFault<R::Error>> {
+    let key = map_key(volume, page);
+    match get(reader, Table::Map, &key)? {
+        Some(bytes) => decode(Table::Map, &key, MapPage::decode(&bytes)),
+        None => Ok(MapPage::default()),
+    }
+}
+
+/// The object with the greatest first PVBN not above `pvbn`.
+pub fn load_descriptor<R: MetadataRead>(
+    reader: &R,
+    pvbn: Pvbn,
+) -> Result<Option<ObjectDescriptor>, MetadataFault<R::Error>> {
+    let found = reader
+        .floor(Table::Objects, &pvbn.0.to_be_bytes())
+        .map_err(MetadataFault::Store)?;
+    let Some((key, bytes)) = found else { return Ok(None) };
+    decode(Table::Objects, &key, ObjectDescriptor::decode(&bytes)).map(Some)
+}
+
+fn close_map_page<T: MetadataTransaction>(
+    transaction: &mut T,
+    open: Option<(VolumeId, u64, MapPage)>,
+) -> Result<(), MetadataFault<T::Error>> {
+    let Some((volume, number, page)) = open else {
+        return Ok(());
+    };
+    put_or_delete(
+        transaction,
+        Table::Map,
+        &map_key(volume, number),
+        page.is_empty(),
+        || page.encode(),
+    )
+}
+
+fn put_or_delete<T: MetadataTransaction>(
+    transaction: &mut T,
+    table: Table,
+    key: &[u8],
+    empty: bool,
+    encode: impl FnOnce() -> Vec<u8>,
+) -> Result<(), MetadataFault<T::Error>> {
+    if empty {
+        transaction.delete(table, key).map_err(MetadataFault::Store)
+    } else {
+        put(transaction, table, key, &encode())
+    }
+}
+
+fn put<T: MetadataTransaction>(
+    transaction: &mut T,
+    table: Table,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(), MetadataFault<T::Error>> {
+    transaction.put(table, key, value).map_err(MetadataFault::Store)
+}
+
+pub(crate) fn get<R: MetadataRead>(
+    reader: &R,
+    table: Table,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>, MetadataFault<R::Error>> {
+    reader.get(table, key).map_err(MetadataFault::Store)
+}
+
+pub(crate) fn decode<T, E>(table: Table, key: &[u8], result: Result<T, DecodeError>) -> Result<T, MetadataFault<E>> {
+    result.map_err(|error| MetadataFault::Corrupt {
+        table,
+        key: key.to_vec(),
+        error,
+    })
+}

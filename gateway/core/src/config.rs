@@ -1,0 +1,57 @@
+//! The core's limits. Plain data; the daemon fills it from its settings, the simulator from its seed.
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Slots of the cache file.
+    pub slot_count: u32,
+    /// Dirty blocks never exceed this.
+    pub dirty_blocks_max: u32,
+    /// From this share of the cap on, acknowledgements of writes are delayed.
+    pub throttle_start_permille: u32,
+    /// The delay at the cap; it grows linearly from zero.
+    pub throttle_delay_ms_max: u64,
+    /// A dirty block waits at most this long before its upload begins.
+    pub flush_delay_ms: u64,
+    /// A write that waits at the cap longer than this is refused with [`crate::Refusal::Busy`].
+    pub stall_timeout_ms: u64,
+    pub checkpoint_interval_ms: u64,
+    pub checkpoint_journal_bytes: u64,
+    /// Unsynced journal waits at most this long for a sync.
+    pub sync_interval_ms: u64,
+    pub segment_bytes: u64,
+    pub map_cache_bytes: usize,
+    pub descriptor_cache_bytes: usize,
+    /// Blocks of one hash job.
+    pub hash_blocks: usize,
+    pub hash_jobs_max: usize,
+    pub uploads_max: usize,
+    pub fetches_max: usize,
+    /// Delay before a failed upload is tried again; doubles up to the second.
+    pub upload_retry_ms_min: u64,
+    pub upload_retry_ms_max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            slot_count: 1 << 18,
+            dirty_blocks_max: 1 << 17,
+            throttle_start_permille: 800,
+            throttle_delay_ms_max: 50,
+            flush_delay_ms: 5_000,
+            stall_timeout_ms: 20_000,
+            checkpoint_interval_ms: 30_000,
+            checkpoint_journal_bytes: 256 << 20,
+            sync_interval_ms: 1_000,
+            segment_bytes: 64 << 20,
+            map_cache_bytes: 64 << 20,
+            descriptor_cache_bytes: 64 << 20,
+            hash_blocks: 256,
+            hash_jobs_max: 2,
+            uploads_max: 8,
+            fetches_max: 16,
+            upload_retry_ms_min: 500,
+            upload_retry_ms_max: 30_000,
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The core's state, the dispatch of events, its deadlines, and what it tells about itself.
+
+use crate::checkpoint::{Frozen, Superblock, Totals, Volume};
+use crate::config::Config;
+use crate::dirty::Dirty;
+use crate::durability::Durability;
+use crate::event::{Answer, Command, DiskError, Event, Refusal, Token};
+use crate::extent_map::{ExtentMap, Target};
+use crate::fetch::Fetches;
+use crate::flush::Flush;
+use crate::journal::Journal;
+use crate::page::{MapPage, PAGE_ENTRIES};
+use crate::read::Reads;
+use crate::record::Lsn;
+use crate::slots::Slots;
+use crate::weighted_lru::WeightedLru;
+use crate::write::Writes;
+use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use tombolo_base::{Instant, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_prefetch::Prefetcher;
+
+/// Changes since the last checkpoint; reads look here before local metadata.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    pub map: ExtentMap,
+    pub objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
+}
+
+/// Events counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub hits: u64,
+    pub partial_misses: u64,
+    pub complete_misses: u64,
+    pub blocks_prefetched: u64,
+    pub fetches: u64,
+    pub fetch_failures: u64,
+    pub uploads: u64,
+    pub upload_failures: u64,
+    pub upload_bytes: u64,
+    pub syncs: u64,
+    pub checkpoints: u64,
+    pub writes_throttled: u64,
+    pub writes_stalled: u64,
+    pub writes_refused_busy: u64,
+    pub slots_stale: u64,
+    pub slots_corrupt: u64,
+    pub blocks_lost: u64,
+}
+
+/// What is known of the cloud from the last requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreState {
+    pub last_success: Option<Instant>,
+    /// Set while the latest request has failed.
+    pub error: Option<String>,
+    pub error_since: Option<Instant>,
+}
+
+/// A look at the core for `status` and `/metrics`.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub counters: Counters,
+    pub totals: Totals,
+    pub store: StoreState,
+    pub volumes: Vec<Volume>,
+    pub slot_count: u32,
+    pub slots_clean: u32,
+    pub slots_dirty: u32,
+    pub slots_corrupt: u32,
+    pub dirty_blocks: u64,
+    pub dirty_blocks_max: u32,
+    pub oldest_dirty: Option<Instant>,
+    pub draining: bool,
+    pub journal_bytes: u64,
+    pub last_checkpoint: Instant,
+    pub uploads_in_flight: u64,
+    pub fetches_in_flight: u64,
+    pub writes_waiting: u64,
+    pub failed: Option<DiskError>,
+    pub metadata_error: Option<String>,
+    pub replacement: &'static str,
+    pub prefetch: &'static str,
+    pub slot_memory_bytes: u64,
+    pub dirty_memory_bytes: u64,
+    pub map_cache_bytes: u64,
+    pub descriptor_cache_bytes: u64,
+    pub overlay_extents: u64,
+}
+
+pub struct Core {
+    pub(crate) config: Config,
+    pub(crate) now: Instant,
+    pub(crate) out: Vec<Command>,
+    pub(crate) volumes: BTreeMap<VolumeId, Volume>,
+    pub(crate) next_volume: u32,
+    pub(crate) next_pvbn: Pvbn,
+    pub(crate) next_job: u64,
+    pub(crate) journal: Journal,
+    pub(crate) slots: Slots,
+    pub(crate) dirty: Dirty,
+    pub(crate) overlay: Overlay,
+    pub(crate) frozen: Option<Arc<Frozen>>,
+    /// Counts checkpoints, so that a page read before one is not kept after it.
+    pub(crate) generation: u64,
+    pub(crate) pages: WeightedLru<(VolumeId, u64), MapPage>,
+    pub(crate) descriptors: WeightedLru<u64, Arc<ObjectDescriptor>>,
+    pub(crate) prefetcher: Box<dyn Prefetcher>,
+    pub(crate) writes: Writes,
+    pub(crate) reads: Reads,
+    pub(crate) fetches: Fetches,
+    pub(crate) flush: Flush,
+    pub(crate) durability: Durability,
+    pub(crate) counters: Counters,
+    pub(crate) totals: Totals,
+    pub(crate) store: StoreState,
+    pub(crate) failed: Option<DiskError>,
+}
+
+/// What the map says of a block.
+pub(crate) enum Lookup {
+    /// The target, and for how many blocks it goes on.
+    Known(Target, u64),
+    /// The page is not in memory.
+    NeedPage(u64),
+}
+
+impl Core {
+    /// Takes in an event and appends what is to be done.
+    pub fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Command>) {
+        self.now = self.now.max(now);
+        self.dispatch(event);
+        self.pump_writes();
+        self.pump_flush();
+        self.pump_fetches();
+        self.pump_durability();
+        out.append(&mut self.out);
+    }
+
+    fn dispatch(&mut self, event: Event) {
+        match event {
+            Event::Read { token, span } => self.on_read(token, span),
+            Event::Write {
+                token,
+                span,
+                sums,
+                force_unit_access,
+                locked,
+            } => {
+                self.on_write(token, span, sums, force_unit_access, locked);
+            }
+            Event::Zero {
+                token,
+                span,
+                force_unit_access,
+            } => self.on_zero(token, span, force_unit_access),
+            Event::Flush { token } => self.on_flush(token),
+            Event::Lock { token, span } => self.on_lock(token, span),
+            Event::Unlock { token } => self.on_unlock(token),
+            Event::Status { token, span } => self.on_status(token, span),
+            Event::Cancel { token } => self.on_cancel(token),
+            Event::VolumeCreate { token, name, blocks } => self.on_volume_create(token, name, blocks),
+            Event::VolumeResize { token, volume, blocks } => self.on_volume_resize(token, volume, blocks),
+            Event::VolumeDelete { token, volume } => self.on_volume_delete(token, volume),
+            Event::Drain => self.flush.drain_to = Some(self.next_pvbn),
+            Event::CheckpointNow => self.durability.checkpoint_wanted = true,
+            Event::SlotsWritten { token, result } => self.on_slots_written(token, result),
+            Event::SlotsRead { token, result, corrupt } => self.on_slots_read(token, result, corrupt),
+            Event::JournalWritten { lsn, end, result } => self.on_journal_written(lsn, end, result),
+            Event::Synced { result } => self.on_synced(result),
+            Event::PageLoaded {
+                volume,
+                page,
+                generation,
+                result,
+            } => {
+                self.on_page_loaded(volume, page, generation, result);
+            }
+            Event::DescriptorLoaded { pvbn, result } => self.on_descriptor_loaded(pvbn, result),
+            Event::Fetched { fetch, result } => self.on_fetched(fetch, result),
+            Event::Hashed { job, results } => self.on_hashed(job, results),
+            Event::Uploaded { job, result } => self.on_uploaded(job, result),
+            Event::Checkpointed { result } => self.on_checkpointed(result),
+            Event::Tick => {}
+        }
+    }
+
+    /// When the next [`Event::Tick`] is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [self.write_deadline(), self.flush_deadline(), self.durability_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// True when nothing is dirty, nothing is under way and a checkpoint holds everything.
+    pub fn is_settled(&self) -> bool {
+        self.dirty.is_empty() && self.frozen.is_none() && self.journal.bytes_since(self.durability.checkpoint_lsn) == 0
+    }
+
+    pub fn is_drained(&self) -> bool {
+        self.dirty.is_empty()
+    }
+
+    /// True when a checkpoint holds everything journaled so far.
+    pub fn is_checkpointed(&self) -> bool {
+        self.frozen.is_none() && self.journal.bytes_since(self.durability.checkpoint_lsn) == 0
+    }
+
+    pub fn volume(&self, volume: VolumeId) -> Option<&Volume> {
+        self.volumes.get(&volume)
+    }
+
+    pub fn volume_named(&self, name: &str) -> Option<&Volume> {
+        self.volumes.values().find(|volume| volume.name == name)
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            counters: self.counters,
+            totals: self.totals,
+            store: self.store.clone(),
+            volumes: self.volumes.values().cloned().collect(),
+            slot_count: self.slots.count(),
+            slots_clean: self.slots.clean_count(),
+            slots_dirty: self.slots.dirty_count(),
+            slots_corrupt: self.slots.corrupt_count(),
+            dirty_blocks: self.dirty.len() as u64,
+            dirty_blocks_max: self.config.dirty_blocks_max,
+            oldest_dirty: self.dirty.oldest(),
+            draining: self.flush.drain_to.is_some(),
+            journal_bytes: self.journal.bytes_since(self.durability.checkpoint_lsn),
+            last_checkpoint: self.durability.checkpoint_at,
+            uploads_in_flight: self.flush.uploads_in_flight() as u64,
+            fetches_in_flight: self.fetches.in_flight_count() as u64,
+            writes_waiting: self.writes.waiting_count() as u64,
+            failed: self.failed.clone(),
+            metadata_error: self.durability.metadata_error.clone(),
+            replacement: self.slots.policy_name(),
+            prefetch: self.prefetcher.name(),
+            slot_memory_bytes: self.slots.memory_bytes(),
+            dirty_memory_bytes: self.dirty.memory_bytes(),
+            map_cache_bytes: self.pages.weight() as u64,
+            descriptor_cache_bytes: self.descriptors.weight() as u64,
+            overlay_extents: (self.overlay.map.len() + self.frozen.as_ref().map_or(0, |frozen| frozen.map.len()))
+                as u64,
+        }
+    }
+
+    /// Checks what must always hold; for tests and simulation.
+    pub fn check_invariants(&self) {
+        self.slots.check_invariants();
+        assert!(
+            self.slots.dirty_count() <= self.config.dirty_blocks_max,
+            "the backlog is bounded"
+        );
+        assert!(self.dirty.len() <= self.slots.dirty_count() as usize);
+        assert!(self.journal.durable() <= self.journal.next());
+    }
+
+    pub(crate) fn answer(&mut self, token: Token, result: Result<Answer, Refusal>) {
+        self.out.push(Command::Answer { token, result });
+    }
+
+    pub(crate) fn next_job(&mut self) -> crate::event::JobId {
+        self.next_job += 1;
+        crate::event::JobId(self.next_job)
+    }
+
+    pub(crate) fn check_span(&self, span: crate::event::Span) -> Result<(), Refusal> {
+        let Some(volume) = self.volumes.get(&span.volume) else {
+            return Err(Refusal::UnknownVolume(span.volume));
+        };
+        match span.first.checked_add(span.count) {
+            Some(end) if end <= volume.blocks => Ok(()),
+            end => Err(Refusal::OutOfRange {
+                first: span.first,
+                end: end.unwrap_or(u64::MAX),
+                blocks: volume.blocks,
+            }),
+        }
+    }
+
+    /// Looks a block up: overlay, frozen overlay, then the page of local metadata.
+    pub(crate) fn lookup(&mut self, volume: VolumeId, block: u64) -> Lookup {
+        if let Some(extent) = self.overlay.map.get(volume, block) {
+            return Lookup::Known(extent.target, extent.count);
+        }
+        let page_end = (block / PAGE_ENTRIES + 1) * PAGE_ENTRIES;
+        let mut limit = self.overlay.map.next_start(volume, block, page_end).unwrap_or(page_end) - block;
+        if let Some(frozen) = &self.frozen {
+            if let Some(extent) = frozen.map.get(volume, block) {
+                return Lookup::Known(extent.target, extent.count.min(limit));
+            }
+            limit = limit.min(frozen.map.next_start(volume, block, page_end).unwrap_or(page_end) - block);
+        }
+        let number = block / PAGE_ENTRIES;
+        match self.pages.get((volume, number)) {
+            Some(page) => {
+                let (pvbn, run) = page.get((block % PAGE_ENTRIES) as u16);
+                Lookup::Known(pvbn.map_or(Target::Hole, Target::At), u64::from(run).min(limit))
+            }
+            None => Lookup::NeedPage(number),
+        }
+    }
+
+    pub(crate) fn superblock(&self, lsn: Lsn) -> Superblock {
+        Superblock {
+            journal_identity: self.journal.identity(),
+            slot_count: self.slots.count(),
+            lsn,
+            segment: self.journal.segment(),
+            next_pvbn: self.next_pvbn.0,
+            next_volume: self.next_volume,
+            volumes: self.volumes.values().cloned().collect(),
+            totals: self.totals,
+        }
+    }
+
+    /// A local disk failure on the way to stable storage: what was acknowledged may or may not be there, so nothing
+    /// more is accepted. Reads go on. A restart recovers what the disk really holds.
+    pub(crate) fn fail(&mut self, error: DiskError) {
+        if self.failed.is_none() {
+            self.failed = Some(error);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Dirty blocks: acknowledged, not yet in the cloud. A queue in PVBN order, which is journal order, and a map from
+//! (volume, block) to the dirty PVBN that the block maps to now.
+
+use crate::extent_map::{Extent, ExtentMap, Target};
+use crate::record::Lsn;
+use alloc::{collections::VecDeque, vec::Vec};
+use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId};
+
+/// How far a dirty block has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Queued,
+    /// A hash job reads it.
+    Hashing,
+    /// It waits in the open pack, or an upload carries it.
+    Packed,
+    /// Gone; swept when it reaches the front.
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct DirtyBlock {
+    pub pvbn: Pvbn,
+    pub slot: Lcbn,
+    pub volume: VolumeId,
+    pub block: u64,
+    pub stage: Stage,
+}
+
+#[derive(Debug)]
+pub struct Dirty {
+    queue: VecDeque<DirtyBlock>,
+    live: ExtentMap,
+    /// First PVBN written at or after each instant, at most one a second.
+    ages: VecDeque<(Pvbn, Instant)>,
+    /// PVBNs below the first are journaled below the second.
+    positions: VecDeque<(Pvbn, Lsn)>,
+    /// Every PVBN below this has a durable journal record.
+    durable: Pvbn,
+    /// Blocks below this have left the stage `Queued`.
+    cursor: Pvbn,
+    count: usize,
+}
+
+const AGE_STEP_MICROS: u64 = 1_000_000;
+
+impl Default for Dirty {
+    fn default() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            live: ExtentMap::default(),
+            ages: VecDeque::new(),
+            positions: VecDeque::new(),
+            durable: Pvbn(0),
+            cursor: Pvbn(0),
+            count: 0,
+        }
+    }
+}
+
+impl Dirty {
+    /// Blocks that are not in the cloud, corrupt ones left out.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn push(&mut self, now: Instant, block: DirtyBlock) {
+        if self
+            .ages
+            .back()
+            .is_none_or(|(_, at)| now.micros_since(*at) >= AGE_STEP_MICROS)
+        {
+            self.ages.push_back((block.pvbn, now));
+        }
+        debug_assert!(self.queue.back().is_none_or(|last| last.pvbn < block.pvbn));
+        self.live.insert(Extent {
+            volume: block.volume,
+            first: block.block,
+            count: 1,
+            target: Target::At(block.pvbn),
+        });
+        self.queue.push_back(block);
+        self.count += 1;
+    }
+
+    /// Every PVBN below `pvbn` is journaled below `lsn`.
+    pub fn journaled(&mut self, pvbn: Pvbn, lsn: Lsn) {
+        self.positions.push_back((pvbn, lsn));
+    }
+
+    pub fn on_durable(&mut self, durable: Lsn) {
+        while let Some((pvbn, lsn)) = self.positions.front()
+            && *lsn <= durable
+        {
+            self.durable = self.durable.max(*pvbn);
+            self.positions.pop_front();
+        }
+    }
+
+    pub fn set_durable(&mut self, pvbn: Pvbn) {
+        self.durable = self.durable.max(pvbn);
+    }
+
+    pub fn find(&self, pvbn: Pvbn) -> Option<&DirtyBlock> {
+        let index = self.index(pvbn)?;
+        (self.queue[index].stage != Stage::Gone).then(|| &self.queue[index])
+    }
+
+    /// Whether the block still maps to this dirty PVBN.
+    pub fn is_live(&self, block: &DirtyBlock) -> bool {
+        self.live
+            .get(block.volume, block.block)
+            .is_some_and(|extent| extent.target == Target::At(block.pvbn))
+    }
+
+    pub fn set_stage(&mut self, pvbn: Pvbn, stage: Stage) {
+        if let Some(index) = self.index(pvbn) {
+            self.queue[index].stage = stage;
+        }
+    }
+
+    /// The blocks of the range map to something else now. Returns those that were still queued, which are taken out;
+    /// the others are found dead when their job ends.
+    pub fn supersede(&mut self, volume: VolumeId, first: u64, end: u64) -> Vec<DirtyBlock> {
+        if self.live.is_empty() {
+            return Vec::new();
+        }
+        let mut queued = Vec::new();
+        for extent in self.live.overlaps(volume, first, end) {
+            let Target::At(pvbn) = extent.target else { continue };
+            for offset in 0..extent.count {
+                let pvbn = pvbn.plus(offset);
+                if let Some(block) = self.find(pvbn).copied()
+                    && block.stage == Stage::Queued
+                {
+                    queued.push(block);
+                    self.remove(pvbn);
+                }
+            }
+        }
+        self.live.remove(volume, first, end);
+        queued
+    }
+
+    /// Takes a block out: uploaded, a duplicate, dead or lost.
+    pub fn remove(&mut self, pvbn: Pvbn) -> Option<DirtyBlock> {
+        let index = self.index(pvbn)?;
+        let block = self.queue[index];
+        if block.stage == Stage::Gone {
+            return None;
+        }
+        self.queue[index].stage = Stage::Gone;
+        self.count -= 1;
+        if self.is_live(&block) {
+            self.live.remove(block.volume, block.block, block.block + 1);
+        }
+        while self.queue.front().is_some_and(|front| front.stage == Stage::Gone) {
+            self.queue.pop_front();
+        }
+        let front = self.queue.front().map(|front| front.pvbn);
+        while self.ages.len() > 1 && front.is_none_or(|front| self.ages[1].0 <= front) {
+            self.ages.pop_front();
+        }
+        if self.queue.is_empty() {
+            self.ages.clear();
+        }
+        Some(block)
+    }
+
+    /// Up to `count` queued blocks below `target` whose records are durable; they become `Hashing`.
+    pub fn take_for_hashing(&mut self, target: Pvbn, count: usize) -> Vec<DirtyBlock> {
+        let limit = target.min(self.durable);
+        let mut index = self.queue.partition_point(|block| block.pvbn < self.cursor);
+        let mut taken = Vec::new();
+        while taken.len() < count
+            && let Some(block) = self.queue.get_mut(index)
+            && block.pvbn < limit
+        {
+            if block.stage == Stage::Queued {
+                block.stage = Stage::Hashing;
+                taken.push(*block);
+            }
+            self.cursor = block.pvbn.plus(1);
+            index += 1;
+        }
+        taken
+    }
+
+    /// Puts a block back into the queue to be hashed again.
+    pub fn requeue(&mut self, pvbn: Pvbn) {
+        self.set_stage(pvbn, Stage::Queued);
+        self.cursor = self.cursor.min(pvbn);
+    }
+
+    /// Whether blocks below `target` still wait to be hashed, and whether the next of them is durable.
+    pub fn waiting(&self, target: Pvbn) -> Option<bool> {
+        let mut index = self.queue.partition_point(|block| block.pvbn < self.cursor);
+        while let Some(block) = self.queue.get(index)
+            && block.pvbn < target
+        {
+            if block.stage == Stage::Queued {
+                return Some(block.pvbn < self.durable);
+            }
+            index += 1;
+        }
+        None
+    }
+
+    pub fn first_pvbn(&self) -> Option<Pvbn> {
+        self.queue.front().map(|block| block.pvbn)
+    }
+
+    /// When the oldest dirty block was written.
+    pub fn oldest(&self) -> Option<Instant> {
+        let front = self.queue.front()?.pvbn;
+        let index = self.ages.partition_point(|(pvbn, _)| *pvbn <= front);
+        self.ages.get(index.saturating_sub(1)).map(|(_, at)| *at)
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        (self.queue.capacity() * size_of::<DirtyBlock>() + self.live.len() * 64) as u64
+    }
+
+    fn index(&self, pvbn: Pvbn) -> Option<usize> {
+        let index = self.queue.partition_point(|block| block.pvbn < pvbn);
+        (self.queue.get(index)?.pvbn == pvbn).then_some(index)
+    }
+}

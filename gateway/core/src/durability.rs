@@ -1,0 +1,467 @@
+//! From journal record to acknowledgement, from acknowledgement to stable storage, from journal to checkpoint.
+//!
+//! Rules that the crash argument rests on (docs/FORMAT.md):
+//! 1. A request is acknowledged when its journal batch and all before it have been written to the file: a killed
+//!    daemon loses nothing that was acknowledged.
+//! 2. FLUSH and FUA are answered after a sync of cache file and journal that began when their records were written.
+//! 3. A slot is reused only when the record that made its block dispensable is durable.
+
+use crate::checkpoint::{Frozen, SlotEntry, encode_slot_page};
+use crate::core_state::{Core, Overlay};
+use crate::event::{Answer, Command, DiskError, MetadataError, Refusal, Token};
+use crate::extent_map::{Extent, Target};
+use crate::page::PAGE_ENTRIES;
+use crate::record::{Lsn, Record};
+use crate::slots::{SLOTS_PER_PAGE, SlotState};
+use alloc::{collections::BTreeMap, collections::VecDeque, string::String, sync::Arc, vec::Vec};
+use tombolo_base::{Instant, Lcbn};
+
+#[derive(Debug)]
+pub(crate) struct Durability {
+    /// Acknowledgements that wait until the journal is written up to a position.
+    unwritten: BTreeMap<Lsn, Vec<Acknowledgement>>,
+    /// Those that wait for the next sync.
+    waiting: Vec<(Token, Answer)>,
+    /// Those that the running sync serves.
+    served: Vec<(Token, Answer)>,
+    /// Up to where the running sync makes the journal durable.
+    syncing: Option<Lsn>,
+    /// Slots that may change state once the journal is durable up to a position.
+    settling: VecDeque<(Lsn, Lcbn, Becomes)>,
+    sync_wanted: bool,
+    /// When the oldest unsynced batch was written.
+    unsynced_since: Option<Instant>,
+    pub checkpoint_lsn: Lsn,
+    pub checkpoint_at: Instant,
+    pub checkpoint_wanted: bool,
+    checkpoint_retry_at: Option<Instant>,
+    pub metadata_error: Option<String>,
+}
+
+#[derive(Debug)]
+struct Acknowledgement {
+    token: Token,
+    answer: Answer,
+    force_unit_access: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Becomes {
+    Clean,
+    Free,
+}
+
+/// The overlay is bounded too: a checkpoint is made when it holds this many extents or objects.
+const OVERLAY_EXTENTS_MAX: usize = 1 << 20;
+const OVERLAY_OBJECTS_MAX: usize = 1 << 14;
+const CHECKPOINT_RETRY_MS: u64 = 1_000;
+
+impl Durability {
+    pub fn new(now: Instant, checkpoint_lsn: Lsn) -> Self {
+        Self {
+            unwritten: BTreeMap::new(),
+            waiting: Vec::new(),
+            served: Vec::new(),
+            syncing: None,
+            settling: VecDeque::new(),
+            sync_wanted: false,
+            unsynced_since: None,
+            checkpoint_lsn,
+            checkpoint_at: now,
+            checkpoint_wanted: false,
+            checkpoint_retry_at: None,
+            metadata_error: None,
+        }
+    }
+}
+
+impl Core {
+    /// Journals and applies records as one batch; returns the LSN behind it.
+    pub(crate) fn commit(&mut self, records: Vec<Record>) -> Lsn {
+        let mut superseded = Vec::new();
+        for record in &records {
+            superseded.append(&mut self.apply(record));
+        }
+        let has_write = records.iter().any(|record| matches!(record, Record::Write { .. }));
+        let write = self.journal.append(records);
+        let end = write.end;
+        self.out.push(Command::WriteJournal(write));
+        if has_write {
+            self.dirty.journaled(self.next_pvbn, end);
+        }
+        for slot in superseded {
+            self.slots.retire(slot);
+            self.durability.settling.push_back((end, slot, Becomes::Free));
+        }
+        end
+    }
+
+    /// A slot will change its state when everything up to `lsn` is durable.
+    pub(crate) fn settle_at(&mut self, lsn: Lsn, slot: Lcbn, becomes: Becomes) {
+        self.durability.settling.push_back((lsn, slot, becomes));
+    }
+
+    /// Effects of a record on map, objects, dirty queue and volumes. Returns the slots of dirty blocks that nothing
+    /// needs any more.
+    pub(crate) fn apply(&mut self, record: &Record) -> Vec<Lcbn> {
+        match record {
+            Record::Write {
+                volume,
+                first,
+                pvbn,
+                sums,
+                ..
+            } => {
+                let count = sums.len() as u64;
+                let superseded = self.unmap(*volume, *first, first + count);
+                let target = Target::At(*pvbn);
+                self.overlay.map.insert(Extent {
+                    volume: *volume,
+                    first: *first,
+                    count,
+                    target,
+                });
+                self.next_pvbn = self.next_pvbn.max(pvbn.plus(count));
+                superseded
+            }
+            Record::Hole { volume, first, count } => {
+                let superseded = self.unmap(*volume, *first, first + count);
+                let target = Target::Hole;
+                self.overlay.map.insert(Extent {
+                    volume: *volume,
+                    first: *first,
+                    count: *count,
+                    target,
+                });
+                superseded
+            }
+            Record::Redirect {
+                volume,
+                first,
+                count,
+                from,
+                to,
+            } => {
+                let target = Target::At(*to);
+                let count = u64::from(*count);
+                self.overlay.map.insert(Extent {
+                    volume: *volume,
+                    first: *first,
+                    count,
+                    target,
+                });
+                (0..count)
+                    .filter_map(|index| self.dirty.remove(from.plus(index)))
+                    .map(|block| block.slot)
+                    .collect()
+            }
+            Record::Object(descriptor) => {
+                self.overlay
+                    .objects
+                    .insert(descriptor.first_pvbn().0, Arc::new(descriptor.clone()));
+                self.totals.objects += 1;
+                self.totals.object_bytes += descriptor.object_bytes() as u64;
+                Vec::new()
+            }
+            Record::Create { .. } | Record::Resize { .. } => {
+                self.apply_volume_record(record);
+                Vec::new()
+            }
+            Record::Delete { .. } => match self.apply_volume_record(record) {
+                Some((volume, blocks)) if blocks > 0 => {
+                    let superseded = self.unmap(volume, 0, blocks);
+                    let target = Target::Hole;
+                    self.overlay.map.insert(Extent {
+                        volume,
+                        first: 0,
+                        count: blocks,
+                        target,
+                    });
+                    superseded
+                }
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    fn unmap(&mut self, volume: tombolo_base::VolumeId, first: u64, end: u64) -> Vec<Lcbn> {
+        self.dirty
+            .supersede(volume, first, end)
+            .into_iter()
+            .map(|block| block.slot)
+            .collect()
+    }
+
+    pub(crate) fn acknowledge_at(&mut self, end: Lsn, token: Token, answer: Answer, force_unit_access: bool) {
+        let acknowledgement = Acknowledgement {
+            token,
+            answer,
+            force_unit_access,
+        };
+        self.durability.unwritten.entry(end).or_default().push(acknowledgement);
+    }
+
+    pub(crate) fn on_flush(&mut self, token: Token) {
+        if let Some(error) = &self.failed {
+            return self.answer(token, Err(Refusal::Failed(error.clone())));
+        }
+        if self.journal.durable() == self.journal.next() {
+            return self.answer(token, Ok(Answer::Done));
+        }
+        self.durability.waiting.push((token, Answer::Done));
+    }
+
+    pub(crate) fn on_journal_written(&mut self, lsn: Lsn, end: Lsn, result: Result<(), DiskError>) {
+        if let Err(error) = result {
+            self.fail(error);
+            self.refuse_all_waiting();
+            return;
+        }
+        if self.failed.is_some() {
+            return;
+        }
+        let written = self.journal.on_written(lsn, end);
+        self.durability.unsynced_since.get_or_insert(self.now);
+        while let Some(entry) = self.durability.unwritten.first_entry()
+            && *entry.key() <= written
+        {
+            for acknowledgement in entry.remove() {
+                if acknowledgement.force_unit_access {
+                    self.durability
+                        .waiting
+                        .push((acknowledgement.token, acknowledgement.answer));
+                } else {
+                    self.acknowledge_throttled(acknowledgement.token, acknowledgement.answer);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn on_synced(&mut self, result: Result<(), DiskError>) {
+        let Some(upto) = self.durability.syncing.take() else {
+            return;
+        };
+        self.counters.syncs += 1;
+        match result {
+            Ok(()) => {
+                self.on_durable(upto);
+                for (token, answer) in core::mem::take(&mut self.durability.served) {
+                    self.acknowledge_throttled(token, answer);
+                }
+            }
+            Err(error) => {
+                self.fail(error);
+                self.refuse_all_waiting();
+            }
+        }
+    }
+
+    fn on_durable(&mut self, upto: Lsn) {
+        self.journal.on_durable(upto);
+        self.dirty.on_durable(upto);
+        while let Some((lsn, slot, becomes)) = self.durability.settling.front().copied()
+            && lsn <= upto
+        {
+            self.durability.settling.pop_front();
+            match becomes {
+                Becomes::Clean if self.slots.state(slot) == SlotState::Dirty => self.slots.clean(slot),
+                Becomes::Clean => {}
+                Becomes::Free => self.slots.release(slot),
+            }
+        }
+    }
+
+    fn refuse_all_waiting(&mut self) {
+        let Some(error) = self.failed.clone() else { return };
+        let mut tokens: Vec<Token> = Vec::new();
+        tokens.extend(self.durability.served.drain(..).map(|(token, _)| token));
+        tokens.extend(self.durability.waiting.drain(..).map(|(token, _)| token));
+        for (_, acknowledgements) in core::mem::take(&mut self.durability.unwritten) {
+            tokens.extend(
+                acknowledgements
+                    .into_iter()
+                    .map(|acknowledgement| acknowledgement.token),
+            );
+        }
+        for token in tokens {
+            self.answer(token, Err(Refusal::Failed(error.clone())));
+        }
+    }
+
+    /// Asks for a sync soon: slots or uploads wait for durability.
+    pub(crate) fn want_sync(&mut self) {
+        self.durability.sync_wanted = true;
+    }
+
+    pub(crate) fn is_settling(&self) -> bool {
+        !self.durability.settling.is_empty()
+    }
+
+    pub(crate) fn pump_durability(&mut self) {
+        if self.failed.is_some() {
+            self.refuse_all_waiting();
+            return;
+        }
+        self.pump_sync();
+        self.pump_checkpoint();
+    }
+
+    fn pump_sync(&mut self) {
+        let durability = &mut self.durability;
+        if durability.syncing.is_some() {
+            return;
+        }
+        if self.journal.written() == self.journal.durable() {
+            durability.sync_wanted = false;
+            if durability.waiting.is_empty() {
+                return;
+            }
+        }
+        let overdue = durability
+            .unsynced_since
+            .is_some_and(|since| self.now >= since.plus_millis(self.config.sync_interval_ms));
+        if durability.waiting.is_empty() && !durability.sync_wanted && !overdue {
+            return;
+        }
+        durability.syncing = Some(self.journal.written());
+        durability.served = core::mem::take(&mut durability.waiting);
+        durability.sync_wanted = false;
+        durability.unsynced_since = None;
+        self.out.push(Command::Sync);
+    }
+
+    fn pump_checkpoint(&mut self) {
+        if let Some(frozen) = &self.frozen {
+            if self.durability.checkpoint_retry_at.is_some_and(|at| self.now >= at) {
+                self.durability.checkpoint_retry_at = None;
+                self.out.push(Command::Checkpoint { frozen: frozen.clone() });
+            }
+            return;
+        }
+        let journal_bytes = self.journal.bytes_since(self.durability.checkpoint_lsn);
+        if journal_bytes == 0 {
+            self.durability.checkpoint_wanted = false;
+            return;
+        }
+        let due = self.now
+            >= self
+                .durability
+                .checkpoint_at
+                .plus_millis(self.config.checkpoint_interval_ms)
+            || journal_bytes >= self.config.checkpoint_journal_bytes
+            || self.overlay.map.len() >= OVERLAY_EXTENTS_MAX
+            || self.overlay.objects.len() >= OVERLAY_OBJECTS_MAX;
+        // The frozen state must hold nothing that the disk might still refuse to have journaled.
+        if (due || self.durability.checkpoint_wanted) && self.journal.written() == self.journal.next() {
+            self.durability.checkpoint_wanted = false;
+            self.freeze();
+        }
+    }
+
+    fn freeze(&mut self) {
+        let lsn = self.journal.next();
+        let overlay = core::mem::take(&mut self.overlay);
+        let changed = self.slots.take_changed_pages();
+        let slot_pages = changed.into_iter().map(|page| (page, self.slot_page(page))).collect();
+        let superblock = self.superblock(lsn);
+        let frozen = Arc::new(Frozen {
+            superblock,
+            map: overlay.map,
+            objects: overlay.objects,
+            slot_pages,
+        });
+        self.overlay = Overlay::default();
+        self.frozen = Some(frozen.clone());
+        self.out.push(Command::Checkpoint { frozen });
+    }
+
+    fn slot_page(&self, page: u32) -> Vec<u8> {
+        let first = page * SLOTS_PER_PAGE;
+        let end = (first + SLOTS_PER_PAGE).min(self.slots.count());
+        encode_slot_page((first..end).map(|slot| self.slot_entry(Lcbn(slot))))
+    }
+
+    fn slot_entry(&self, slot: Lcbn) -> SlotEntry {
+        let (pvbn, sum) = (self.slots.pvbn(slot), self.slots.sum(slot));
+        match self.slots.state(slot) {
+            SlotState::Free | SlotState::Taken | SlotState::Retiring => SlotEntry::Free,
+            SlotState::Clean => SlotEntry::Clean { pvbn, sum },
+            SlotState::Corrupt => SlotEntry::Corrupt { pvbn, sum },
+            SlotState::Dirty => match self.dirty.find(pvbn) {
+                Some(block) if self.dirty.is_live(block) => SlotEntry::Dirty {
+                    pvbn,
+                    sum,
+                    volume: block.volume,
+                    block: block.block,
+                },
+                // Overwritten while a job holds it: nothing needs it after a restart.
+                Some(_) => SlotEntry::Free,
+                // Uploaded; the checkpoint itself makes the confirmation durable.
+                None => SlotEntry::Clean { pvbn, sum },
+            },
+        }
+    }
+
+    pub(crate) fn on_checkpointed(&mut self, result: Result<(), MetadataError>) {
+        let Some(frozen) = self.frozen.clone() else { return };
+        if let Err(error) = result {
+            self.durability.metadata_error = Some(error.0);
+            self.durability.checkpoint_retry_at = Some(self.now.plus_millis(CHECKPOINT_RETRY_MS));
+            return;
+        }
+        self.frozen = None;
+        self.generation += 1;
+        self.counters.checkpoints += 1;
+        self.durability.metadata_error = None;
+        self.durability.checkpoint_at = self.now;
+        self.durability.checkpoint_lsn = frozen.superblock.lsn;
+        self.forget_pages(&frozen);
+        for (first, descriptor) in &frozen.objects {
+            self.descriptors
+                .insert(*first, descriptor.clone(), descriptor.header_bytes());
+        }
+        // Cache file and metadata are on stable storage up to here, whatever the journal's own sync has reached.
+        self.on_durable(frozen.superblock.lsn);
+        let keep_from = self.journal.trim(frozen.superblock.lsn);
+        self.out.push(Command::TrimJournal { keep_from });
+    }
+
+    /// Drops cached pages that the checkpoint has changed.
+    fn forget_pages(&mut self, frozen: &Frozen) {
+        for extent in frozen.map.iter() {
+            let pages = extent.first / PAGE_ENTRIES..=(extent.end() - 1) / PAGE_ENTRIES;
+            if pages.clone().count() > 4096 {
+                self.pages = crate::weighted_lru::WeightedLru::new(self.config.map_cache_bytes);
+                return;
+            }
+            for page in pages {
+                self.pages.remove((extent.volume, page));
+            }
+        }
+    }
+
+    pub(crate) fn durability_deadline(&self) -> Option<Instant> {
+        if self.failed.is_some() {
+            return None;
+        }
+        let sync = self
+            .durability
+            .unsynced_since
+            .filter(|_| self.durability.syncing.is_none())
+            .map(|since| since.plus_millis(self.config.sync_interval_ms));
+        let checkpoint = match &self.frozen {
+            Some(_) => self.durability.checkpoint_retry_at,
+            None if self.journal.bytes_since(self.durability.checkpoint_lsn) > 0
+                && self.journal.written() == self.journal.next() =>
+            {
+                Some(
+                    self.durability
+                        .checkpoint_at
+                        .plus_millis(self.config.checkpoint_interval_ms),
+                )
+            }
+            None => None,
+        };
+        [sync, checkpoint].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,333 @@
+//! What the world tells the core, and what the core asks of the world. Every command that does something comes back
+//! as an event, with its success or its failure.
+
+use crate::checkpoint::Frozen;
+use crate::journal::JournalWrite;
+use crate::page::MapPage;
+use crate::record::{Lsn, SlotRun};
+use alloc::{string::String, sync::Arc, vec::Vec};
+use tombolo_base::{BlockSum, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+
+/// Names one request of a client; chosen by the world, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// Names one piece of background work; chosen by the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub u64);
+
+/// A request's blocks, in units of [`tombolo_base::BLOCK_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub volume: VolumeId,
+    pub first: u64,
+    pub count: u64,
+}
+
+impl Span {
+    pub fn end(&self) -> u64 {
+        self.first.saturating_add(self.count)
+    }
+
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.volume == other.volume && self.first < other.end() && other.first < self.end()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Answered with the blocks' contents through [`Command::ReadSlots`].
+    Read {
+        token: Token,
+        span: Span,
+    },
+    /// Whole blocks. `sums` has an entry per block, `None` for a block of zeroes. `locked` says that the writer
+    /// holds a lock taken by [`Event::Lock`] with the same token.
+    Write {
+        token: Token,
+        span: Span,
+        sums: Vec<Option<BlockSum>>,
+        force_unit_access: bool,
+        locked: bool,
+    },
+    /// Turns blocks into holes (TRIM, WRITE ZEROES).
+    Zero {
+        token: Token,
+        span: Span,
+        force_unit_access: bool,
+    },
+    /// Everything acknowledged so far to stable storage.
+    Flush {
+        token: Token,
+    },
+    /// Excludes other writers from blocks that will be read, changed in part and written; ends with the write of the
+    /// same token, or with [`Event::Unlock`].
+    Lock {
+        token: Token,
+        span: Span,
+    },
+    Unlock {
+        token: Token,
+    },
+    /// Which blocks are mapped.
+    Status {
+        token: Token,
+        span: Span,
+    },
+    /// The client is gone: what has not begun is dropped without an answer.
+    Cancel {
+        token: Token,
+    },
+    VolumeCreate {
+        token: Token,
+        name: String,
+        blocks: u64,
+    },
+    VolumeResize {
+        token: Token,
+        volume: VolumeId,
+        blocks: u64,
+    },
+    VolumeDelete {
+        token: Token,
+        volume: VolumeId,
+    },
+    /// Upload everything that is dirty now.
+    Drain,
+    /// Make a checkpoint now, whatever the interval (before a clean stop).
+    CheckpointNow,
+
+    SlotsWritten {
+        token: Token,
+        result: Result<(), DiskError>,
+    },
+    /// `corrupt` lists slots whose bytes do not match their sum.
+    SlotsRead {
+        token: Token,
+        result: Result<(), DiskError>,
+        corrupt: Vec<Lcbn>,
+    },
+    JournalWritten {
+        lsn: Lsn,
+        end: Lsn,
+        result: Result<(), DiskError>,
+    },
+    Synced {
+        result: Result<(), DiskError>,
+    },
+    PageLoaded {
+        volume: VolumeId,
+        page: u64,
+        generation: u64,
+        result: Result<MapPage, MetadataError>,
+    },
+    DescriptorLoaded {
+        pvbn: Pvbn,
+        result: Result<Option<Arc<ObjectDescriptor>>, MetadataError>,
+    },
+    /// One result per block of the fetch.
+    Fetched {
+        fetch: JobId,
+        result: Result<Vec<Result<BlockSum, BlockLoss>>, StoreFailure>,
+    },
+    /// One result per block of the job.
+    Hashed {
+        job: JobId,
+        results: Vec<HashResult>,
+    },
+    Uploaded {
+        job: JobId,
+        result: Result<ObjectDescriptor, UploadFailure>,
+    },
+    Checkpointed {
+        result: Result<(), MetadataError>,
+    },
+    /// Time has passed; due whenever [`crate::Core::next_deadline`] has come.
+    Tick,
+}
+
+/// A run of blocks of a read whose contents lie in consecutive slots. Blocks of no piece read as zeroes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadPiece {
+    /// Position in the request's buffer, in blocks.
+    pub index: u32,
+    pub slot: Lcbn,
+    pub sums: Vec<BlockSum>,
+}
+
+/// A run of blocks of a write that goes into consecutive slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WritePiece {
+    /// Position in the request's buffer, in blocks.
+    pub index: u32,
+    pub slots: SlotRun,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashItem {
+    pub pvbn: Pvbn,
+    pub slot: Lcbn,
+    pub sum: BlockSum,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashResult {
+    /// `existing` is what the fingerprint index knows.
+    Done {
+        fingerprint: Fingerprint,
+        existing: Option<Pvbn>,
+    },
+    /// The slot does not hold what its sum says.
+    Corrupt,
+    /// The slot could not be read; to be tried again.
+    Unreadable,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UploadItem {
+    pub pvbn: Pvbn,
+    pub slot: Lcbn,
+    pub sum: BlockSum,
+    pub fingerprint: Fingerprint,
+}
+
+/// Blocks of one object to fetch, each into its slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchItem {
+    /// Index into the descriptor's blocks; ascending.
+    pub index: u16,
+    pub slot: Lcbn,
+}
+
+#[derive(Clone, Debug)]
+pub enum Command {
+    Answer {
+        token: Token,
+        result: Result<Answer, Refusal>,
+    },
+    WriteSlots {
+        token: Token,
+        pieces: Vec<WritePiece>,
+    },
+    ReadSlots {
+        token: Token,
+        pieces: Vec<ReadPiece>,
+    },
+    WriteJournal(JournalWrite),
+    /// Cache file and every journal segment written so far to stable storage.
+    Sync,
+    /// Segments below this number are not needed any more.
+    TrimJournal {
+        keep_from: u64,
+    },
+    LoadPage {
+        volume: VolumeId,
+        page: u64,
+        generation: u64,
+    },
+    /// The object with the greatest first PVBN not above `pvbn`.
+    LoadDescriptor {
+        pvbn: Pvbn,
+    },
+    /// One ranged GET that spans the items; blocks go into their slots after verification.
+    Fetch {
+        fetch: JobId,
+        descriptor: Arc<ObjectDescriptor>,
+        items: Vec<FetchItem>,
+        demand: bool,
+    },
+    /// Read the slots, verify the sums, compute fingerprints, look them up.
+    Hash {
+        job: JobId,
+        items: Vec<HashItem>,
+    },
+    /// Read the slots, verify the sums, make an object, PUT it.
+    Upload {
+        job: JobId,
+        items: Vec<UploadItem>,
+    },
+    /// These fingerprints are in the cloud now.
+    Remember {
+        descriptor: Arc<ObjectDescriptor>,
+    },
+    /// Bring local metadata up to the frozen state, in one transaction; the index's memtable too.
+    Checkpoint {
+        frozen: Arc<Frozen>,
+    },
+}
+
+/// What a client gets when all went well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    /// The buffer that the world filled holds the blocks.
+    Read,
+    /// The lock is held.
+    Locked,
+    Status(Vec<StatusRun>),
+    Volume(VolumeId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusRun {
+    pub count: u64,
+    pub mapped: bool,
+}
+
+/// Why a client's request was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("blocks {first}..{end} lie beyond the volume's end at block {blocks}")]
+    OutOfRange { first: u64, end: u64, blocks: u64 },
+    #[error("volume {0:?} does not exist")]
+    UnknownVolume(VolumeId),
+    #[error("a volume named {0:?} exists already")]
+    VolumeExists(String),
+    #[error("a request of {0} blocks is larger than the cache can take at once")]
+    TooLarge(u64),
+    #[error("the cap on dirty data is reached and the cloud takes no more at the moment; try again")]
+    Busy,
+    #[error("the cloud cannot be reached at the moment; try again: {0}")]
+    CloudUnavailable(String),
+    #[error("block {block} (PVBN {}) is lost: {reason}", pvbn.0)]
+    Lost { block: u64, pvbn: Pvbn, reason: String },
+    #[error("local disk: {0}")]
+    Disk(DiskError),
+    #[error("local metadata: {0}")]
+    Metadata(MetadataError),
+    #[error("the gateway has stopped accepting changes after a local disk failure: {0}")]
+    Failed(DiskError),
+}
+
+/// A failure of the cache file or the journal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{operation} failed: {reason}")]
+pub struct DiskError {
+    pub operation: &'static str,
+    pub reason: String,
+}
+
+/// A failure of local metadata.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MetadataError(pub String);
+
+/// A block of an object that was fetched but is not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockLoss(pub String);
+
+/// Why a whole GET failed, after the driver's own retries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreFailure {
+    /// The same request may succeed later.
+    pub retryable: bool,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UploadFailure {
+    Store(StoreFailure),
+    /// These slots do not hold what their sums say.
+    Corrupt(Vec<Pvbn>),
+    Disk(DiskError),
+}

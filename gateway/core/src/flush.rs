@@ -1,0 +1,441 @@
+//! From dirty block to object in the cloud, in journal order: hash, look the fingerprint up, redirect duplicates, pack
+//! unique blocks 64 at a time, upload in parallel, confirm.
+//!
+//! A round begins when the oldest dirty block has waited long enough, under pressure, or to drain, and takes
+//! everything that was dirty when it began; so a trickle of writes fills packs instead of making one object a block.
+//! Only blocks whose journal record is durable are taken: what is in the bucket can never be undone by a crash.
+
+use crate::core_state::Core;
+use crate::dirty::Stage;
+use crate::durability::Becomes;
+use crate::event::{Command, HashItem, HashResult, JobId, StoreFailure, UploadFailure, UploadItem};
+use crate::record::Record;
+use crate::slots::SlotState;
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    vec::Vec,
+};
+use hashbrown::{HashMap, HashSet};
+use tombolo_base::{Fingerprint, Instant, Lcbn, ObjectDescriptor, PACK_BLOCKS, Pvbn};
+
+#[derive(Debug)]
+struct HashJob {
+    blocks: Vec<Pvbn>,
+    slots: Vec<Lcbn>,
+    results: Option<Vec<HashResult>>,
+}
+
+#[derive(Debug)]
+struct Upload {
+    items: Vec<UploadItem>,
+    running: bool,
+    retry_at: Option<Instant>,
+    failures: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Flush {
+    /// The round takes blocks below this.
+    target: Option<Pvbn>,
+    /// Set while everything below this must go, however young.
+    pub drain_to: Option<Pvbn>,
+    hash_jobs: BTreeMap<JobId, HashJob>,
+    pack: Vec<UploadItem>,
+    /// Packed or in upload, not yet confirmed: a second block of the same contents joins them.
+    pending: HashMap<Fingerprint, Pvbn>,
+    /// Confirmed, but a hash job that began before may still have missed them in the index.
+    recent: VecDeque<(JobId, Vec<Fingerprint>)>,
+    uploads: BTreeMap<JobId, Upload>,
+    /// A hash job met a slot that could not be read; no new one before this.
+    hash_retry_at: Option<Instant>,
+}
+
+const HASH_RETRY_MS: u64 = 1_000;
+
+impl Flush {
+    pub fn uploads_in_flight(&self) -> usize {
+        self.uploads.values().filter(|upload| upload.running).count()
+    }
+}
+
+impl Core {
+    pub(crate) fn pump_flush(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.begin_round();
+        self.take_hashed();
+        self.begin_hashing();
+        self.close_pack();
+        self.begin_uploads();
+        self.end_round();
+    }
+
+    fn begin_round(&mut self) {
+        if let Some(drain_to) = self.flush.drain_to {
+            if self.dirty.first_pvbn().is_none_or(|first| first >= drain_to) {
+                self.flush.drain_to = None;
+            } else {
+                self.flush.target = self.flush.target.max(Some(drain_to));
+            }
+        }
+        if self.flush.target.is_none() && (self.is_under_pressure() || self.is_old_enough()) {
+            self.flush.target = Some(self.next_pvbn);
+        }
+    }
+
+    fn is_under_pressure(&self) -> bool {
+        !self.dirty.is_empty()
+            && (self.writes.is_stalled() || self.slots.dirty_count() > self.config.dirty_blocks_max / 2)
+    }
+
+    fn is_old_enough(&self) -> bool {
+        self.dirty
+            .oldest()
+            .is_some_and(|oldest| self.now >= oldest.plus_millis(self.config.flush_delay_ms))
+    }
+
+    fn begin_hashing(&mut self) {
+        let Some(target) = self.flush.target else { return };
+        if self.flush.hash_retry_at.is_some_and(|at| self.now < at) {
+            return;
+        }
+        self.flush.hash_retry_at = None;
+        let jobs_max = self.config.hash_jobs_max;
+        while self.flush.hash_jobs.len() < jobs_max && self.flush.uploads.len() < 2 * self.config.uploads_max {
+            let blocks = self.dirty.take_for_hashing(target, self.config.hash_blocks);
+            if blocks.is_empty() {
+                if self.dirty.waiting(target).is_some() {
+                    self.want_sync();
+                }
+                return;
+            }
+            let job = self.next_job();
+            let mut items = Vec::with_capacity(blocks.len());
+            for block in &blocks {
+                self.slots.pin(block.slot);
+                items.push(HashItem {
+                    pvbn: block.pvbn,
+                    slot: block.slot,
+                    sum: self.slots.sum(block.slot),
+                });
+            }
+            let (pvbns, slots) = blocks.iter().map(|block| (block.pvbn, block.slot)).unzip();
+            self.flush.hash_jobs.insert(
+                job,
+                HashJob {
+                    blocks: pvbns,
+                    slots,
+                    results: None,
+                },
+            );
+            self.out.push(Command::Hash { job, items });
+        }
+    }
+
+    pub(crate) fn on_hashed(&mut self, job: JobId, results: Vec<HashResult>) {
+        if let Some(found) = self.flush.hash_jobs.get_mut(&job) {
+            debug_assert_eq!(found.blocks.len(), results.len());
+            found.results = Some(results);
+        }
+    }
+
+    /// Takes in finished hash jobs, strictly in order.
+    fn take_hashed(&mut self) {
+        while let Some(entry) = self.flush.hash_jobs.first_entry()
+            && entry.get().results.is_some()
+        {
+            let (job_id, job) = entry.remove_entry();
+            while let Some((before, _)) = self.flush.recent.front()
+                && *before <= job_id
+            {
+                // Jobs from `before` on began when the index knew these already.
+                let Some((_, fingerprints)) = self.flush.recent.pop_front() else {
+                    break;
+                };
+                for fingerprint in fingerprints {
+                    self.flush.pending.remove(&fingerprint);
+                }
+            }
+            let mut duplicates = Redirects::default();
+            for ((pvbn, slot), result) in job.blocks.iter().zip(&job.slots).zip(job.results.unwrap_or_default()) {
+                self.take_result(*pvbn, *slot, result, &mut duplicates);
+                self.slots.unpin(*slot);
+            }
+            let records = duplicates.records;
+            if !records.is_empty() {
+                self.commit(records);
+            }
+        }
+    }
+
+    fn take_result(&mut self, pvbn: Pvbn, slot: Lcbn, result: HashResult, duplicates: &mut Redirects) {
+        let Some(block) = self.dirty.find(pvbn).copied() else {
+            return;
+        };
+        if !self.dirty.is_live(&block) {
+            // Overwritten while it was hashed.
+            self.dirty.remove(pvbn);
+            let lsn = self.journal.next();
+            self.slots.retire(slot);
+            self.settle_at(lsn, slot, Becomes::Free);
+            return;
+        }
+        match result {
+            HashResult::Corrupt => self.lose_dirty(slot),
+            HashResult::Unreadable => {
+                self.dirty.requeue(pvbn);
+                self.flush.hash_retry_at = Some(self.now.plus_millis(HASH_RETRY_MS));
+            }
+            HashResult::Done { fingerprint, existing } => {
+                let known = self.flush.pending.get(&fingerprint).copied().or_else(|| {
+                    // After a crash the index may name a block whose confirmation was lost with the journal's tail.
+                    existing.filter(|found| *found != pvbn && self.dirty.find(*found).is_none())
+                });
+                match known {
+                    Some(existing) => {
+                        self.totals.blocks_duplicate += 1;
+                        duplicates.add(&block, existing);
+                    }
+                    None => {
+                        self.totals.blocks_unique += 1;
+                        self.flush.pending.insert(fingerprint, pvbn);
+                        self.dirty.set_stage(pvbn, Stage::Packed);
+                        self.slots.pin(slot);
+                        let sum = self.slots.sum(slot);
+                        self.flush.pack.push(UploadItem {
+                            pvbn,
+                            slot,
+                            sum,
+                            fingerprint,
+                        });
+                        if self.flush.pack.len() == PACK_BLOCKS {
+                            self.seal_pack();
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A pack that is not full goes when nothing more of this round can fill it.
+    fn close_pack(&mut self) {
+        let Some(target) = self.flush.target else { return };
+        if !self.flush.pack.is_empty() && self.flush.hash_jobs.is_empty() && self.dirty.waiting(target).is_none() {
+            self.seal_pack();
+        }
+    }
+
+    fn seal_pack(&mut self) {
+        let job = self.next_job();
+        let items = core::mem::take(&mut self.flush.pack);
+        self.flush.uploads.insert(
+            job,
+            Upload {
+                items,
+                running: false,
+                retry_at: None,
+                failures: 0,
+            },
+        );
+    }
+
+    fn begin_uploads(&mut self) {
+        let mut free = self.config.uploads_max.saturating_sub(self.flush.uploads_in_flight());
+        for (job, upload) in &mut self.flush.uploads {
+            if free == 0 {
+                return;
+            }
+            if upload.running || upload.retry_at.is_some_and(|at| self.now < at) {
+                continue;
+            }
+            upload.running = true;
+            upload.retry_at = None;
+            free -= 1;
+            self.out.push(Command::Upload {
+                job: *job,
+                items: upload.items.clone(),
+            });
+        }
+    }
+
+    fn end_round(&mut self) {
+        if let Some(target) = self.flush.target
+            && self.flush.hash_jobs.is_empty()
+            && self.flush.pack.is_empty()
+            && self.dirty.waiting(target).is_none()
+        {
+            self.flush.target = None;
+        }
+    }
+
+    pub(crate) fn on_uploaded(&mut self, job: JobId, result: Result<ObjectDescriptor, UploadFailure>) {
+        match result {
+            Ok(descriptor) => self.confirm(job, descriptor),
+            Err(UploadFailure::Store(failure)) => {
+                self.store_failed(&failure);
+                self.retry_upload(job);
+            }
+            Err(UploadFailure::Disk(error)) => {
+                self.store_failed(&StoreFailure {
+                    retryable: true,
+                    reason: alloc::format!("{error}"),
+                });
+                self.retry_upload(job);
+            }
+            Err(UploadFailure::Corrupt(pvbns)) => self.upload_without(job, &pvbns),
+        }
+    }
+
+    fn retry_upload(&mut self, job: JobId) {
+        self.counters.upload_failures += 1;
+        let Some(upload) = self.flush.uploads.get_mut(&job) else {
+            return;
+        };
+        upload.running = false;
+        let delay = self.config.upload_retry_ms_min << upload.failures.min(16);
+        upload.failures += 1;
+        upload.retry_at = Some(self.now.plus_millis(delay.min(self.config.upload_retry_ms_max)));
+    }
+
+    fn upload_without(&mut self, job: JobId, corrupt: &[Pvbn]) {
+        let Some(mut upload) = self.flush.uploads.remove(&job) else {
+            return;
+        };
+        let corrupt: HashSet<Pvbn> = corrupt.iter().copied().collect();
+        let (lost, kept): (Vec<_>, Vec<_>) = upload
+            .items
+            .iter()
+            .copied()
+            .partition(|item| corrupt.contains(&item.pvbn));
+        for item in lost {
+            self.flush.pending.remove(&item.fingerprint);
+            self.lose_dirty(item.slot);
+            self.slots.unpin(item.slot);
+        }
+        if !kept.is_empty() {
+            upload.items = kept;
+            upload.running = false;
+            let job = self.next_job();
+            self.flush.uploads.insert(job, upload);
+        }
+    }
+
+    fn confirm(&mut self, job: JobId, descriptor: ObjectDescriptor) {
+        let Some(upload) = self.flush.uploads.remove(&job) else {
+            return;
+        };
+        assert_eq!(
+            descriptor.blocks().len(),
+            upload.items.len(),
+            "the object holds what was asked for"
+        );
+        self.store_answered();
+        self.counters.uploads += 1;
+        self.counters.upload_bytes += descriptor.object_bytes() as u64;
+        let end = self.commit(alloc::vec![Record::Object(descriptor.clone())]);
+        let mut fingerprints = Vec::with_capacity(upload.items.len());
+        for item in &upload.items {
+            fingerprints.push(item.fingerprint);
+            if self.dirty.remove(item.pvbn).is_some() {
+                self.settle_at(end, item.slot, Becomes::Clean);
+            } else if self.slots.state(item.slot) == SlotState::Corrupt {
+                // The local copy went bad after the upload had read it: the cloud has it, nothing is lost.
+                self.counters.blocks_lost -= 1;
+                self.slots.retire(item.slot);
+                self.settle_at(end, item.slot, Becomes::Free);
+            }
+            self.slots.unpin(item.slot);
+        }
+        let next_job = JobId(self.next_job + 1);
+        self.flush.recent.push_back((next_job, fingerprints));
+        if self.flush.hash_jobs.is_empty() {
+            self.forget_recent();
+        }
+        self.out.push(Command::Remember {
+            descriptor: Arc::new(descriptor),
+        });
+        if self.is_under_pressure() || self.flush.drain_to.is_some() {
+            self.want_sync();
+        }
+    }
+
+    /// No hash job is under way, so every later one will find these in the index.
+    fn forget_recent(&mut self) {
+        for (_, fingerprints) in core::mem::take(&mut self.flush.recent) {
+            for fingerprint in fingerprints {
+                self.flush.pending.remove(&fingerprint);
+            }
+        }
+    }
+
+    /// The only copy of a block is damaged: it reads as an error until it is overwritten, and is never uploaded.
+    pub(crate) fn lose_dirty(&mut self, slot: Lcbn) {
+        if self.slots.state(slot) != SlotState::Dirty {
+            return;
+        }
+        let pvbn = self.slots.pvbn(slot);
+        self.counters.slots_corrupt += 1;
+        if self.dirty.remove(pvbn).is_some() {
+            self.counters.blocks_lost += 1;
+            self.slots.mark_corrupt(slot);
+        } else {
+            // Uploaded already: the cloud's copy is good, the local one is not needed.
+            self.slots.retire(slot);
+            let lsn = self.journal.next();
+            self.settle_at(lsn, slot, Becomes::Free);
+        }
+    }
+
+    pub(crate) fn flush_deadline(&self) -> Option<Instant> {
+        if self.failed.is_some() {
+            return None;
+        }
+        let round = match self.flush.target {
+            None => self
+                .dirty
+                .oldest()
+                .map(|oldest| oldest.plus_millis(self.config.flush_delay_ms)),
+            Some(_) => self.flush.hash_retry_at,
+        };
+        let retry = self.flush.uploads.values().filter_map(|upload| upload.retry_at).min();
+        [round, retry].into_iter().flatten().min()
+    }
+}
+
+/// Redirects of consecutive blocks to consecutive targets share a record.
+#[derive(Default)]
+struct Redirects {
+    records: Vec<Record>,
+}
+
+impl Redirects {
+    fn add(&mut self, block: &crate::dirty::DirtyBlock, to: Pvbn) {
+        if let Some(Record::Redirect {
+            volume,
+            first,
+            count,
+            from,
+            to: target,
+        }) = self.records.last_mut()
+        {
+            let length = u64::from(*count);
+            if *volume == block.volume
+                && *first + length == block.block
+                && from.plus(length) == block.pvbn
+                && target.plus(length) == to
+            {
+                *count += 1;
+                return;
+            }
+        }
+        self.records.push(Record::Redirect {
+            volume: block.volume,
+            first: block.block,
+            count: 1,
+            from: block.pvbn,
+            to,
+        });
+    }
+}

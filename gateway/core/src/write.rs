@@ -1,0 +1,466 @@
+//! Writes, zeroes and locks: from a client's request to its journal record.
+//!
+//! A write passes, in this order: range check, exclusion (a partial write of a block holds a lock on it while it reads
+//! and changes it), the cap on dirty blocks, slots, bytes into the slots, journal. What cannot go on waits in
+//! `blocked` (exclusion) or `stalled` (cap or slots), both in order of arrival.
+
+use crate::core_state::Core;
+use crate::dirty::{DirtyBlock, Stage};
+use crate::event::{Answer, Command, DiskError, Refusal, Span, Token, WritePiece};
+use crate::record::{Record, SlotRun};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec,
+    vec::Vec,
+};
+use tombolo_base::{BlockSum, Instant, Lcbn};
+
+/// A request that may have to wait for others.
+#[derive(Debug)]
+struct Waiting {
+    token: Token,
+    span: Span,
+    kind: Kind,
+    since: Instant,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Write {
+        sums: Vec<Option<BlockSum>>,
+        force_unit_access: bool,
+        locked: bool,
+    },
+    Zero {
+        force_unit_access: bool,
+    },
+    Lock,
+}
+
+/// A write whose bytes are on their way into slots.
+#[derive(Debug)]
+struct Running {
+    span: Span,
+    sums: Vec<Option<BlockSum>>,
+    /// One per block that is not zero, in order.
+    slots: Vec<Lcbn>,
+    force_unit_access: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    running: BTreeMap<Token, Running>,
+    locks: BTreeMap<Token, Span>,
+    blocked: VecDeque<Waiting>,
+    stalled: VecDeque<Waiting>,
+    /// Blocks of running writes: they will be dirty.
+    running_blocks: u32,
+    /// Acknowledgements held back to slow writers down.
+    delayed: BTreeMap<(Instant, Token), Answer>,
+}
+
+impl Writes {
+    pub fn waiting_count(&self) -> usize {
+        self.blocked.len() + self.stalled.len()
+    }
+
+    pub fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
+    fn conflicts_with_lock(&self, token: Token, span: &Span) -> bool {
+        self.locks
+            .iter()
+            .any(|(holder, locked)| *holder != token && locked.overlaps(span))
+    }
+
+    fn conflicts_with_running(&self, span: &Span) -> bool {
+        self.running.values().any(|running| running.span.overlaps(span))
+            || self.stalled.iter().any(|waiting| waiting.span.overlaps(span))
+    }
+}
+
+impl Core {
+    pub(crate) fn on_write(
+        &mut self,
+        token: Token,
+        span: Span,
+        sums: Vec<Option<BlockSum>>,
+        force_unit_access: bool,
+        locked: bool,
+    ) {
+        assert_eq!(sums.len() as u64, span.count, "a sum per block");
+        let kind = Kind::Write {
+            sums,
+            force_unit_access,
+            locked,
+        };
+        self.admit(Waiting {
+            token,
+            span,
+            kind,
+            since: self.now,
+        });
+    }
+
+    pub(crate) fn on_zero(&mut self, token: Token, span: Span, force_unit_access: bool) {
+        self.admit(Waiting {
+            token,
+            span,
+            kind: Kind::Zero { force_unit_access },
+            since: self.now,
+        });
+    }
+
+    pub(crate) fn on_lock(&mut self, token: Token, span: Span) {
+        self.admit(Waiting {
+            token,
+            span,
+            kind: Kind::Lock,
+            since: self.now,
+        });
+    }
+
+    pub(crate) fn on_unlock(&mut self, token: Token) {
+        self.writes.locks.remove(&token);
+        self.retry_blocked();
+    }
+
+    pub(crate) fn on_cancel(&mut self, token: Token) {
+        self.writes.blocked.retain(|waiting| waiting.token != token);
+        self.writes.stalled.retain(|waiting| waiting.token != token);
+        if !self.writes.running.contains_key(&token) {
+            self.on_unlock(token);
+        }
+    }
+
+    fn admit(&mut self, waiting: Waiting) {
+        let refusal = match (&self.failed, self.check_span(waiting.span)) {
+            (Some(error), _) => Some(Refusal::Failed(error.clone())),
+            (None, Err(refusal)) => Some(refusal),
+            (None, Ok(())) if waiting.nonzero() > self.config.dirty_blocks_max => {
+                Some(Refusal::TooLarge(u64::from(waiting.nonzero())))
+            }
+            (None, Ok(())) => None,
+        };
+        if let Some(refusal) = refusal {
+            self.writes.locks.remove(&waiting.token);
+            self.answer(waiting.token, Err(refusal));
+            return self.retry_blocked();
+        }
+        let behind_another = self
+            .writes
+            .blocked
+            .iter()
+            .any(|other| other.span.overlaps(&waiting.span));
+        if (behind_another && !waiting.is_locked()) || self.is_excluded(&waiting) {
+            self.writes.blocked.push_back(waiting);
+        } else {
+            self.start(waiting);
+        }
+    }
+
+    fn is_excluded(&self, waiting: &Waiting) -> bool {
+        self.writes.conflicts_with_lock(waiting.token, &waiting.span)
+            || (matches!(waiting.kind, Kind::Lock) && self.writes.conflicts_with_running(&waiting.span))
+    }
+
+    fn start(&mut self, waiting: Waiting) {
+        match waiting.kind {
+            Kind::Lock => {
+                self.writes.locks.insert(waiting.token, waiting.span);
+                self.answer(waiting.token, Ok(Answer::Locked));
+            }
+            Kind::Zero { force_unit_access } => {
+                let Span { volume, first, count } = waiting.span;
+                let record = Record::Hole { volume, first, count };
+                let end = self.commit(vec![record]);
+                self.acknowledge_at(end, waiting.token, Answer::Done, force_unit_access);
+                self.writes.locks.remove(&waiting.token);
+            }
+            Kind::Write { .. } if !self.writes.stalled.is_empty() && !waiting.is_locked() => {
+                self.counters.writes_stalled += 1;
+                self.writes.stalled.push_back(waiting);
+            }
+            Kind::Write { .. } => {
+                if let Err(waiting) = self.try_write(waiting) {
+                    self.counters.writes_stalled += 1;
+                    self.writes.stalled.push_back(waiting);
+                }
+            }
+        }
+    }
+
+    /// Gives the write its slots, or hands it back when cap or cache do not allow it now.
+    fn try_write(&mut self, waiting: Waiting) -> Result<(), Waiting> {
+        let needed = waiting.nonzero();
+        let dirty = self.slots.dirty_count() + self.writes.running_blocks;
+        if dirty + needed > self.config.dirty_blocks_max {
+            return Err(waiting);
+        }
+        let Some(runs) = self.slots.take(needed) else {
+            return Err(waiting);
+        };
+        let Waiting {
+            token,
+            span,
+            kind:
+                Kind::Write {
+                    sums,
+                    force_unit_access,
+                    ..
+                },
+            ..
+        } = waiting
+        else {
+            return Ok(());
+        };
+        let slots: Vec<Lcbn> = runs
+            .iter()
+            .flat_map(|run| (run.first.0..run.first.0 + run.count).map(Lcbn))
+            .collect();
+        self.writes.running_blocks += needed;
+        let pieces = write_pieces(&sums, &slots);
+        self.writes.running.insert(
+            token,
+            Running {
+                span,
+                sums,
+                slots,
+                force_unit_access,
+            },
+        );
+        if pieces.is_empty() {
+            self.on_slots_written(token, Ok(()));
+        } else {
+            self.out.push(Command::WriteSlots { token, pieces });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_slots_written(&mut self, token: Token, result: Result<(), DiskError>) {
+        let Some(running) = self.writes.running.remove(&token) else {
+            return;
+        };
+        self.writes.running_blocks -= running.slots.len() as u32;
+        self.writes.locks.remove(&token);
+        match (result, &self.failed) {
+            (Ok(()), None) => self.journal_write(token, running),
+            (Ok(()), Some(error)) => {
+                let refusal = Refusal::Failed(error.clone());
+                self.abandon(token, running, refusal);
+            }
+            (Err(error), _) => self.abandon(token, running, Refusal::Disk(error)),
+        }
+        self.retry_blocked();
+    }
+
+    fn abandon(&mut self, token: Token, running: Running, refusal: Refusal) {
+        for slot in running.slots {
+            self.slots.release(slot);
+        }
+        self.answer(token, Err(refusal));
+    }
+
+    fn journal_write(&mut self, token: Token, running: Running) {
+        let Running {
+            span,
+            sums,
+            slots,
+            force_unit_access,
+        } = running;
+        self.totals.blocks_written += span.count;
+        self.totals.blocks_zero += span.count - slots.len() as u64;
+        let (records, blocks) = self.records(span, &sums, &slots);
+        let end = self.commit(records);
+        for (block, sum) in blocks {
+            self.slots.hold_dirty(block.slot, block.pvbn, sum);
+            self.dirty.push(self.now, block);
+        }
+        self.acknowledge_at(end, token, Answer::Done, force_unit_access);
+    }
+
+    /// A record per run of blocks that are, or are not, zero. PVBNs are given out here, at completion, so that their
+    /// order is the journal's.
+    fn records(
+        &mut self,
+        span: Span,
+        sums: &[Option<BlockSum>],
+        slots: &[Lcbn],
+    ) -> (Vec<Record>, Vec<(DirtyBlock, BlockSum)>) {
+        let mut records = Vec::new();
+        let mut blocks = Vec::with_capacity(slots.len());
+        let mut slots = slots;
+        let mut next_pvbn = self.next_pvbn;
+        let mut index = 0;
+        for run in sums.chunk_by(|left, right| left.is_some() == right.is_some()) {
+            let first = span.first + index as u64;
+            index += run.len();
+            if run[0].is_none() {
+                records.push(Record::Hole {
+                    volume: span.volume,
+                    first,
+                    count: run.len() as u64,
+                });
+                continue;
+            }
+            let (own, rest) = slots.split_at(run.len());
+            slots = rest;
+            let present: Vec<BlockSum> = run.iter().flatten().copied().collect();
+            for (offset, (slot, sum)) in own.iter().zip(&present).enumerate() {
+                let (pvbn, block) = (next_pvbn.plus(offset as u64), first + offset as u64);
+                let stage = Stage::Queued;
+                blocks.push((
+                    DirtyBlock {
+                        pvbn,
+                        slot: *slot,
+                        volume: span.volume,
+                        block,
+                        stage,
+                    },
+                    *sum,
+                ));
+            }
+            let pvbn = next_pvbn;
+            next_pvbn = next_pvbn.plus(run.len() as u64);
+            records.push(Record::Write {
+                volume: span.volume,
+                first,
+                pvbn,
+                slots: slot_runs(own),
+                sums: present,
+            });
+        }
+        (records, blocks)
+    }
+
+    /// Starts what waited for a lock or a writer that has gone, in order of arrival.
+    fn retry_blocked(&mut self) {
+        let mut index = 0;
+        while let Some(waiting) = self.writes.blocked.get(index) {
+            let span = waiting.span;
+            let behind_another = self
+                .writes
+                .blocked
+                .iter()
+                .take(index)
+                .any(|other| other.span.overlaps(&span));
+            if behind_another || self.is_excluded(waiting) {
+                index += 1;
+            } else if let Some(waiting) = self.writes.blocked.remove(index) {
+                self.start(waiting);
+            }
+        }
+    }
+
+    /// Lets stalled writes go on, refuses those that have waited too long, releases delayed acknowledgements.
+    pub(crate) fn pump_writes(&mut self) {
+        while let Some(waiting) = self.writes.stalled.pop_front() {
+            if let Some(error) = &self.failed {
+                let refusal = Refusal::Failed(error.clone());
+                self.refuse_stalled(waiting.token, refusal);
+            } else if let Err(waiting) = self.try_write(waiting) {
+                if self.now < waiting.since.plus_millis(self.config.stall_timeout_ms) {
+                    self.writes.stalled.push_front(waiting);
+                    if self.is_settling() {
+                        self.want_sync();
+                    }
+                    break;
+                }
+                self.counters.writes_refused_busy += 1;
+                self.refuse_stalled(waiting.token, Refusal::Busy);
+            }
+        }
+        while let Some(entry) = self.writes.delayed.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let (_, token) = *entry.key();
+            let answer = entry.remove();
+            self.answer(token, Ok(answer));
+        }
+    }
+
+    fn refuse_stalled(&mut self, token: Token, refusal: Refusal) {
+        self.answer(token, Err(refusal));
+        self.on_unlock(token);
+    }
+
+    /// Acknowledges, later the closer the backlog is to its cap.
+    pub(crate) fn acknowledge_throttled(&mut self, token: Token, answer: Answer) {
+        let delay = match answer {
+            Answer::Done => self.throttle_micros(),
+            _ => 0,
+        };
+        if delay == 0 {
+            self.answer(token, Ok(answer));
+        } else {
+            self.counters.writes_throttled += 1;
+            self.writes.delayed.insert((self.now.plus_micros(delay), token), answer);
+        }
+    }
+
+    fn throttle_micros(&self) -> u64 {
+        let share = u64::from(self.slots.dirty_count()) * 1000 / u64::from(self.config.dirty_blocks_max);
+        let start = u64::from(self.config.throttle_start_permille);
+        if share <= start || start >= 1000 {
+            return 0;
+        }
+        self.config.throttle_delay_ms_max * 1000 * (share - start) / (1000 - start)
+    }
+
+    pub(crate) fn write_deadline(&self) -> Option<Instant> {
+        let delayed = self.writes.delayed.first_key_value().map(|((at, _), _)| *at);
+        let stalled = self
+            .writes
+            .stalled
+            .front()
+            .map(|waiting| waiting.since.plus_millis(self.config.stall_timeout_ms));
+        [delayed, stalled].into_iter().flatten().min()
+    }
+}
+
+impl Waiting {
+    /// Blocks that need a slot.
+    fn nonzero(&self) -> u32 {
+        match &self.kind {
+            Kind::Write { sums, .. } => sums.iter().filter(|sum| sum.is_some()).count() as u32,
+            Kind::Zero { .. } | Kind::Lock => 0,
+        }
+    }
+
+    fn is_locked(&self) -> bool {
+        matches!(self.kind, Kind::Write { locked: true, .. })
+    }
+}
+
+/// Where the bytes go: runs that are consecutive both in the buffer and in the cache file.
+fn write_pieces(sums: &[Option<BlockSum>], slots: &[Lcbn]) -> Vec<WritePiece> {
+    let mut pieces: Vec<WritePiece> = Vec::new();
+    let blocks = sums
+        .iter()
+        .enumerate()
+        .filter(|(_, sum)| sum.is_some())
+        .map(|(index, _)| index as u32);
+    for (index, slot) in blocks.zip(slots) {
+        match pieces.last_mut() {
+            Some(last) if last.index + last.slots.count == index && last.slots.first.0 + last.slots.count == slot.0 => {
+                last.slots.count += 1;
+            }
+            _ => pieces.push(WritePiece {
+                index,
+                slots: SlotRun { first: *slot, count: 1 },
+            }),
+        }
+    }
+    pieces
+}
+
+fn slot_runs(slots: &[Lcbn]) -> Vec<SlotRun> {
+    slots
+        .chunk_by(|left, right| left.0 + 1 == right.0)
+        .map(|run| SlotRun {
+            first: run[0],
+            count: run.len() as u32,
+        })
+        .collect()
+}
