@@ -125,6 +125,9 @@ impl ExtentMap {
 
     /// Forgets the blocks `first..end`.
     pub fn remove(&mut self, volume: VolumeId, first: u64, end: u64) {
+        if first >= end {
+            return;
+        }
         if let Some(run) = self.run_at(volume, first)
             && run.first < first
         {
