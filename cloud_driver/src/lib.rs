@@ -1,0 +1,61 @@
+//! Everything that leaves for the cloud or comes back from it.
+//!
+//! Two layers, split by the feature `net`:
+//!
+//! * without it, pure functions that the simulator shares with the gateway: the object format ([`object`]), the
+//!   timing of retries ([`retry`]), the error types ([`StoreError`]) and the store URL ([`StoreUrl`]);
+//! * with it (the default), [`ObjectStore`] and its backends [`MemoryStore`], [`DirStore`] and [`S3Store`], and the
+//!   decorators [`Retrying`], [`Limited`] and [`Counting`], which work over any of them.
+//!
+//! It owns the bytes of an object and the manners of a request. It does not own which object is written when, what
+//! a key means, or when a copy may be deleted: that is the core's.
+
+mod error;
+mod key;
+pub mod object;
+pub mod retry;
+mod url;
+
+pub use error::{Condition, ErrorKind, Operation, StoreError};
+pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, validate_key};
+pub use url::StoreUrl;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "net")]
+mod counting;
+#[cfg(feature = "net")]
+mod dir;
+#[cfg(feature = "net")]
+mod gate;
+#[cfg(feature = "net")]
+mod limited;
+#[cfg(feature = "net")]
+mod memory;
+#[cfg(feature = "net")]
+mod open;
+#[cfg(feature = "net")]
+mod retrying;
+#[cfg(feature = "net")]
+mod s3;
+#[cfg(feature = "net")]
+mod store;
+
+#[cfg(feature = "net")]
+pub use counting::{Counting, LATENCY_BUCKETS, OperationCounts, StoreCounts, latency_bucket_micros};
+#[cfg(feature = "net")]
+pub use dir::DirStore;
+#[cfg(feature = "net")]
+pub use gate::{GateDepth, Limits};
+#[cfg(feature = "net")]
+pub use limited::{Limited, Priority};
+#[cfg(feature = "net")]
+pub use memory::MemoryStore;
+#[cfg(feature = "net")]
+pub use open::open_store;
+#[cfg(feature = "net")]
+pub use retrying::{RetryCounts, Retrying};
+#[cfg(feature = "net")]
+pub use s3::{AddressingStyle, Environment, S3Settings, S3Store, Secret, StaticCredentials, UploadChecksum};
+#[cfg(feature = "net")]
+pub use store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};

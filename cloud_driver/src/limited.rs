@@ -1,0 +1,88 @@
+//! A decorator that bounds the requests in flight (see [`crate::gate`]).
+
+use crate::gate::{Class, Gate, GateDepth, Limits};
+use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How urgent the reads through one handle are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// A client waits for it.
+    Demand,
+    /// A guess of what a client may want, or background work such as cleaning.
+    Prefetch,
+}
+
+/// One handle on a gated store. [`Limited::with_priority`] gives another one at the same gate; the priority belongs to the
+/// handle, so that the interface of a store need not know of it.
+#[derive(Clone, Debug)]
+pub struct Limited {
+    inner: Arc<dyn ObjectStore>,
+    gate: Arc<Gate>,
+    priority: Priority,
+}
+
+impl Limited {
+    /// A handle for demand reads and puts.
+    pub fn new(inner: Arc<dyn ObjectStore>, limits: Limits) -> Self {
+        Self {
+            inner,
+            gate: Gate::new(limits),
+            priority: Priority::Demand,
+        }
+    }
+
+    pub fn with_priority(&self, priority: Priority) -> Self {
+        Self {
+            priority,
+            ..self.clone()
+        }
+    }
+
+    pub fn depth(&self) -> GateDepth {
+        self.gate.depth()
+    }
+
+    fn read_class(&self) -> Class {
+        match self.priority {
+            Priority::Demand => Class::Demand,
+            Priority::Prefetch => Class::Prefetch,
+        }
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Limited {
+    async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
+        let _permit = self.gate.admit(Class::Put).await;
+        self.inner.put(key, bytes, mode).await
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+        let _permit = self.gate.admit(self.read_class()).await;
+        self.inner.get(key, range).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta> {
+        let _permit = self.gate.admit(self.read_class()).await;
+        self.inner.head(key).await
+    }
+
+    async fn list(&self, prefix: &str, start_after: Option<&str>, limit: usize) -> Result<Vec<ListedObject>> {
+        let _permit = self.gate.admit(self.read_class()).await;
+        self.inner.list(prefix, start_after, limit).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<()> {
+        let _permit = self.gate.admit(Class::Put).await;
+        self.inner.delete(key).await
+    }
+
+    /// Not gated: an outage must be told from a full gate.
+    async fn check(&self) -> Result<()> {
+        self.inner.check().await
+    }
+}

@@ -1,0 +1,12 @@
+use crate::store::{ObjectStore, Result};
+use crate::{DirStore, S3Settings, S3Store, StoreUrl};
+use std::sync::Arc;
+
+/// Opens the store that a URL names, bare: no retries, limits or counters. A directory is made when its parent exists;
+/// a bucket is not looked at before the first request (see [`ObjectStore::check`]).
+pub fn open_store(url: &StoreUrl, settings: &S3Settings) -> Result<Arc<dyn ObjectStore>> {
+    Ok(match url {
+        StoreUrl::Dir { path } => Arc::new(DirStore::open(path)?),
+        StoreUrl::S3 { bucket, prefix } => Arc::new(S3Store::open(bucket, prefix, settings)?),
+    })
+}

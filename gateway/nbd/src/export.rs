@@ -1,0 +1,119 @@
+//! What the server needs from its owner: exports by name, and requests answered in any order.
+
+use crate::Completion;
+
+/// The exports of one server.
+pub trait Exports: Send + Sync + 'static {
+    /// Every name that a client may open.
+    fn list(&self) -> Vec<String>;
+
+    /// What a client is told before it opens `name`. Has no lasting effect.
+    fn describe(&self, name: &str) -> Result<ExportInfo, OpenError>;
+
+    /// Called once per connection that enters transmission. The export is dropped after the connection's last answer.
+    fn open(&self, name: &str) -> Result<Box<dyn Export>, OpenError>;
+}
+
+/// One client's view of one export.
+pub trait Export: Send + Sync {
+    /// Asked once per connection: to the client, the size does not change while it stays connected.
+    fn info(&self) -> ExportInfo;
+
+    /// Starts `request`. It lies within [`Export::info`]'s size, has at least one byte where a range is meant, and
+    /// changes nothing on a read-only export. Runs on the connection's reading thread and should not wait: while it
+    /// does, the connection reads nothing and sends no answers gathered before. Durability: `Done` to a `Flush`
+    /// promises that every write answered before it is stable; `fua` promises the same of that one request.
+    fn submit(&self, request: Request, completion: Completion);
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportInfo {
+    pub size_bytes: u64,
+    pub read_only: bool,
+    /// For people; empty when there is nothing to say.
+    pub description: String,
+}
+
+/// Why an export cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error("no export is named {name:?}")]
+    NotFound { name: String },
+    #[error("export {name:?} is refused: {reason}")]
+    Denied { name: String, reason: String },
+    #[error("export {name:?} is not available: {reason}")]
+    Unavailable { name: String, reason: String },
+    #[error("the server is shutting down")]
+    Shutdown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    Read {
+        offset: u64,
+        length: u32,
+    },
+    Write {
+        offset: u64,
+        data: Vec<u8>,
+        fua: bool,
+    },
+    Flush,
+    Trim {
+        offset: u64,
+        length: u32,
+        fua: bool,
+    },
+    /// `no_hole` asks that the range stay allocated.
+    WriteZeroes {
+        offset: u64,
+        length: u32,
+        fua: bool,
+        no_hole: bool,
+    },
+    /// With `request_one` only the first extent is wanted.
+    BlockStatus {
+        offset: u64,
+        length: u32,
+        request_one: bool,
+    },
+}
+
+/// `Data` answers a read with exactly its length; `Extents` answers a block status, consecutive from its offset;
+/// `Done` answers everything else. Any other pairing is reported to the client as an I/O error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    Data(Vec<u8>),
+    Extents(Vec<Extent>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub length: u32,
+    /// Not allocated: a write there may need new space.
+    pub hole: bool,
+    /// Reads as zeroes.
+    pub zero: bool,
+}
+
+/// The errors that NBD can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum NbdError {
+    #[error("operation not permitted")]
+    Perm,
+    #[error("input/output error")]
+    Io,
+    #[error("out of memory")]
+    NoMem,
+    #[error("invalid request")]
+    Invalid,
+    #[error("no space left")]
+    NoSpace,
+    #[error("request too large")]
+    Overflow,
+    #[error("operation not supported")]
+    NotSupported,
+    #[error("the server is shutting down")]
+    Shutdown,
+}
