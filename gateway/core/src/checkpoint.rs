@@ -193,11 +193,13 @@ pub enum SlotEntry {
     Corrupt {
         pvbn: Pvbn,
         sum: BlockSum,
+        volume: VolumeId,
+        block: u64,
     },
 }
 
 /// A slot page is its entries one after another: kind u8 (0 free, 1 clean, 2 dirty, 3 corrupt), then PVBN u64 and sum
-/// u64 unless free, then volume u32 and block u64 if dirty.
+/// u64 unless free, then volume u32 and block u64 if dirty or corrupt.
 pub fn encode_slot_page(entries: impl Iterator<Item = SlotEntry>) -> Vec<u8> {
     let mut out = Writer::default();
     for entry in entries {
@@ -210,7 +212,12 @@ pub fn encode_slot_page(entries: impl Iterator<Item = SlotEntry>) -> Vec<u8> {
                 volume,
                 block,
             } => out.u8(2).u64(pvbn.0).u64(sum.0).u32(volume.0).u64(block),
-            SlotEntry::Corrupt { pvbn, sum } => out.u8(3).u64(pvbn.0).u64(sum.0),
+            SlotEntry::Corrupt {
+                pvbn,
+                sum,
+                volume,
+                block,
+            } => out.u8(3).u64(pvbn.0).u64(sum.0).u32(volume.0).u64(block),
         };
     }
     out.0
@@ -237,7 +244,12 @@ pub fn decode_slot_page(bytes: &[u8]) -> Result<Vec<SlotEntry>, DecodeError> {
                     block: reader.u64("slot block")?,
                 }
             }
-            3 => SlotEntry::Corrupt { pvbn, sum },
+            3 => SlotEntry::Corrupt {
+                pvbn,
+                sum,
+                volume: VolumeId(reader.u32("slot volume")?),
+                block: reader.u64("slot block")?,
+            },
             other => {
                 return Err(DecodeError::Invalid {
                     what: "slot kind",
@@ -417,16 +429,37 @@ pub fn load_map_page<R: MetadataRead>(
     }
 }
 
-/// The object with the greatest first PVBN not above `pvbn`.
+/// The first and last PVBN of an object are less than this apart. Objects may interleave: a block that was left over by
+/// a crash or a failed read is uploaded after those around it. So the object of a PVBN is not always the nearest one
+/// below, and this bounds the search: 64 unique blocks of a stream with 99 % duplicates still fit.
+pub const OBJECT_SPAN_MAX: u64 = 1 << 14;
+
+/// The least first PVBN of an object that can hold `pvbn`.
+pub(crate) fn least_first(pvbn: Pvbn) -> u64 {
+    (pvbn.0 + 1).saturating_sub(OBJECT_SPAN_MAX)
+}
+
+/// The object that holds `pvbn`.
 pub fn load_descriptor<R: MetadataRead>(
     reader: &R,
     pvbn: Pvbn,
 ) -> Result<Option<ObjectDescriptor>, MetadataFault<R::Error>> {
-    let found = reader
-        .floor(Table::Objects, &pvbn.0.to_be_bytes())
-        .map_err(MetadataFault::Store)?;
-    let Some((key, bytes)) = found else { return Ok(None) };
-    decode(Table::Objects, &key, ObjectDescriptor::decode(&bytes)).map(Some)
+    let mut first = pvbn.0;
+    loop {
+        let found = reader.floor(Table::Objects, &first.to_be_bytes());
+        let Some((key, bytes)) = found.map_err(MetadataFault::Store)? else {
+            return Ok(None);
+        };
+        let descriptor = decode(Table::Objects, &key, ObjectDescriptor::decode(&bytes))?;
+        if descriptor.find(pvbn).is_some() {
+            return Ok(Some(descriptor));
+        }
+        let next = descriptor.first_pvbn().0.min(first).checked_sub(1);
+        match next.filter(|next| *next >= least_first(pvbn)) {
+            Some(next) => first = next,
+            None => return Ok(None),
+        }
+    }
 }
 
 fn close_map_page<T: MetadataTransaction>(

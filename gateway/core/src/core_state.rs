@@ -16,7 +16,7 @@ use crate::slots::Slots;
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
 use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc, vec::Vec};
-use tombolo_base::{Instant, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_prefetch::Prefetcher;
 
 /// Changes since the last checkpoint; reads look here before local metadata.
@@ -99,6 +99,8 @@ pub struct Core {
     pub(crate) journal: Journal,
     pub(crate) slots: Slots,
     pub(crate) dirty: Dirty,
+    /// Blocks whose only copy is damaged, until they are overwritten.
+    pub(crate) corrupt: BTreeMap<(VolumeId, u64), Lcbn>,
     pub(crate) overlay: Overlay,
     pub(crate) frozen: Option<Arc<Frozen>>,
     /// Counts checkpoints, so that a page read before one is not kept after it.
@@ -256,6 +258,7 @@ impl Core {
         );
         assert!(self.dirty.len() <= self.slots.dirty_count() as usize);
         assert!(self.journal.durable() <= self.journal.next());
+        assert_eq!(self.corrupt.len(), self.slots.corrupt_count() as usize);
     }
 
     pub(crate) fn answer(&mut self, token: Token, result: Result<Answer, Refusal>) {

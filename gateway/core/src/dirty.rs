@@ -14,6 +14,8 @@ pub enum Stage {
     Hashing,
     /// It waits in the open pack, or an upload carries it.
     Packed,
+    /// It has the contents of a packed block and is redirected there once that one is confirmed.
+    Following,
     /// Gone; swept when it reaches the front.
     Gone,
 }
@@ -123,27 +125,27 @@ impl Dirty {
         }
     }
 
-    /// The blocks of the range map to something else now. Returns those that were still queued, which are taken out;
-    /// the others are found dead when their job ends.
+    /// The blocks of the range map to something else now. Returns those that did until now. Those that were still
+    /// queued are taken out; the others are found dead when their job ends.
     pub fn supersede(&mut self, volume: VolumeId, first: u64, end: u64) -> Vec<DirtyBlock> {
         if self.live.is_empty() {
             return Vec::new();
         }
-        let mut queued = Vec::new();
+        let mut superseded = Vec::new();
         for extent in self.live.overlaps(volume, first, end) {
             let Target::At(pvbn) = extent.target else { continue };
             for offset in 0..extent.count {
                 let pvbn = pvbn.plus(offset);
-                if let Some(block) = self.find(pvbn).copied()
-                    && block.stage == Stage::Queued
-                {
-                    queued.push(block);
-                    self.remove(pvbn);
+                if let Some(block) = self.find(pvbn).copied() {
+                    superseded.push(block);
+                    if block.stage == Stage::Queued {
+                        self.remove(pvbn);
+                    }
                 }
             }
         }
         self.live.remove(volume, first, end);
-        queued
+        superseded
     }
 
     /// Takes a block out: uploaded, a duplicate, dead or lost.
@@ -216,8 +218,18 @@ impl Dirty {
 
     /// When the oldest dirty block was written.
     pub fn oldest(&self) -> Option<Instant> {
-        let front = self.queue.front()?.pvbn;
-        let index = self.ages.partition_point(|(pvbn, _)| *pvbn <= front);
+        self.age(self.queue.front()?.pvbn)
+    }
+
+    /// When the oldest block was written that no hash job has taken yet.
+    pub fn oldest_queued(&self) -> Option<Instant> {
+        let index = self.queue.partition_point(|block| block.pvbn < self.cursor);
+        let queued = self.queue.range(index..).find(|block| block.stage == Stage::Queued)?;
+        self.age(queued.pvbn)
+    }
+
+    fn age(&self, pvbn: Pvbn) -> Option<Instant> {
+        let index = self.ages.partition_point(|(first, _)| *first <= pvbn);
         self.ages.get(index.saturating_sub(1)).map(|(_, at)| *at)
     }
 

@@ -8,6 +8,7 @@
 
 use crate::checkpoint::{Frozen, SlotEntry, encode_slot_page};
 use crate::core_state::{Core, Overlay};
+use crate::dirty::Stage;
 use crate::event::{Answer, Command, DiskError, MetadataError, Refusal, Token};
 use crate::extent_map::{Extent, Target};
 use crate::page::PAGE_ENTRIES;
@@ -53,7 +54,7 @@ pub(crate) enum Becomes {
 
 /// The overlay is bounded too: a checkpoint is made when it holds this many extents or objects.
 const OVERLAY_EXTENTS_MAX: usize = 1 << 20;
-const OVERLAY_OBJECTS_MAX: usize = 1 << 14;
+const OVERLAY_OBJECTS_MAX: usize = 1 << 12;
 const CHECKPOINT_RETRY_MS: u64 = 1_000;
 
 impl Durability {
@@ -99,6 +100,8 @@ impl Core {
     /// A slot will change its state when everything up to `lsn` is durable.
     pub(crate) fn settle_at(&mut self, lsn: Lsn, slot: Lcbn, becomes: Becomes) {
         self.durability.settling.push_back((lsn, slot, becomes));
+        // Nothing may be left to be synced, so that no later sync would look here.
+        self.settle();
     }
 
     /// Effects of a record on map, objects, dirty queue and volumes. Returns the slots of dirty blocks that nothing
@@ -185,11 +188,20 @@ impl Core {
     }
 
     fn unmap(&mut self, volume: tombolo_base::VolumeId, first: u64, end: u64) -> Vec<Lcbn> {
-        self.dirty
-            .supersede(volume, first, end)
-            .into_iter()
-            .map(|block| block.slot)
-            .collect()
+        let mut free = Vec::new();
+        for block in self.dirty.supersede(volume, first, end) {
+            if block.stage == Stage::Queued {
+                free.push(block.slot);
+            } else {
+                // The next checkpoint must not call it dirty any more.
+                self.slots.mark_changed(block.slot);
+            }
+        }
+        while let Some((&place, &slot)) = self.corrupt.range((volume, first)..(volume, end)).next() {
+            self.corrupt.remove(&place);
+            free.push(slot);
+        }
+        free
     }
 
     pub(crate) fn acknowledge_at(&mut self, end: Lsn, token: Token, answer: Answer, force_unit_access: bool) {
@@ -259,6 +271,11 @@ impl Core {
     fn on_durable(&mut self, upto: Lsn) {
         self.journal.on_durable(upto);
         self.dirty.on_durable(upto);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        let upto = self.journal.durable();
         while let Some((lsn, slot, becomes)) = self.durability.settling.front().copied()
             && lsn <= upto
         {
@@ -313,6 +330,7 @@ impl Core {
         }
         if self.journal.written() == self.journal.durable() {
             durability.sync_wanted = false;
+            durability.unsynced_since = None;
             if durability.waiting.is_empty() {
                 return;
             }
@@ -386,7 +404,15 @@ impl Core {
         match self.slots.state(slot) {
             SlotState::Free | SlotState::Taken | SlotState::Retiring => SlotEntry::Free,
             SlotState::Clean => SlotEntry::Clean { pvbn, sum },
-            SlotState::Corrupt => SlotEntry::Corrupt { pvbn, sum },
+            SlotState::Corrupt => match self.corrupt.iter().find(|(_, held)| **held == slot) {
+                Some((&(volume, block), _)) => SlotEntry::Corrupt {
+                    pvbn,
+                    sum,
+                    volume,
+                    block,
+                },
+                None => SlotEntry::Free,
+            },
             SlotState::Dirty => match self.dirty.find(pvbn) {
                 Some(block) if self.dirty.is_live(block) => SlotEntry::Dirty {
                     pvbn,

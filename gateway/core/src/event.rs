@@ -225,7 +225,7 @@ pub enum Command {
         page: u64,
         generation: u64,
     },
-    /// The object with the greatest first PVBN not above `pvbn`.
+    /// The object that holds `pvbn` ([`crate::checkpoint::load_descriptor`]).
     LoadDescriptor {
         pvbn: Pvbn,
     },
@@ -250,7 +250,10 @@ pub enum Command {
     Remember {
         descriptor: Arc<ObjectDescriptor>,
     },
-    /// Bring local metadata up to the frozen state, in one transaction; the index's memtable too.
+    /// Bring local metadata up to the frozen state, in one transaction; the fingerprint index too, as it is when this
+    /// command is carried out, before any later [`Command::Remember`] (and the same again when the command is repeated
+    /// with the same state after a failure): a fingerprint in the durable index whose object's journal record is lost
+    /// in a crash would make later writes point to nothing.
     Checkpoint {
         frozen: Arc<Frozen>,
     },

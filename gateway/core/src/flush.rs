@@ -5,8 +5,9 @@
 //! everything that was dirty when it began; so a trickle of writes fills packs instead of making one object a block.
 //! Only blocks whose journal record is durable are taken: what is in the bucket can never be undone by a crash.
 
+use crate::checkpoint::OBJECT_SPAN_MAX;
 use crate::core_state::Core;
-use crate::dirty::Stage;
+use crate::dirty::{DirtyBlock, Stage};
 use crate::durability::Becomes;
 use crate::event::{Command, HashItem, HashResult, JobId, StoreFailure, UploadFailure, UploadItem};
 use crate::record::Record;
@@ -34,6 +35,16 @@ struct Upload {
     failures: u32,
 }
 
+/// Contents that are in the cloud, or on the way there, and that the index may not know yet.
+#[derive(Debug)]
+struct Pending {
+    pvbn: Pvbn,
+    is_confirmed: bool,
+    /// Dirty blocks of the same contents. They keep their slots until the confirmation: a redirect to a block that
+    /// a crash, a bad slot or an overwrite might still take away would lose them with it.
+    followers: Vec<Pvbn>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Flush {
     /// The round takes blocks below this.
@@ -42,8 +53,7 @@ pub(crate) struct Flush {
     pub drain_to: Option<Pvbn>,
     hash_jobs: BTreeMap<JobId, HashJob>,
     pack: Vec<UploadItem>,
-    /// Packed or in upload, not yet confirmed: a second block of the same contents joins them.
-    pending: HashMap<Fingerprint, Pvbn>,
+    pending: HashMap<Fingerprint, Pending>,
     /// Confirmed, but a hash job that began before may still have missed them in the index.
     recent: VecDeque<(JobId, Vec<Fingerprint>)>,
     uploads: BTreeMap<JobId, Upload>,
@@ -54,6 +64,14 @@ pub(crate) struct Flush {
 const HASH_RETRY_MS: u64 = 1_000;
 
 impl Flush {
+    /// PVBNs ascend within an object and lie within a bounded span. A block that had to be hashed again comes late.
+    fn may_join_pack(&self, pvbn: Pvbn) -> bool {
+        let (Some(first), Some(last)) = (self.pack.first(), self.pack.last()) else {
+            return true;
+        };
+        last.pvbn < pvbn && pvbn.0 - first.pvbn.0 < OBJECT_SPAN_MAX
+    }
+
     pub fn uploads_in_flight(&self) -> usize {
         self.uploads.values().filter(|upload| upload.running).count()
     }
@@ -73,15 +91,16 @@ impl Core {
     }
 
     fn begin_round(&mut self) {
+        // Before the drain's share: what came after it must not wait until it is over.
+        if self.flush.target.is_none() && (self.is_under_pressure() || self.is_old_enough()) {
+            self.flush.target = Some(self.next_pvbn);
+        }
         if let Some(drain_to) = self.flush.drain_to {
             if self.dirty.first_pvbn().is_none_or(|first| first >= drain_to) {
                 self.flush.drain_to = None;
             } else {
                 self.flush.target = self.flush.target.max(Some(drain_to));
             }
-        }
-        if self.flush.target.is_none() && (self.is_under_pressure() || self.is_old_enough()) {
-            self.flush.target = Some(self.next_pvbn);
         }
     }
 
@@ -92,7 +111,7 @@ impl Core {
 
     fn is_old_enough(&self) -> bool {
         self.dirty
-            .oldest()
+            .oldest_queued()
             .is_some_and(|oldest| self.now >= oldest.plus_millis(self.config.flush_delay_ms))
     }
 
@@ -189,33 +208,45 @@ impl Core {
                 self.flush.hash_retry_at = Some(self.now.plus_millis(HASH_RETRY_MS));
             }
             HashResult::Done { fingerprint, existing } => {
-                let known = self.flush.pending.get(&fingerprint).copied().or_else(|| {
-                    // After a crash the index may name a block whose confirmation was lost with the journal's tail.
-                    existing.filter(|found| *found != pvbn && self.dirty.find(*found).is_none())
-                });
-                match known {
-                    Some(existing) => {
+                // After a crash the index may name a block whose confirmation was lost with the journal's tail.
+                let known = existing.filter(|found| *found != pvbn && self.dirty.find(*found).is_none());
+                match (self.flush.pending.get_mut(&fingerprint), known) {
+                    (Some(pending), _) if !pending.is_confirmed => {
+                        pending.followers.push(pvbn);
+                        self.dirty.set_stage(pvbn, Stage::Following);
+                    }
+                    (Some(&mut Pending { pvbn: existing, .. }), _) | (None, Some(existing)) => {
                         self.totals.blocks_duplicate += 1;
                         duplicates.add(&block, existing);
                     }
-                    None => {
-                        self.totals.blocks_unique += 1;
-                        self.flush.pending.insert(fingerprint, pvbn);
-                        self.dirty.set_stage(pvbn, Stage::Packed);
-                        self.slots.pin(slot);
-                        let sum = self.slots.sum(slot);
-                        self.flush.pack.push(UploadItem {
-                            pvbn,
-                            slot,
-                            sum,
-                            fingerprint,
-                        });
-                        if self.flush.pack.len() == PACK_BLOCKS {
-                            self.seal_pack();
-                        }
-                    }
+                    (None, None) => self.pack(pvbn, slot, fingerprint),
                 }
             }
+        }
+    }
+
+    fn pack(&mut self, pvbn: Pvbn, slot: Lcbn, fingerprint: Fingerprint) {
+        if !self.flush.may_join_pack(pvbn) {
+            self.seal_pack();
+        }
+        self.totals.blocks_unique += 1;
+        let pending = Pending {
+            pvbn,
+            is_confirmed: false,
+            followers: Vec::new(),
+        };
+        self.flush.pending.insert(fingerprint, pending);
+        self.dirty.set_stage(pvbn, Stage::Packed);
+        self.slots.pin(slot);
+        let sum = self.slots.sum(slot);
+        self.flush.pack.push(UploadItem {
+            pvbn,
+            slot,
+            sum,
+            fingerprint,
+        });
+        if self.flush.pack.len() == PACK_BLOCKS {
+            self.seal_pack();
         }
     }
 
@@ -310,7 +341,13 @@ impl Core {
             .copied()
             .partition(|item| corrupt.contains(&item.pvbn));
         for item in lost {
-            self.flush.pending.remove(&item.fingerprint);
+            let followers = self.flush.pending.remove(&item.fingerprint);
+            for follower in followers.into_iter().flat_map(|pending| pending.followers) {
+                // Their own copies are good: one of them will be uploaded instead.
+                if self.dirty.find(follower).is_some() {
+                    self.dirty.requeue(follower);
+                }
+            }
             self.lose_dirty(item.slot);
             self.slots.unpin(item.slot);
         }
@@ -334,15 +371,26 @@ impl Core {
         self.store_answered();
         self.counters.uploads += 1;
         self.counters.upload_bytes += descriptor.object_bytes() as u64;
-        let end = self.commit(alloc::vec![Record::Object(descriptor.clone())]);
+        let (redirects, dead) = self.redirect_followers(&upload.items);
+        let mut records = alloc::vec![Record::Object(descriptor.clone())];
+        records.extend(redirects);
+        let end = self.commit(records);
+        for block in dead {
+            self.dirty.remove(block.pvbn);
+            self.slots.retire(block.slot);
+            self.settle_at(end, block.slot, Becomes::Free);
+        }
         let mut fingerprints = Vec::with_capacity(upload.items.len());
         for item in &upload.items {
             fingerprints.push(item.fingerprint);
             if self.dirty.remove(item.pvbn).is_some() {
+                // A checkpoint before the settling says "clean" already.
+                self.slots.mark_changed(item.slot);
                 self.settle_at(end, item.slot, Becomes::Clean);
             } else if self.slots.state(item.slot) == SlotState::Corrupt {
                 // The local copy went bad after the upload had read it: the cloud has it, nothing is lost.
                 self.counters.blocks_lost -= 1;
+                self.corrupt.retain(|_, slot| *slot != item.slot);
                 self.slots.retire(item.slot);
                 self.settle_at(end, item.slot, Becomes::Free);
             }
@@ -361,6 +409,28 @@ impl Core {
         }
     }
 
+    /// The blocks that waited for these to be confirmed: redirects of those that are still mapped, and the others.
+    fn redirect_followers(&mut self, items: &[UploadItem]) -> (Vec<Record>, Vec<DirtyBlock>) {
+        let (mut redirects, mut dead) = (Redirects::default(), Vec::new());
+        for item in items {
+            let Some(pending) = self.flush.pending.get_mut(&item.fingerprint) else {
+                continue;
+            };
+            pending.is_confirmed = true;
+            for follower in core::mem::take(&mut pending.followers) {
+                match self.dirty.find(follower).copied() {
+                    Some(block) if self.dirty.is_live(&block) => {
+                        self.totals.blocks_duplicate += 1;
+                        redirects.add(&block, item.pvbn);
+                    }
+                    Some(block) => dead.push(block),
+                    None => {}
+                }
+            }
+        }
+        (redirects.records, dead)
+    }
+
     /// No hash job is under way, so every later one will find these in the index.
     fn forget_recent(&mut self) {
         for (_, fingerprints) in core::mem::take(&mut self.flush.recent) {
@@ -377,11 +447,14 @@ impl Core {
         }
         let pvbn = self.slots.pvbn(slot);
         self.counters.slots_corrupt += 1;
-        if self.dirty.remove(pvbn).is_some() {
+        let block = self.dirty.find(pvbn).copied().filter(|block| self.dirty.is_live(block));
+        self.dirty.remove(pvbn);
+        if let Some(block) = block {
             self.counters.blocks_lost += 1;
+            self.corrupt.insert((block.volume, block.block), slot);
             self.slots.mark_corrupt(slot);
         } else {
-            // Uploaded already: the cloud's copy is good, the local one is not needed.
+            // Uploaded already, so the cloud's copy is good; or overwritten.
             self.slots.retire(slot);
             let lsn = self.journal.next();
             self.settle_at(lsn, slot, Becomes::Free);
@@ -395,11 +468,13 @@ impl Core {
         let round = match self.flush.target {
             None => self
                 .dirty
-                .oldest()
+                .oldest_queued()
                 .map(|oldest| oldest.plus_millis(self.config.flush_delay_ms)),
             Some(_) => self.flush.hash_retry_at,
         };
-        let retry = self.flush.uploads.values().filter_map(|upload| upload.retry_at).min();
+        let has_lane = self.flush.uploads_in_flight() < self.config.uploads_max;
+        let retries = self.flush.uploads.values().filter_map(|upload| upload.retry_at);
+        let retry = if has_lane { retries.min() } else { None };
         [round, retry].into_iter().flatten().min()
     }
 }
@@ -411,7 +486,7 @@ struct Redirects {
 }
 
 impl Redirects {
-    fn add(&mut self, block: &crate::dirty::DirtyBlock, to: Pvbn) {
+    fn add(&mut self, block: &DirtyBlock, to: Pvbn) {
         if let Some(Record::Redirect {
             volume,
             first,

@@ -4,6 +4,7 @@
 //! `Coming` when it has to be fetched. Pages of the map and object descriptors that are not in memory are loaded
 //! first; whoever waits for one is run again when it arrives.
 
+use crate::checkpoint::least_first;
 use crate::core_state::{Core, Lookup};
 use crate::event::{
     Answer, Command, DiskError, MetadataError, ReadPiece, Refusal, Span, StatusRun, StoreFailure, Token,
@@ -31,10 +32,12 @@ struct Read {
     blocks: Vec<Block>,
     unresolved: u32,
     coming: u32,
+    /// No block before this is unresolved.
+    cursor: u32,
 }
 
 /// Who waits for a page or a descriptor.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiter {
     Read(Token),
     Status(Token, Span),
@@ -48,6 +51,9 @@ pub(crate) struct Reads {
     descriptor_waiters: BTreeMap<Pvbn, Vec<Waiter>>,
 }
 
+/// Pages and descriptors that one read asks for at a time: each that arrives runs the read again, so more would only
+/// be looked at more often.
+const UNRESOLVED_MAX: u32 = 64;
 /// One answer to a map query looks at no more than this many blocks; the client asks again for the rest.
 const STATUS_BLOCKS_MAX: u64 = 1 << 16;
 
@@ -62,6 +68,7 @@ impl Core {
             blocks: vec![Block::Unresolved; count],
             unresolved: count as u32,
             coming: 0,
+            cursor: 0,
         };
         self.reads.reads.insert(token, read);
         self.advance_read(token);
@@ -108,8 +115,12 @@ impl Core {
     fn resolve(&mut self, token: Token, read: &mut Read) -> Result<(), Refusal> {
         let mut wanted = Wanted::new();
         let count = read.blocks.len() as u32;
-        let mut index = 0u32;
-        while index < count && read.unresolved > 0 {
+        while read.cursor < count && read.blocks[read.cursor as usize] != Block::Unresolved {
+            read.cursor += 1;
+        }
+        let mut index = read.cursor;
+        let mut left_unresolved = 0;
+        while index < count && read.unresolved > 0 && left_unresolved < UNRESOLVED_MAX {
             if read.blocks[index as usize] != Block::Unresolved {
                 index += 1;
                 continue;
@@ -121,6 +132,7 @@ impl Core {
                     self.load_page(read.span.volume, page, Waiter::Read(token));
                     let page_end = (page + 1) * PAGE_ENTRIES;
                     index += (page_end - block).min(left) as u32;
+                    left_unresolved += 1;
                 }
                 Lookup::Known(target, run) => {
                     let run = run.min(left) as u32;
@@ -137,6 +149,7 @@ impl Core {
                             )?;
                             read.unresolved -= u32::from(*state != Block::Unresolved);
                             read.coming += u32::from(*state == Block::Coming);
+                            left_unresolved += u32::from(*state == Block::Unresolved);
                         }
                     }
                     index += run;
@@ -202,22 +215,28 @@ impl Core {
 
     /// The object that covers `pvbn`, if it is in memory.
     fn descriptor_of(&mut self, pvbn: Pvbn) -> Option<Arc<ObjectDescriptor>> {
+        let candidates = least_first(pvbn)..=pvbn.0;
         let in_overlay = |objects: &BTreeMap<u64, Arc<ObjectDescriptor>>| {
-            let (_, descriptor) = objects.range(..=pvbn.0).next_back()?;
-            descriptor.find(pvbn).map(|_| descriptor.clone())
+            let mut near = objects.range(candidates.clone()).rev();
+            near.find(|(_, descriptor)| descriptor.find(pvbn).is_some())
+                .map(|(_, descriptor)| descriptor.clone())
         };
         in_overlay(&self.overlay.objects)
             .or_else(|| in_overlay(&self.frozen.as_ref()?.objects))
             .or_else(|| {
-                let descriptor = self.descriptors.floor(pvbn.0)?;
-                (pvbn <= descriptor.last_pvbn()).then(|| descriptor.clone())
+                self.descriptors
+                    .last_where(candidates.clone(), |descriptor| descriptor.find(pvbn).is_some())
+                    .cloned()
             })
     }
 
     fn load_page(&mut self, volume: VolumeId, page: u64, waiter: Waiter) {
         let waiters = self.reads.page_waiters.entry((volume, page)).or_default();
-        waiters.push(waiter);
-        if waiters.len() == 1 {
+        let is_first = waiters.is_empty();
+        if !waiters.contains(&waiter) {
+            waiters.push(waiter);
+        }
+        if is_first {
             self.out.push(Command::LoadPage {
                 volume,
                 page,
@@ -228,8 +247,11 @@ impl Core {
 
     fn load_descriptor(&mut self, pvbn: Pvbn, waiter: Waiter) {
         let waiters = self.reads.descriptor_waiters.entry(pvbn).or_default();
-        waiters.push(waiter);
-        if waiters.len() == 1 {
+        let is_first = waiters.is_empty();
+        if !waiters.contains(&waiter) {
+            waiters.push(waiter);
+        }
+        if is_first {
             self.out.push(Command::LoadDescriptor { pvbn });
         }
     }
@@ -367,6 +389,7 @@ impl Core {
                 self.slots.unpin(slot);
                 read.blocks[index] = Block::Unresolved;
                 read.unresolved += 1;
+                read.cursor = 0;
             }
         }
         self.reads.reads.insert(token, read);

@@ -18,8 +18,8 @@ use crate::record::{Batch, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader, Slo
 use crate::slots::{SLOTS_PER_PAGE, SlotState, Slots};
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
-use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc, vec::Vec};
-use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn};
+use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc, vec, vec::Vec};
+use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_cache::Replacement;
 use tombolo_prefetch::Prefetcher;
 
@@ -79,6 +79,9 @@ pub struct Report {
     pub objects: Vec<Arc<ObjectDescriptor>>,
     /// Segments that hold nothing needed.
     pub obsolete_segments: Vec<u64>,
+    /// Segment and length in bytes to which it MUST be truncated before anything else is written: the batches behind
+    /// were given up, and a later recovery that does not find this life's segments must not find them again.
+    pub cut: Option<(u64, u64)>,
 }
 
 /// The policies and limits of the core to build.
@@ -93,8 +96,9 @@ pub struct Parts {
 /// Room left after the highest PVBN seen, so that none given to a write that the crash undid is used again.
 const PVBN_GAP: u64 = 1 << 20;
 
-/// Builds the core. The caller MUST then sync cache file and journal before it lets the core run: what was replayed
-/// counts as durable from here on.
+/// Builds the core. The caller MUST then truncate as [`Report::cut`] says, delete [`Report::obsolete_segments`], and
+/// sync cache file and journal, in this order, before it lets the core run: what was replayed counts as durable from
+/// here on.
 pub fn recover<M: MetadataRead>(
     now: Instant,
     parts: Parts,
@@ -142,7 +146,8 @@ pub fn load_superblock<M: MetadataRead>(metadata: &M) -> Result<Option<Superbloc
 /// A segment's batches as far as they can be read.
 struct Segment {
     header: SegmentHeader,
-    batches: Vec<Batch>,
+    /// Each with the LSN behind it.
+    batches: Vec<(Batch, Lsn)>,
     /// LSN behind the last readable batch.
     end: Lsn,
     /// What stopped the reading, where, and how many bytes follow.
@@ -185,7 +190,7 @@ fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock, fresh: bool)
         batches: Vec::new(),
         end: header.first_lsn,
         stopped: None,
-        durable: header.first_lsn,
+        durable: Lsn(0),
     };
     let mut offset = SEGMENT_HEADER_BYTES;
     while offset < bytes.len() {
@@ -193,7 +198,7 @@ fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock, fresh: bool)
             Ok((batch, length)) if batch.lsn == segment.end => {
                 segment.end = Lsn(batch.lsn.0 + length as u64);
                 segment.durable = segment.durable.max(batch.durable_lsn);
-                segment.batches.push(batch);
+                segment.batches.push((batch, segment.end));
                 offset += length;
             }
             Ok((batch, _)) => {
@@ -275,6 +280,7 @@ fn empty_core(
         ),
         slots: Slots::new(config.slot_count, parts.replacement),
         dirty: Dirty::default(),
+        corrupt: BTreeMap::new(),
         overlay: Overlay::default(),
         frozen: None,
         generation: 0,
@@ -325,7 +331,15 @@ fn load_slots<M: MetadataRead>(
                 SlotEntry::Free => {}
                 SlotEntry::Clean { .. } if cache_is_new => {}
                 SlotEntry::Clean { pvbn, sum } => core.slots.restore(slot, pvbn, sum, SlotState::Clean),
-                SlotEntry::Corrupt { pvbn, sum } => core.slots.restore(slot, pvbn, sum, SlotState::Corrupt),
+                SlotEntry::Corrupt {
+                    pvbn,
+                    sum,
+                    volume,
+                    block,
+                } => {
+                    core.slots.restore(slot, pvbn, sum, SlotState::Corrupt);
+                    core.corrupt.insert((volume, block), slot);
+                }
                 SlotEntry::Dirty {
                     pvbn,
                     sum,
@@ -353,6 +367,21 @@ fn load_slots<M: MetadataRead>(
     Ok(())
 }
 
+/// A readable batch that may be replayed, and where it lies.
+struct Candidate {
+    batch: Batch,
+    end: Lsn,
+    segment: u64,
+    offset: u64,
+}
+
+/// The batches that continue the checkpoint one by one, and what ended them.
+struct Tail {
+    candidates: Vec<Candidate>,
+    kept: BTreeMap<u64, Lsn>,
+    damage: Option<(u64, u64, DecodeError)>,
+}
+
 fn replay<E>(
     core: &mut Core,
     superblock: &Superblock,
@@ -360,82 +389,34 @@ fn replay<E>(
     disk: &impl LocalDisk,
 ) -> Result<Report, RecoveryError<E>> {
     let mut report = Report::default();
+    let durable = segments.values().flatten().map(|segment| segment.durable).max();
+    let durable = durable.unwrap_or(superblock.lsn).max(superblock.lsn);
+    let mut tail = read_tail(superblock, segments, &mut report);
+    let count = arrived_count(&tail.candidates, durable, disk).map_err(RecoveryError::Disk)?;
+    let given_up = tail.candidates.split_off(count);
+    if let Some(first) = given_up.first() {
+        let what = "data of the batch";
+        let value = first.batch.lsn.0;
+        report.cut = Some((first.segment, first.offset));
+        report.torn_bytes += given_up.iter().map(|batch| batch.end.0 - batch.batch.lsn.0).sum::<u64>();
+        let later: Vec<u64> = tail.kept.range(first.segment + 1..).map(|(number, _)| *number).collect();
+        report.obsolete_segments.extend(later);
+        tail.kept.retain(|number, _| *number <= first.segment);
+        tail.damage
+            .get_or_insert((first.segment, first.offset, DecodeError::Invalid { what, value }));
+    }
     let mut position = superblock.lsn;
-    let durable = segments
-        .values()
-        .flatten()
-        .map(|segment| segment.durable)
-        .max()
-        .unwrap_or(position)
-        .max(position);
-    let mut kept: BTreeMap<u64, Lsn> = BTreeMap::new();
-    let mut damage: Option<(u64, u64, DecodeError)> = None;
-    let mut limits = segment_limits(&segments);
-    for (number, segment) in segments {
-        let limit = limits.remove(&number).unwrap_or(Lsn(u64::MAX));
-        let segment = match segment {
-            Ok(segment) if segment.header.first_lsn <= position => segment,
-            Ok(segment) => {
-                // What links it to the rest is not there: an unsynced segment overtook its predecessor.
-                let error = DecodeError::Invalid {
-                    what: "segment LSN",
-                    value: segment.header.first_lsn.0,
-                };
-                damage.get_or_insert((number, 24, error));
-                report.torn_bytes += segment.end.0 - segment.header.first_lsn.0;
-                report.obsolete_segments.push(number);
-                continue;
-            }
-            Err(error) => {
-                damage.get_or_insert((number, 0, error));
-                report.obsolete_segments.push(number);
-                continue;
-            }
-        };
-        if segment.end <= superblock.lsn && segment.stopped.is_none() {
-            report.obsolete_segments.push(number);
-            continue;
+    for candidate in tail.candidates {
+        report.batches += 1;
+        report.records += candidate.batch.records.len() as u64;
+        for record in candidate.batch.records {
+            replay_record(core, record, &mut report);
         }
-        kept.insert(number, segment.header.first_lsn);
-        let mut stopped = segment.stopped;
-        for batch in segment.batches {
-            let end = Lsn(batch.lsn.0 + batch_bytes(&batch));
-            if end <= position {
-                continue;
-            }
-            // An earlier recovery gave up what follows and wrote the next segment in its place.
-            if batch.lsn >= limit {
-                break;
-            }
-            // Beyond what was known durable, data may not have reached the disk although its record did.
-            if batch.lsn >= durable && !data_arrived(&batch, disk).map_err(RecoveryError::Disk)? {
-                let error = DecodeError::Invalid {
-                    what: "data of the batch",
-                    value: batch.lsn.0,
-                };
-                stopped = Some((
-                    error,
-                    batch.lsn.0 - segment.header.first_lsn.0 + SEGMENT_HEADER_BYTES as u64,
-                    0,
-                ));
-                report.torn_bytes += segment.end.0 - batch.lsn.0;
-                break;
-            }
-            report.batches += 1;
-            report.records += batch.records.len() as u64;
-            for record in batch.records {
-                replay_record(core, record, &mut report);
-            }
-            position = end;
-        }
-        if let Some((error, offset, bytes)) = stopped {
-            report.torn_bytes += bytes;
-            damage.get_or_insert((number, offset, error));
-        }
+        position = candidate.end;
     }
     if position < durable {
         let lsn = superblock.lsn;
-        return Err(match damage {
+        return Err(match tail.damage {
             Some((segment, offset, error)) => RecoveryError::JournalCorrupt {
                 segment,
                 offset,
@@ -450,8 +431,78 @@ fn replay<E>(
         });
     }
     let (identity, segment) = (core.journal.identity(), core.journal.segment());
-    core.journal = Journal::new(identity, segment, position, core.config.segment_bytes, kept);
+    core.journal = Journal::new(identity, segment, position, core.config.segment_bytes, tail.kept);
     Ok(report)
+}
+
+fn read_tail(
+    superblock: &Superblock,
+    segments: BTreeMap<u64, Result<Segment, DecodeError>>,
+    report: &mut Report,
+) -> Tail {
+    let mut tail = Tail {
+        candidates: Vec::new(),
+        kept: BTreeMap::new(),
+        damage: None,
+    };
+    let mut position = superblock.lsn;
+    let mut limits = segment_limits(&segments);
+    for (number, segment) in segments {
+        let limit = limits.remove(&number).unwrap_or(Lsn(u64::MAX));
+        // Below the checkpoint's segment there is nothing but what the checkpoint holds, and what earlier recoveries
+        // gave up.
+        if number < superblock.segment {
+            report.obsolete_segments.push(number);
+            continue;
+        }
+        let segment = match segment {
+            Ok(segment) if segment.header.first_lsn <= position => segment,
+            Ok(segment) => {
+                // What links it to the rest is not there: an unsynced segment overtook its predecessor.
+                let error = DecodeError::Invalid {
+                    what: "segment LSN",
+                    value: segment.header.first_lsn.0,
+                };
+                tail.damage.get_or_insert((number, 24, error));
+                report.torn_bytes += segment.end.0 - segment.header.first_lsn.0;
+                report.obsolete_segments.push(number);
+                continue;
+            }
+            Err(error) => {
+                tail.damage.get_or_insert((number, 0, error));
+                report.obsolete_segments.push(number);
+                continue;
+            }
+        };
+        if segment.end <= superblock.lsn && segment.stopped.is_none() {
+            report.obsolete_segments.push(number);
+            continue;
+        }
+        tail.kept.insert(number, segment.header.first_lsn);
+        let offset_of = |lsn: Lsn| lsn.0 - segment.header.first_lsn.0 + SEGMENT_HEADER_BYTES as u64;
+        for (batch, end) in segment.batches {
+            if end <= position {
+                continue;
+            }
+            // An earlier recovery gave up what follows and wrote the next segment in its place.
+            if batch.lsn != position || batch.lsn >= limit {
+                break;
+            }
+            position = end;
+            tail.candidates.push(Candidate {
+                offset: offset_of(batch.lsn),
+                batch,
+                end,
+                segment: number,
+            });
+        }
+        if let Some((error, offset, bytes)) = segment.stopped {
+            report.torn_bytes += bytes;
+            report.cut = Some((number, offset));
+            tail.damage.get_or_insert((number, offset, error));
+        }
+    }
+    tail
 }
 
 /// Where the next intact segment takes over from each.
@@ -467,23 +518,98 @@ fn segment_limits(segments: &BTreeMap<u64, Result<Segment, DecodeError>>) -> BTr
     limits
 }
 
-fn batch_bytes(batch: &Batch) -> u64 {
-    // Encoding is deterministic, so the length on disk is the length of a new encoding.
-    batch.encode(0).len() as u64
+/// A block whose slot does not hold what its record says.
+struct Missing {
+    /// Index of the batch that wrote it.
+    since: usize,
+    volume: VolumeId,
+    block: u64,
 }
 
-fn data_arrived(batch: &Batch, disk: &impl LocalDisk) -> Result<bool, String> {
-    for record in &batch.records {
-        let Record::Write { slots, sums, .. } = record else {
-            continue;
-        };
-        for (slot, sum) in each_slot(slots).zip(sums) {
-            if disk.sum_slot(slot)? != *sum {
-                return Ok(false);
+/// How many of the batches, from the first on, can be replayed.
+///
+/// Beyond what was known durable, a record may have reached the disk without its data; then replay ends before it.
+/// But a slot may also hold other data because it was used again, which is done only when a later record that makes
+/// the block dispensable is durable. So the longest prefix counts in which every block that is still needed is there.
+fn arrived_count(candidates: &[Candidate], durable: Lsn, disk: &impl LocalDisk) -> Result<usize, String> {
+    let count = candidates.len();
+    // Changes, from one prefix length to the next, in the number of blocks that are needed and missing.
+    let mut steps = vec![0i64; count + 2];
+    let mut missing: BTreeMap<Pvbn, Missing> = BTreeMap::new();
+    let mut places: BTreeMap<(VolumeId, u64), Pvbn> = BTreeMap::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        for record in &candidate.batch.records {
+            for pvbn in dispensable(record, &missing, &places) {
+                if let Some(found) = missing.remove(&pvbn) {
+                    places.remove(&(found.volume, found.block));
+                    steps[found.since + 1] += 1;
+                    steps[index + 1] -= 1;
+                }
+            }
+            let Record::Write {
+                volume,
+                first,
+                pvbn,
+                slots,
+                sums,
+            } = record
+            else {
+                continue;
+            };
+            if candidate.batch.lsn < durable {
+                continue;
+            }
+            for (offset, (slot, sum)) in (0u64..).zip(each_slot(slots).zip(sums)) {
+                if disk.sum_slot(slot)? != *sum {
+                    let (volume, block, since) = (*volume, first + offset, index);
+                    places.insert((volume, block), pvbn.plus(offset));
+                    missing.insert(pvbn.plus(offset), Missing { since, volume, block });
+                }
             }
         }
     }
-    Ok(true)
+    for found in missing.values() {
+        steps[found.since + 1] += 1;
+    }
+    let mut needed_and_missing = 0;
+    let mut longest = 0;
+    for (length, step) in steps[..=count].iter().enumerate() {
+        needed_and_missing += step;
+        if needed_and_missing == 0 {
+            longest = length;
+        }
+    }
+    Ok(longest)
+}
+
+/// The missing blocks that are not needed any more once the record is applied.
+fn dispensable(
+    record: &Record,
+    missing: &BTreeMap<Pvbn, Missing>,
+    places: &BTreeMap<(VolumeId, u64), Pvbn>,
+) -> Vec<Pvbn> {
+    let within = |volume: VolumeId, first: u64, end: u64| -> Vec<Pvbn> {
+        places.range((volume, first)..(volume, end)).map(|(_, pvbn)| *pvbn).collect()
+    };
+    match record {
+        _ if missing.is_empty() => Vec::new(),
+        Record::Write {
+            volume, first, sums, ..
+        } => within(*volume, *first, first + sums.len() as u64),
+        Record::Hole { volume, first, count } => within(*volume, *first, first + count),
+        Record::Delete { volume } => within(*volume, 0, u64::MAX),
+        Record::Redirect { count, from, .. } => {
+            let redirected = missing.range(*from..from.plus(u64::from(*count)));
+            redirected.map(|(pvbn, _)| *pvbn).collect()
+        }
+        Record::Object(descriptor) => descriptor
+            .blocks()
+            .iter()
+            .map(|packed| packed.pvbn)
+            .filter(|pvbn| missing.contains_key(pvbn))
+            .collect(),
+        Record::Create { .. } | Record::Resize { .. } => Vec::new(),
+    }
 }
 
 fn each_slot(runs: &[SlotRun]) -> impl Iterator<Item = Lcbn> + '_ {

@@ -342,6 +342,11 @@ impl Slots {
 
     fn set_state(&mut self, slot: Lcbn, state: SlotState) {
         self.states[slot.0 as usize] = state;
+        self.mark_changed(slot);
+    }
+
+    /// What the next checkpoint says of the slot differs from what the last one said.
+    pub fn mark_changed(&mut self, slot: Lcbn) {
         let page = slot.0 / SLOTS_PER_PAGE;
         self.changed_pages[(page / 64) as usize] |= 1 << (page % 64);
     }

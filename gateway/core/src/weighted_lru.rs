@@ -1,6 +1,7 @@
 //! A bounded map that forgets what was used longest ago: for decoded map pages and object descriptors.
 
 use alloc::collections::BTreeMap;
+use core::ops::RangeInclusive;
 
 #[derive(Debug)]
 pub struct WeightedLru<K, V> {
@@ -42,9 +43,10 @@ impl<K: Ord + Copy, V> WeightedLru<K, V> {
         Some(&entry.value)
     }
 
-    /// The entry with the greatest key not above `key`.
-    pub fn floor(&mut self, key: K) -> Option<&V> {
-        let found = *self.entries.range(..=key).next_back()?.0;
+    /// Of the entries within the range that match, the one with the greatest key.
+    pub fn last_where(&mut self, keys: RangeInclusive<K>, matches: impl Fn(&V) -> bool) -> Option<&V> {
+        let mut entries = self.entries.range(keys).rev();
+        let found = *entries.find(|(_, entry)| matches(&entry.value))?.0;
         self.get(found)
     }
 
@@ -93,8 +95,9 @@ mod tests {
         assert_eq!(cache.get(0), Some(&0));
         cache.insert(3, 30, 10);
         assert_eq!(cache.get(1), None);
-        assert_eq!(cache.floor(2), Some(&20));
-        assert_eq!(cache.floor(1), Some(&0));
+        assert_eq!(cache.last_where(0..=2, |_| true), Some(&20));
+        assert_eq!(cache.last_where(0..=2, |value| *value < 20), Some(&0));
+        assert_eq!(cache.last_where(1..=1, |_| true), None);
         assert_eq!(cache.weight(), 30);
         cache.insert(9, 90, 100);
         assert_eq!(cache.get(9), Some(&90));

@@ -166,7 +166,16 @@ impl Core {
     }
 
     fn start(&mut self, waiting: Waiting) {
+        // What waited may have waited for longer than its volume lived.
+        if let Err(refusal) = self.check_span(waiting.span) {
+            self.writes.locks.remove(&waiting.token);
+            return self.answer(waiting.token, Err(refusal));
+        }
         match waiting.kind {
+            Kind::Zero { .. } if waiting.span.count == 0 => {
+                self.writes.locks.remove(&waiting.token);
+                self.answer(waiting.token, Ok(Answer::Done));
+            }
             Kind::Lock => {
                 self.writes.locks.insert(waiting.token, waiting.span);
                 self.answer(waiting.token, Ok(Answer::Locked));
@@ -245,7 +254,11 @@ impl Core {
         self.writes.running_blocks -= running.slots.len() as u32;
         self.writes.locks.remove(&token);
         match (result, &self.failed) {
-            (Ok(()), None) => self.journal_write(token, running),
+            // The volume may have shrunk or gone while the bytes were on their way.
+            (Ok(()), None) => match self.check_span(running.span) {
+                Ok(()) => self.journal_write(token, running),
+                Err(refusal) => self.abandon(token, running, refusal),
+            },
             (Ok(()), Some(error)) => {
                 let refusal = Refusal::Failed(error.clone());
                 self.abandon(token, running, refusal);

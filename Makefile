@@ -1,0 +1,91 @@
+# Every target does its own set-up, on a fresh Debian 12 machine as root, and skips what is there already.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON := .venv/bin/python
+PYTEST := cd tests && ../$(PYTHON) -m pytest
+# Where cargo builds: the environment and cargo's own configuration decide.
+BUILT = $(shell scripts/build-folder.sh)
+
+## Gateway
+
+run: ## start a gateway on loopback with one LUN (STORE=dir|s3, DETACH=1 for the background)
+	scripts/setup.sh run
+	STORE=$(or $(STORE),dir) scripts/run.sh $(if $(DETACH),--detach)
+
+stop: ## stop what `make run DETACH=1` started
+	scripts/run.sh --stop
+
+build: setup-build ## build the daemon and the tgt plugin for production
+	cargo build --release --locked -p tombolo
+	$(MAKE) -C tgt_plugin all
+
+## Tests
+
+test: setup-test ## all tests that belong to every change
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked
+	$(MAKE) -C tgt_plugin all asan
+	$(MAKE) sim
+	$(MAKE) lint-python
+	$(MAKE) -C tgt_plugin check check-asan
+	$(MAKE) e2e
+
+e2e: setup-test ## end-to-end tests against real clients and servers
+	cargo build --locked -p tombolo
+	$(MAKE) -C tgt_plugin all
+	$(PYTEST)
+
+sim: setup-build ## simulated crashes and faults: SEEDS=1000, or SEED=n to replay one
+	cargo run --release --locked -p tombolo-engine --bin sim -- $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
+
+soak: setup-test ## many rounds of kills under load, large images (about an hour)
+	cargo build --release --locked -p tombolo
+	$(MAKE) -C tgt_plugin all
+	export TOMBOLO_BINARY="$(BUILT)/release/tombolo"; $(PYTEST) -m soak
+
+conformance: setup-conformance ## foreign suites: iscsi-test-cu, and a Linux initiator in user-mode Linux
+	cargo build --release --locked -p tombolo
+	$(MAKE) -C tgt_plugin all
+	export TOMBOLO_BINARY="$(BUILT)/release/tombolo"; $(PYTEST) -m "" test_conformance.py
+
+fuzz: setup-build ## fuzz every decoder for FUZZ_S seconds each (60)
+	scripts/fuzz.sh $(or $(FUZZ_S),60)
+
+bench: setup-bench ## side-by-side measurements; results in docs/results
+	cargo build --release --locked -p tombolo
+	cargo build --release --locked -p tombolo-cloud-driver --example raw_throughput
+	$(MAKE) -C tgt_plugin all
+	export TOMBOLO_BINARY="$(BUILT)/release/tombolo"; \
+	export TOMBOLO_RAW_THROUGHPUT="$(BUILT)/release/examples/raw_throughput"; \
+	cd tests && ../$(PYTHON) -m bench $(BENCH_ARGUMENTS)
+
+## Upkeep
+
+lint: setup-test lint-python ## formatting and static checks of every language, and of the deployment files
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cd tests && ../$(PYTHON) -m pytest test_deploy.py
+
+lint-python:
+	cd tests && ../$(PYTHON) -m ruff format --check . && ../$(PYTHON) -m ruff check . && ../$(PYTHON) -m mypy .
+
+fmt: setup-test ## format Rust and Python
+	cargo fmt --all
+	cd tests && ../$(PYTHON) -m ruff format . && ../$(PYTHON) -m ruff check --fix .
+
+clean: ## remove everything that was built (installed packages and a running gateway's ./run stay)
+	cargo clean
+	rm -rf build .venv
+
+help: ## this list
+	@awk '/^## / { printf "\n%s\n", substr($$0, 4) } \
+		/^[a-z-]+:.*## / { split($$0, part, ":.*## "); printf "  make %-12s %s\n", part[1], part[2] }' $(MAKEFILE_LIST)
+
+setup-%:
+	scripts/setup.sh $*
+
+.PHONY: run stop build test e2e sim soak conformance fuzz bench lint lint-python fmt clean help

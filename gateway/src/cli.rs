@@ -1,0 +1,82 @@
+//! The command line. It talks to the running gateway over the admin socket only, and to tgtd through tgtadm.
+
+mod arguments;
+mod client;
+mod drain;
+mod error;
+mod export;
+mod local;
+mod output;
+mod status;
+mod volume;
+
+use crate::settings::Settings;
+use arguments::{Arguments, Command, Connection, MetricsArguments};
+use clap::Parser;
+use client::Client;
+use error::CliError;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const SOCKET_VARIABLE: &str = "TOMBOLO_SOCKET";
+
+/// Carries out one command line. `serve` runs the gateway until it is told to stop; everything else happens here.
+pub fn run<E: Display>(
+    arguments: impl IntoIterator<Item = OsString>,
+    serve: impl FnOnce(Settings) -> Result<(), E>,
+) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version go to standard output and are no failure.
+            let code = u8::try_from(error.exit_code()).unwrap_or(2);
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match carry_out(arguments, serve) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tombolo: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn carry_out<E: Display>(
+    arguments: Arguments,
+    serve: impl FnOnce(Settings) -> Result<(), E>,
+) -> Result<(), CliError> {
+    let Arguments { connection, command } = arguments;
+    match command {
+        Command::Serve => local::serve(&connection, serve),
+        Command::CheckConfig { json } => local::check_config(&connection, json),
+        Command::Settings { markdown, json } => local::settings(&connection, markdown, json),
+        Command::Metrics(MetricsArguments { names: true }) => output::lines(crate::metrics::names()),
+        Command::Metrics(MetricsArguments { names: false }) => output::text(&client(&connection)?.metrics()?),
+        Command::Volume(command) => volume::run(&client(&connection)?, command),
+        Command::Export(command) => export::run(&client(&connection)?, command),
+        Command::Status { json } => status::run(&client(&connection)?, json),
+        Command::Drain(options) => drain::run(&client(&connection)?, &options),
+    }
+}
+
+fn client(connection: &Connection) -> Result<Client, CliError> {
+    socket_path(connection).map(Client::new)
+}
+
+/// What was said on the command line goes before the environment.
+fn socket_path(connection: &Connection) -> Result<PathBuf, CliError> {
+    if let Some(path) = &connection.socket {
+        return Ok(path.clone());
+    }
+    if let Some(file) = &connection.config {
+        return Ok(Settings::load(file)?.admin_socket());
+    }
+    if let Some(path) = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
+        return Ok(path.into());
+    }
+    Ok(Settings::default().admin_socket())
+}

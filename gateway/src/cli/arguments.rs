@@ -1,0 +1,173 @@
+use crate::settings::ByteSize;
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage, a wrong setting, or a request that the gateway calls invalid
+  3  no gateway answers on the admin socket
+  4  there is no such volume
+  5  the name is taken
+  6  busy: in use, or the store cannot be reached; try again later";
+
+/// The Tombolo storage gateway: local disks in front of an object store, deduplicated and compressed.
+#[derive(Debug, Parser)]
+#[command(name = "tombolo", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    pub connection: Connection,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How the running gateway is found.
+#[derive(Debug, Args)]
+pub(super) struct Connection {
+    /// The gateway's admin socket [default: of --config, else $TOMBOLO_SOCKET, else /run/tombolo/admin.sock]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The settings file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the gateway until SIGTERM or SIGINT
+    Serve,
+    /// Create, list, resize and delete volumes
+    #[command(subcommand)]
+    Volume(VolumeCommand),
+    /// Make a volume known to a protocol server
+    #[command(subcommand)]
+    Export(ExportCommand),
+    /// Show what the gateway is doing, most important figures first
+    Status {
+        /// Print everything as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Upload everything that the store does not have yet
+    Drain(DrainOptions),
+    /// Check a settings file and report every fault at once
+    CheckConfig {
+        /// Print the faults as a JSON list
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the settings in force, defaults included
+    Settings {
+        /// Print docs/CONFIGURATION.md
+        #[arg(long, hide = true)]
+        markdown: bool,
+        /// Print a JSON list of keys, values, permitted values and reasons
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the gateway's metrics in Prometheus's text format
+    Metrics(MetricsArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct MetricsArguments {
+    /// Only the names of all series; needs no running gateway
+    #[arg(long)]
+    pub names: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum VolumeCommand {
+    /// Create a volume; it takes no space before it is written to
+    Create {
+        name: String,
+        /// A multiple of 4KiB, such as 10GiB
+        #[arg(long)]
+        size: ByteSize,
+        #[arg(long)]
+        json: bool,
+    },
+    /// List all volumes
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change the size of a volume
+    Resize {
+        name: String,
+        /// A multiple of 4KiB, such as 10GiB
+        #[arg(long)]
+        size: ByteSize,
+        /// Permit a smaller size; what lies beyond it is lost
+        #[arg(long)]
+        allow_shrink: bool,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a volume and all its data
+    Delete {
+        name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ExportCommand {
+    /// Export a volume as LUN 1 of an iSCSI target of tgtd; without --write and --apply, show the configuration
+    Iscsi(IscsiOptions),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct IscsiOptions {
+    /// The volume
+    pub name: String,
+    /// Write the configuration where tgtd's start reads it
+    #[arg(long)]
+    pub write: bool,
+    /// The file of --write [default: /etc/tgt/conf.d/tombolo-NAME.conf]
+    #[arg(long, value_name = "FILE", requires = "write")]
+    pub file: Option<PathBuf>,
+    /// Make it so in the running tgtd; what is already so stays untouched
+    #[arg(long)]
+    pub apply: bool,
+    /// ADDRESS:PORT for the URL that is shown [default: the first portal of tgtd with --apply, else 127.0.0.1:3260]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub portal: Option<String>,
+    /// The target's name [default: made from the names of this machine and the volume]
+    #[arg(long)]
+    pub iqn: Option<String>,
+    /// The address of an initiator that may connect, or ALL
+    #[arg(long, value_name = "ADDRESS", default_value = "ALL")]
+    pub initiator: String,
+    /// Require CHAP under this name
+    #[arg(long, value_name = "NAME", requires = "chap_secret_file")]
+    pub chap_user: Option<String>,
+    /// Where the CHAP secret stands, - for standard input. tgtadm takes it as an argument, so that for a moment users
+    /// of this machine can see it in the list of processes
+    #[arg(long, value_name = "FILE", requires = "chap_user")]
+    pub chap_secret_file: Option<PathBuf>,
+    /// The control port of tgtd (as tgtadm -C)
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub control_port: u16,
+    /// Print a JSON object with the URL and the target
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DrainOptions {
+    /// Wait until the store has everything
+    #[arg(long)]
+    pub wait: bool,
+    /// Give up waiting after so many seconds (exit code 6); the drain itself goes on
+    #[arg(long, value_name = "SECONDS", requires = "wait")]
+    pub timeout_s: Option<u64>,
+    /// Print the progress as JSON objects, one per line
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,58 @@
+use crate::control::{ControlError, ErrorKind};
+use crate::settings::SettingsError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a command was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CliError {
+    #[error("no gateway answers on {socket}: {error}; is `tombolo serve` running, and may you open its socket?")]
+    Unreachable { socket: PathBuf, error: io::Error },
+    #[error("the answer on {socket} makes no sense: {reason}; is that the admin socket of this version?")]
+    Protocol { socket: PathBuf, reason: String },
+    #[error("{0}")]
+    Refused(#[from] ControlError),
+    #[error("{0}")]
+    Settings(#[from] SettingsError),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{action} {path}: {error}")]
+    File { action: &'static str, path: PathBuf, error: io::Error },
+    #[error("cannot run tgtadm: {0}; is the package tgt installed?")]
+    TgtadmMissing(io::Error),
+    #[error("{command} failed: {said}")]
+    Tgtadm { command: String, said: String },
+    #[error("{0}")]
+    ExportConflict(String),
+    #[error("standard output: {0}")]
+    Output(io::Error),
+    #[error("{dirty_bytes} bytes are still dirty after {seconds} s{}", reason.as_ref().map(|reason| format!("; the store: {reason}")).unwrap_or_default())]
+    DrainTimeout { dirty_bytes: u64, seconds: u64, reason: Option<String> },
+    #[error("{0}")]
+    Serve(String),
+}
+
+impl CliError {
+    /// As `tombolo --help` lists them.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Settings(_) => 2,
+            Self::Unreachable { .. } => 3,
+            Self::Refused(refused) => match refused.kind {
+                ErrorKind::Invalid => 2,
+                ErrorKind::NotFound => 4,
+                ErrorKind::AlreadyExists => 5,
+                ErrorKind::Busy | ErrorKind::Unavailable => 6,
+                ErrorKind::ReadOnly | ErrorKind::Internal => 1,
+            },
+            Self::DrainTimeout { .. } => 6,
+            Self::Protocol { .. }
+            | Self::File { .. }
+            | Self::TgtadmMissing(_)
+            | Self::Tgtadm { .. }
+            | Self::ExportConflict(_)
+            | Self::Output(_)
+            | Self::Serve(_) => 1,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Commands that need no running gateway.
+
+use super::arguments::Connection;
+use super::error::CliError;
+use super::output;
+use crate::logging;
+use crate::settings::{Settings, SettingsError};
+use serde_json::json;
+use std::fmt::Display;
+use std::path::Path;
+
+pub(super) fn serve<E: Display>(
+    connection: &Connection,
+    serve: impl FnOnce(Settings) -> Result<(), E>,
+) -> Result<(), CliError> {
+    let settings = Settings::load(config(connection)?)?;
+    logging::start(&settings.log);
+    serve(settings).map_err(|error| CliError::Serve(error.to_string()))
+}
+
+pub(super) fn check_config(connection: &Connection, as_json: bool) -> Result<(), CliError> {
+    let path = config(connection)?;
+    let checked = Settings::load(path);
+    match (&checked, as_json) {
+        (Err(SettingsError::Faults(faults)), true) => output::json(faults)?,
+        (Ok(_), true) => output::json(&json!([]))?,
+        (Ok(_), false) => output::text(&format!("{} is valid", path.display()))?,
+        (Err(_), _) => {}
+    }
+    checked.map(drop).map_err(CliError::from)
+}
+
+pub(super) fn settings(connection: &Connection, markdown: bool, as_json: bool) -> Result<(), CliError> {
+    if markdown {
+        return output::text(&Settings::markdown());
+    }
+    let settings = connection.config.as_deref().map(Settings::load).transpose()?.unwrap_or_default();
+    if as_json { output::json(&listed(&settings)) } else { output::text(settings.to_toml().trim_start()) }
+}
+
+fn listed(settings: &Settings) -> Vec<serde_json::Value> {
+    let shown = |field: crate::settings::Field| {
+        json!({
+            "section": field.section,
+            "key": field.key,
+            "type": field.type_name,
+            "value": field.value,
+            "permitted": field.permitted.to_string(),
+            "meaning": field.meaning.concat().trim(),
+            "reason": field.reason,
+        })
+    };
+    settings.fields().into_iter().map(shown).collect()
+}
+
+fn config(connection: &Connection) -> Result<&Path, CliError> {
+    connection.config.as_deref().ok_or_else(|| CliError::Usage("name the settings file with --config FILE".into()))
+}

@@ -1,0 +1,198 @@
+//! `tombolo status`: what an operator looks for first stands first.
+
+use super::client::Client;
+use super::error::CliError;
+use super::output;
+use crate::control::{Status, StoreState};
+use crate::settings::ByteSize;
+use indicatif::{HumanBytes, HumanCount, HumanDuration};
+use std::time::Duration;
+
+pub(super) fn run(client: &Client, as_json: bool) -> Result<(), CliError> {
+    let status = client.status()?;
+    if as_json { output::json(&status) } else { output::text(&shown(&status)) }
+}
+
+fn shown(status: &Status) -> String {
+    let mut lines = Vec::new();
+    if let Some(failure) = &status.failure {
+        lines.push(("FAILED", format!("{failure}; changes are refused until it is mended and the gateway restarted")));
+    }
+    lines.push(("dirty", dirty(status)));
+    lines.push(("recovery point", recovery_point(status)));
+    lines.push(("store", store(status)));
+    lines.push(("deduplication", dedup(status)));
+    lines.push(("cache hits", hits(status)));
+    lines.push(("upload", upload(status)));
+    lines.push(("stored", format!("{} in {} objects", HumanBytes(status.stored_bytes), HumanCount(status.objects))));
+    lines.push(("cache", cache(status)));
+    lines.push(("writes", writes(status)));
+    if let Some(damage) = damage(status) {
+        lines.push(("damage", damage));
+    }
+    let journal = &status.journal;
+    let checkpoint = duration(journal.last_checkpoint_age_s);
+    lines.push(("journal", format!("{}, last checkpoint {checkpoint} ago", HumanBytes(journal.bytes))));
+    lines.push(("memory", HumanBytes(status.memory.resident_bytes).to_string()));
+    lines.push(("clients", status.connections.to_string()));
+    lines.push(("volumes", volumes(status)));
+    lines.push(("gateway", gateway(status)));
+    lines.into_iter().map(|(label, text)| format!("{label:<15} {text}\n")).collect()
+}
+
+fn dirty(status: &Status) -> String {
+    let share = percent(status.dirty_bytes as f64 / status.dirty_bytes_max.max(1) as f64);
+    format!("{} of at most {} ({share})", HumanBytes(status.dirty_bytes), HumanBytes(status.dirty_bytes_max))
+}
+
+fn recovery_point(status: &Status) -> String {
+    if status.dirty_bytes == 0 {
+        return "now: the store has everything".into();
+    }
+    format!("{} ago", duration(status.oldest_dirty_age_s))
+}
+
+fn store(status: &Status) -> String {
+    let store = &status.store;
+    let age = store.last_success_age_s.map(|age| format!("last success {} ago", duration(age)));
+    let trouble = match store.state {
+        StoreState::Ok => None,
+        StoreState::Degraded | StoreState::Unreachable => Some(age.unwrap_or("no success yet".into())),
+    };
+    let details = trouble.into_iter().chain(store.last_error.clone());
+    let details: String = details.map(|detail| format!("; {detail}")).collect();
+    format!("{}: {}{details}", store.state.as_str(), store.url)
+}
+
+fn dedup(status: &Status) -> String {
+    let dedup = &status.dedup;
+    if dedup.blocks_written == 0 {
+        return "nothing written yet".into();
+    }
+    let share = |blocks: u64| percent(blocks as f64 / dedup.blocks_written as f64);
+    let (duplicate, zero) = (share(dedup.blocks_duplicate), share(dedup.blocks_zero));
+    format!("{:.2} : 1 ({duplicate} duplicate, {zero} zero)", dedup.ratio)
+}
+
+fn hits(status: &Status) -> String {
+    let cache = &status.cache;
+    if cache.reads() == 0 {
+        return "nothing read yet".into();
+    }
+    let misses = HumanCount(cache.complete_misses);
+    let partial = HumanCount(cache.partial_misses);
+    let ratio = percent(cache.hit_ratio);
+    format!("{ratio} of {} blocks ({misses} misses, {partial} partial)", HumanCount(cache.reads()))
+}
+
+fn upload(status: &Status) -> String {
+    let upload = &status.upload;
+    let rate = HumanBytes(upload.clean_bytes_per_s.max(0.0) as u64);
+    let left = match upload.drain_eta_s {
+        _ if status.dirty_bytes == 0 => "nothing left".into(),
+        Some(eta_s) => format!("{} left", duration(eta_s)),
+        None => "nothing moves".into(),
+    };
+    let draining = if upload.draining { ", draining" } else { "" };
+    format!("{rate}/s, {} objects in flight, {left}{draining}", upload.objects_in_flight)
+}
+
+fn cache(status: &Status) -> String {
+    let cache = &status.cache;
+    format!("{} of {} used", HumanBytes(cache.used_bytes), HumanBytes(cache.size_bytes))
+}
+
+fn writes(status: &Status) -> String {
+    let writes = &status.writes;
+    let waiting = if writes.waiting > 0 { format!("{} waiting now, ", writes.waiting) } else { String::new() };
+    format!("{waiting}{} slowed, {} stalled, {} refused", writes.throttled, writes.stalled, writes.refused)
+}
+
+fn damage(status: &Status) -> Option<String> {
+    let cache = &status.cache;
+    (cache.slots_corrupt + cache.blocks_lost > 0)
+        .then(|| format!("{} corrupt cache slots found, {} blocks lost", cache.slots_corrupt, cache.blocks_lost))
+}
+
+fn volumes(status: &Status) -> String {
+    if status.volumes.is_empty() {
+        return "none".into();
+    }
+    let one = |volume: &crate::control::VolumeInfo| format!("{} ({})", volume.name, ByteSize(volume.size_bytes));
+    status.volumes.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn gateway(status: &Status) -> String {
+    let uptime = duration(status.uptime_s);
+    format!("version {}, up {uptime}, state in {}", status.version, status.state_directory)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Durations that come over a wire may be anything.
+pub(super) fn duration(seconds: f64) -> String {
+    let known = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    if known < Duration::from_secs(60) { format!("{:.1} s", known.as_secs_f64()) } else { HumanDuration(known).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{CacheStatus, DedupStatus, StoreStatus, UploadStatus};
+
+    #[test]
+    fn key_figures_stand_first() {
+        let status = Status {
+            dirty_bytes: 1 << 30,
+            dirty_bytes_max: 4 << 30,
+            oldest_dirty_age_s: 12.34,
+            dedup: DedupStatus::new(0, 3, 1),
+            cache: CacheStatus { hits: 9, complete_misses: 1, ..Default::default() }.with_hit_ratio(),
+            store: StoreStatus {
+                url: "s3://bucket".into(),
+                state: StoreState::Unreachable,
+                last_error: Some("connection refused".into()),
+                last_success_age_s: Some(30.0),
+            },
+            upload: UploadStatus { drain_eta_s: Some(600.0), ..Default::default() },
+            ..Default::default()
+        };
+        let shown = shown(&status);
+        let expected = "dirty           1.00 GiB of at most 4.00 GiB (25.0 %)
+recovery point  12.3 s ago
+store           unreachable: s3://bucket; last success 30.0 s ago; connection refused
+deduplication   4.00 : 1 (75.0 % duplicate, 0.0 % zero)
+cache hits      90.0 % of 10 blocks (1 misses, 0 partial)
+upload          0 B/s, 0 objects in flight, 10 minutes left
+";
+        assert!(shown.starts_with(expected), "{shown}");
+        assert!(!shown.contains("damage"), "{shown}");
+    }
+
+    #[test]
+    fn an_idle_gateway_claims_no_ratios() {
+        let shown = shown(&Status::default());
+        assert!(shown.contains("now: the store has everything") && shown.contains("nothing read yet"), "{shown}");
+    }
+
+    #[test]
+    fn failure_and_damage_are_not_hidden() {
+        let status = Status {
+            failure: Some("input/output error".into()),
+            cache: CacheStatus { slots_corrupt: 2, ..Default::default() },
+            ..Default::default()
+        };
+        let shown = shown(&status);
+        assert!(shown.starts_with("FAILED          input/output error"), "{shown}");
+        assert!(shown.contains("2 corrupt cache slots"), "{shown}");
+    }
+
+    #[test]
+    fn odd_durations_do_not_panic() {
+        for seconds in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
+            duration(seconds);
+        }
+    }
+}

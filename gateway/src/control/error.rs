@@ -1,0 +1,55 @@
+use serde::{Deserialize, Serialize};
+
+/// What the caller can do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The request is wrong; change it.
+    Invalid,
+    /// There is no such volume; look at the list.
+    NotFound,
+    /// The name is taken; choose another.
+    AlreadyExists,
+    /// Somebody uses it, or too much is going on; try again later.
+    Busy,
+    /// The gateway takes no changes after a failure of its local disk; mend that and restart it.
+    ReadOnly,
+    /// The store cannot be reached; it is tried again by itself.
+    Unavailable,
+    /// A defect or a broken machine; see the log.
+    Internal,
+}
+
+/// Why a request was refused. The message names the thing concerned and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ControlError {
+    pub kind: ErrorKind,
+    pub message: String,
+}
+
+impl ControlError {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    pub fn volume_not_found(name: &str) -> Self {
+        Self::new(ErrorKind::NotFound, format!("volume {name:?} does not exist"))
+    }
+
+    pub fn volume_exists(name: &str) -> Self {
+        Self::new(ErrorKind::AlreadyExists, format!("a volume named {name:?} exists already"))
+    }
+
+    pub fn volume_in_use(name: &str, connections: u64) -> Self {
+        let message = format!("volume {name:?} is in use by {connections} connections; disconnect its clients first");
+        Self::new(ErrorKind::Busy, message)
+    }
+
+    pub fn volume_would_shrink(name: &str, old_bytes: u64, new_bytes: u64) -> Self {
+        let message = format!(
+            "volume {name:?} has {old_bytes} bytes; a size of {new_bytes} would lose what lies beyond: shrinking must be allowed explicitly"
+        );
+        Self::new(ErrorKind::Invalid, message)
+    }
+}

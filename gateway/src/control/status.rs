@@ -1,0 +1,197 @@
+//! What `tombolo status --json` prints. Names and units are a promise to scripts; fields are added, never changed.
+
+use super::VolumeInfo;
+use serde::{Deserialize, Serialize};
+
+/// The state of a running gateway.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub uptime_s: f64,
+    pub state_directory: String,
+    /// Set once the local disk has failed: the gateway reads and uploads, but takes no changes.
+    pub failure: Option<String>,
+    pub store: StoreStatus,
+    /// Acknowledged, not in the store yet: lost if the local disk is lost now.
+    pub dirty_bytes: u64,
+    pub dirty_bytes_max: u64,
+    /// The recovery point: how old the oldest acknowledged byte is that the store lacks. 0 when nothing is dirty.
+    pub oldest_dirty_age_s: f64,
+    pub upload: UploadStatus,
+    pub dedup: DedupStatus,
+    pub cache: CacheStatus,
+    /// Bytes of all objects, after deduplication and compression.
+    pub stored_bytes: u64,
+    pub objects: u64,
+    pub journal: JournalStatus,
+    pub writes: WriteStatus,
+    pub memory: MemoryStatus,
+    /// Clients of all volumes.
+    pub connections: u64,
+    /// In the order of their names.
+    pub volumes: Vec<VolumeInfo>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreState {
+    #[default]
+    Ok,
+    /// Some requests fail.
+    Degraded,
+    /// No request has succeeded for a while.
+    Unreachable,
+}
+
+impl StoreState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// Without secrets.
+    pub url: String,
+    pub state: StoreState,
+    /// Why the latest request failed; none while the latest succeeded.
+    pub last_error: Option<String>,
+    /// None before the first success.
+    pub last_success_age_s: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UploadStatus {
+    /// Dirty bytes that became clean per second, lately.
+    pub clean_bytes_per_s: f64,
+    pub objects_in_flight: u64,
+    /// Someone asked for a drain, and it is not finished.
+    pub draining: bool,
+    /// Until nothing is dirty, at the present rate. 0 when clean, none while nothing moves.
+    pub drain_eta_s: Option<f64>,
+}
+
+impl UploadStatus {
+    /// How long the backlog takes at a rate.
+    pub fn eta_s(dirty_bytes: u64, clean_bytes_per_s: f64) -> Option<f64> {
+        match dirty_bytes {
+            0 => Some(0.0),
+            _ if clean_bytes_per_s > 0.0 => Some(dirty_bytes as f64 / clean_bytes_per_s),
+            _ => None,
+        }
+    }
+}
+
+/// Blocks that clients wrote and the flush has looked at, by what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DedupStatus {
+    /// The sum of the next three.
+    pub blocks_written: u64,
+    pub blocks_zero: u64,
+    /// Already in the store.
+    pub blocks_duplicate: u64,
+    /// Uploaded.
+    pub blocks_unique: u64,
+    /// Blocks written for each block uploaded; 1 before anything was uploaded.
+    pub ratio: f64,
+}
+
+impl DedupStatus {
+    pub fn new(blocks_zero: u64, blocks_duplicate: u64, blocks_unique: u64) -> Self {
+        let blocks_written = blocks_zero + blocks_duplicate + blocks_unique;
+        let ratio = if blocks_unique == 0 { 1.0 } else { blocks_written as f64 / blocks_unique as f64 };
+        Self { blocks_written, blocks_zero, blocks_duplicate, blocks_unique, ratio }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CacheStatus {
+    pub size_bytes: u64,
+    /// Dirty and clean blocks together.
+    pub used_bytes: u64,
+    /// Blocks read that were in the cache.
+    pub hits: u64,
+    /// Blocks read that were already on their way from the store.
+    pub partial_misses: u64,
+    /// Blocks read that had to be fetched.
+    pub complete_misses: u64,
+    /// Hits in all blocks read; 0 before the first.
+    pub hit_ratio: f64,
+    pub blocks_prefetched: u64,
+    /// Slots whose content did not match its checksum; such a block is fetched again if the store has it.
+    pub slots_corrupt: u64,
+    /// Blocks whose only copy was found corrupt. Anything but 0 is loss of data.
+    pub blocks_lost: u64,
+}
+
+impl CacheStatus {
+    /// Sets the ratio from the counters.
+    pub fn with_hit_ratio(mut self) -> Self {
+        let reads = self.reads();
+        self.hit_ratio = if reads == 0 { 0.0 } else { self.hits as f64 / reads as f64 };
+        self
+    }
+
+    /// Blocks read.
+    pub fn reads(&self) -> u64 {
+        self.hits + self.partial_misses + self.complete_misses
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JournalStatus {
+    pub bytes: u64,
+    pub last_checkpoint_age_s: f64,
+}
+
+/// How writers fared at the cap on dirty data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteStatus {
+    /// Writes slowed above the throttle's start.
+    pub throttled: u64,
+    /// Writes that had to wait at the cap.
+    pub stalled: u64,
+    /// Writes refused with "try again" after waiting too long.
+    pub refused: u64,
+    /// Writes waiting at the cap now.
+    pub waiting: u64,
+}
+
+/// Bytes of memory by what they are for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// Bookkeeping of cache slots.
+    pub slots_bytes: u64,
+    /// Bookkeeping of dirty blocks.
+    pub dirty_bytes: u64,
+    pub map_cache_bytes: u64,
+    pub descriptor_cache_bytes: u64,
+    pub fingerprint_index_bytes: u64,
+    /// Resident set of the process.
+    pub resident_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_defined_without_data() {
+        assert_eq!(DedupStatus::new(0, 0, 0).ratio, 1.0);
+        assert_eq!(DedupStatus::new(1, 2, 3).ratio, 2.0);
+        assert_eq!(CacheStatus::default().with_hit_ratio().hit_ratio, 0.0);
+        let cache = CacheStatus { hits: 3, partial_misses: 1, complete_misses: 0, ..Default::default() };
+        assert_eq!(cache.with_hit_ratio().hit_ratio, 0.75);
+    }
+
+    #[test]
+    fn estimate_needs_a_rate() {
+        assert_eq!(UploadStatus::eta_s(0, 0.0), Some(0.0));
+        assert_eq!(UploadStatus::eta_s(10, 0.0), None);
+        assert_eq!(UploadStatus::eta_s(10, 5.0), Some(2.0));
+    }
+}

@@ -1,0 +1,287 @@
+//! The running gateway as the admin API sees it.
+
+use crate::control::{
+    CacheStatus, Control, ControlError, DedupStatus, ErrorKind, Histogram, JournalStatus, MemoryStatus, Metrics,
+    OperationMetrics, Status, StoreOperationMetrics, StoreState, StoreStatus, UploadStatus, VolumeInfo, WorkMetrics,
+    WriteStatus,
+};
+use crate::settings::Settings;
+use crate::world::{Gateway, LATENCY_BOUNDS_US};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tombolo_base::BLOCK_BYTES;
+use tombolo_cloud_driver::{LATENCY_BUCKETS, latency_bucket_micros};
+use tombolo_core::{Refusal, Snapshot, Volume};
+use tombolo_nbd::Server;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// A store that has answered nothing for this long is called unreachable, not just degraded.
+const UNREACHABLE_AFTER_MICROS: u64 = 10_000_000;
+/// Over how long the rate of uploads is averaged, at least.
+const RATE_SPAN_S: f64 = 2.0;
+
+pub struct GatewayControl {
+    gateway: Arc<Gateway>,
+    server: Arc<Mutex<Option<Server>>>,
+    state_directory: String,
+    store_url: String,
+    started: Instant,
+    rate: Mutex<Rate>,
+}
+
+/// Blocks that became clean, and the rate derived from two looks at them.
+struct Rate {
+    at: Instant,
+    blocks: u64,
+    bytes_per_s: f64,
+}
+
+impl GatewayControl {
+    pub fn new(gateway: Arc<Gateway>, server: Arc<Mutex<Option<Server>>>, settings: &Settings) -> Self {
+        let now = Instant::now();
+        Self {
+            gateway,
+            server,
+            state_directory: settings.directories.state_directory.display().to_string(),
+            store_url: settings.store.url.clone(),
+            started: now,
+            rate: Mutex::new(Rate { at: now, blocks: 0, bytes_per_s: 0.0 }),
+        }
+    }
+
+    fn info(&self, volume: &Volume) -> VolumeInfo {
+        VolumeInfo {
+            name: volume.name.clone(),
+            size_bytes: volume.blocks * BLOCK,
+            connections: self.gateway.connections(volume.id),
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<Volume, ControlError> {
+        self.gateway.volume_named(name).ok_or_else(|| ControlError::volume_not_found(name))
+    }
+
+    fn found(&self, name: &str) -> Result<VolumeInfo, ControlError> {
+        self.find(name).map(|volume| self.info(&volume))
+    }
+
+    fn clean_bytes_per_s(&self, snapshot: &Snapshot) -> f64 {
+        let blocks = snapshot.totals.blocks_unique + snapshot.totals.blocks_duplicate;
+        let mut rate = self.rate.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let elapsed = rate.at.elapsed().as_secs_f64();
+        if elapsed >= RATE_SPAN_S {
+            rate.bytes_per_s = (blocks.saturating_sub(rate.blocks) * BLOCK) as f64 / elapsed;
+            rate.at = Instant::now();
+            rate.blocks = blocks;
+        }
+        rate.bytes_per_s
+    }
+
+    fn store_status(&self, snapshot: &Snapshot) -> StoreStatus {
+        let now = self.gateway.now();
+        let store = &snapshot.store;
+        let state = match store.error_since {
+            None => StoreState::Ok,
+            Some(since) if now.micros_since(since) >= UNREACHABLE_AFTER_MICROS => StoreState::Unreachable,
+            Some(_) => StoreState::Degraded,
+        };
+        StoreStatus {
+            url: self.store_url.clone(),
+            state,
+            last_error: store.error.clone(),
+            last_success_age_s: store.last_success.map(|at| now.micros_since(at) as f64 / 1e6),
+        }
+    }
+
+    fn status_of(&self, snapshot: &Snapshot) -> Status {
+        let now = self.gateway.now();
+        let local = self.gateway.local_use();
+        let dirty_bytes = u64::from(snapshot.slots_dirty) * BLOCK;
+        let clean_bytes_per_s = self.clean_bytes_per_s(snapshot);
+        let (counters, totals) = (&snapshot.counters, &snapshot.totals);
+        let age_s = |at| now.micros_since(at) as f64 / 1e6;
+        let mut volumes: Vec<VolumeInfo> = snapshot.volumes.iter().map(|volume| self.info(volume)).collect();
+        volumes.sort_by(|left, right| left.name.cmp(&right.name));
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            state_directory: self.state_directory.clone(),
+            failure: snapshot.failed.as_ref().map(ToString::to_string).or_else(|| snapshot.metadata_error.clone()),
+            store: self.store_status(snapshot),
+            dirty_bytes,
+            dirty_bytes_max: u64::from(snapshot.dirty_blocks_max) * BLOCK,
+            oldest_dirty_age_s: snapshot.oldest_dirty.map_or(0.0, age_s),
+            upload: UploadStatus {
+                clean_bytes_per_s,
+                objects_in_flight: snapshot.uploads_in_flight,
+                draining: snapshot.draining,
+                drain_eta_s: UploadStatus::eta_s(dirty_bytes, clean_bytes_per_s),
+            },
+            dedup: DedupStatus::new(totals.blocks_zero, totals.blocks_duplicate, totals.blocks_unique),
+            cache: CacheStatus {
+                size_bytes: u64::from(snapshot.slot_count) * BLOCK,
+                used_bytes: u64::from(snapshot.slots_clean + snapshot.slots_dirty) * BLOCK,
+                hits: counters.hits,
+                partial_misses: counters.partial_misses,
+                complete_misses: counters.complete_misses,
+                hit_ratio: 0.0,
+                blocks_prefetched: counters.blocks_prefetched,
+                slots_corrupt: counters.slots_corrupt,
+                blocks_lost: counters.blocks_lost,
+            }
+            .with_hit_ratio(),
+            stored_bytes: totals.object_bytes,
+            objects: totals.objects,
+            journal: JournalStatus {
+                bytes: snapshot.journal_bytes,
+                last_checkpoint_age_s: age_s(snapshot.last_checkpoint),
+            },
+            writes: WriteStatus {
+                throttled: counters.writes_throttled,
+                stalled: counters.writes_stalled,
+                refused: counters.writes_refused_busy,
+                waiting: snapshot.writes_waiting,
+            },
+            memory: MemoryStatus {
+                slots_bytes: snapshot.slot_memory_bytes,
+                dirty_bytes: snapshot.dirty_memory_bytes,
+                map_cache_bytes: snapshot.map_cache_bytes,
+                descriptor_cache_bytes: snapshot.descriptor_cache_bytes,
+                fingerprint_index_bytes: local.index_memory_bytes,
+                resident_bytes: resident_bytes(),
+            },
+            connections: volumes.iter().map(|volume| volume.connections).sum(),
+            volumes,
+        }
+    }
+}
+
+impl Control for GatewayControl {
+    fn status(&self) -> Status {
+        self.status_of(&self.gateway.snapshot())
+    }
+
+    fn metrics(&self) -> Metrics {
+        let snapshot = self.gateway.snapshot();
+        let local = self.gateway.local_use();
+        let counters = &snapshot.counters;
+        Metrics {
+            status: self.status_of(&snapshot),
+            requests: self.gateway.operations().into_iter().map(operation_metrics).collect(),
+            store: self.gateway.store_counts().into_iter().map(store_metrics).collect(),
+            work: WorkMetrics {
+                uploads: counters.uploads,
+                upload_failures: counters.upload_failures,
+                upload_bytes: counters.upload_bytes,
+                fetches: counters.fetches,
+                fetch_failures: counters.fetch_failures,
+                fetches_in_flight: snapshot.fetches_in_flight,
+                syncs: counters.syncs,
+                checkpoints: counters.checkpoints,
+                slots_stale: counters.slots_stale,
+                metadata_bytes: local.metadata_bytes,
+                index_entries: local.index_entries,
+                index_runs: local.index_runs,
+                index_entries_dropped: local.index_entries_dropped,
+                ..WorkMetrics::default()
+            },
+        }
+    }
+
+    fn volume_create(&self, name: &str, size_bytes: u64) -> Result<VolumeInfo, ControlError> {
+        self.gateway.create_volume(name, size_bytes / BLOCK).map_err(|refusal| control_error(name, &refusal))?;
+        self.found(name)
+    }
+
+    fn volume_list(&self) -> Vec<VolumeInfo> {
+        self.status().volumes
+    }
+
+    fn volume_resize(&self, name: &str, size_bytes: u64, allow_shrink: bool) -> Result<VolumeInfo, ControlError> {
+        let volume = self.find(name)?;
+        let old_bytes = volume.blocks * BLOCK;
+        if size_bytes < old_bytes && !allow_shrink {
+            return Err(ControlError::volume_would_shrink(name, old_bytes, size_bytes));
+        }
+        let resized = self.gateway.resize_volume(volume.id, size_bytes / BLOCK);
+        resized.map_err(|refusal| control_error(name, &refusal))?;
+        if let Some(server) = self.server.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref() {
+            server.disconnect_resized(name);
+        }
+        self.found(name)
+    }
+
+    fn volume_delete(&self, name: &str) -> Result<(), ControlError> {
+        let volume = self.find(name)?;
+        let connections = self.gateway.connections(volume.id);
+        if connections > 0 {
+            return Err(ControlError::volume_in_use(name, connections));
+        }
+        self.gateway.delete_volume(volume.id).map_err(|refusal| control_error(name, &refusal))?;
+        Ok(())
+    }
+
+    fn drain(&self) -> Result<(), ControlError> {
+        self.gateway.drain();
+        Ok(())
+    }
+}
+
+fn control_error(name: &str, refusal: &Refusal) -> ControlError {
+    let kind = match refusal {
+        Refusal::VolumeExists(_) => return ControlError::volume_exists(name),
+        Refusal::UnknownVolume(_) => return ControlError::volume_not_found(name),
+        Refusal::OutOfRange { .. } | Refusal::TooLarge(_) => ErrorKind::Invalid,
+        Refusal::Busy => ErrorKind::Busy,
+        Refusal::CloudUnavailable(_) => ErrorKind::Unavailable,
+        Refusal::Disk(_) | Refusal::Failed(_) => ErrorKind::ReadOnly,
+        Refusal::Lost { .. } | Refusal::Metadata(_) => ErrorKind::Internal,
+    };
+    ControlError::new(kind, refusal.to_string())
+}
+
+fn operation_metrics(meter: crate::world::OperationMeter) -> OperationMetrics {
+    let bounds = LATENCY_BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6).chain([f64::INFINITY]);
+    OperationMetrics {
+        operation: meter.operation,
+        errors: meter.errors,
+        bytes: meter.bytes,
+        seconds: Histogram { sum: meter.micros as f64 / 1e6, buckets: bounds.zip(meter.buckets).collect() },
+    }
+}
+
+fn store_metrics(counts: tombolo_cloud_driver::OperationCounts) -> StoreOperationMetrics {
+    let bounds =
+        (0..LATENCY_BUCKETS).map(|index| latency_bucket_micros(index).map_or(f64::INFINITY, |micros| micros as f64 / 1e6));
+    StoreOperationMetrics {
+        operation: counts.operation.name(),
+        bytes: counts.bytes,
+        failures: counts.failures.into_iter().map(|(kind, count)| (kind_name(kind), count)).collect(),
+        seconds: Histogram { sum: counts.micros as f64 / 1e6, buckets: bounds.zip(counts.latencies).collect() },
+    }
+}
+
+fn kind_name(kind: tombolo_cloud_driver::ErrorKind) -> &'static str {
+    use tombolo_cloud_driver::ErrorKind as Kind;
+    match kind {
+        Kind::Retry => "retry",
+        Kind::Throttled => "throttled",
+        Kind::Unreachable => "unreachable",
+        Kind::NotFound => "not_found",
+        Kind::Precondition => "precondition",
+        Kind::AccessDenied => "access_denied",
+        Kind::BucketMissing => "bucket_missing",
+        Kind::Invalid => "invalid",
+        Kind::Corrupt => "corrupt",
+        Kind::OutOfSpace => "out_of_space",
+        Kind::Internal => "internal",
+    }
+}
+
+/// Resident set of this process, zero where the kernel does not tell.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
+    pages.unwrap_or(0) * 4096
+}

@@ -1,0 +1,118 @@
+//! From settings to the parts of a gateway.
+
+use super::ServeError;
+use crate::settings::{AddressingStyle, CompressionAlgorithm, PrefetchPolicy, Replacement, Settings};
+use crate::world::Options;
+use std::time::Duration;
+use tombolo_base::BLOCK_BYTES;
+use tombolo_cache::Lru;
+use tombolo_cloud_driver::object::Compression;
+use tombolo_cloud_driver::retry::RetryPolicy;
+use tombolo_cloud_driver::{self as driver, Limits, S3Settings, StoreUrl};
+use tombolo_core::Config;
+use tombolo_prefetch::{NoPrefetch, Prefetcher, Sequential};
+
+/// # Errors
+/// When the store's URL or credentials cannot be used.
+pub fn options(settings: &Settings) -> Result<Options, ServeError> {
+    let core = core_config(settings);
+    let url: StoreUrl = settings.store.url.parse()?;
+    let Replacement::Lru = settings.cache.replacement;
+    let replacement = Box::new(Lru::new(core.slot_count));
+    Ok(Options {
+        state_directory: settings.directories.state_directory.clone(),
+        replacement,
+        prefetcher: prefetcher(settings),
+        index: tombolo_dedup::Config {
+            memtable_entries_max: settings.memory.fingerprint_memtable_entries as usize,
+            filter_bytes_max: settings.memory.fingerprint_filter_bytes.0,
+            fence_bytes_max: settings.memory.fingerprint_fence_bytes.0,
+            ..tombolo_dedup::Config::default()
+        },
+        metadata_map_bytes: settings.memory.metadata_map_bytes_max.0,
+        store: driver::open_store(&url, &s3_settings(settings))?,
+        retry: retry_policy(settings),
+        limits: limits(settings),
+        compression: match settings.compression.algorithm {
+            CompressionAlgorithm::Off => Compression::Off,
+            CompressionAlgorithm::Zstd => Compression::Zstd { level: settings.compression.level as i32 },
+        },
+        io_threads: settings.threads.io as usize,
+        hash_threads: settings.threads.hash as usize,
+        core,
+    })
+}
+
+fn blocks(bytes: u64) -> u32 {
+    u32::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX)
+}
+
+fn core_config(settings: &Settings) -> Config {
+    let (flush, journal, store) = (&settings.flush, &settings.journal, &settings.store);
+    Config {
+        slot_count: blocks(settings.cache.size.0),
+        dirty_blocks_max: blocks(settings.dirty_bytes_max().0),
+        throttle_start_permille: flush.throttle_start_permille as u32,
+        throttle_delay_ms_max: flush.throttle_delay_ms_max,
+        flush_delay_ms: flush.flush_delay_ms,
+        stall_timeout_ms: flush.stall_timeout_ms,
+        checkpoint_interval_ms: journal.checkpoint_interval_ms,
+        checkpoint_journal_bytes: journal.checkpoint_journal_bytes.0,
+        sync_interval_ms: journal.sync_interval_ms,
+        segment_bytes: journal.segment_bytes.0,
+        map_cache_bytes: settings.memory.map_cache_bytes.0 as usize,
+        descriptor_cache_bytes: settings.memory.descriptor_cache_bytes.0 as usize,
+        hash_jobs_max: settings.threads.hash as usize,
+        uploads_max: store.uploads_in_flight_max as usize,
+        fetches_max: store.downloads_in_flight_max as usize,
+        ..Config::default()
+    }
+}
+
+fn prefetcher(settings: &Settings) -> Box<dyn Prefetcher> {
+    match settings.prefetch.policy {
+        PrefetchPolicy::Sequential => {
+            Box::new(Sequential::new(settings.prefetch.window_bytes_max.0 / BLOCK_BYTES as u64))
+        }
+        PrefetchPolicy::None => Box::new(NoPrefetch),
+    }
+}
+
+fn s3_settings(settings: &Settings) -> S3Settings {
+    let store = &settings.store;
+    S3Settings {
+        endpoint: store.endpoint.clone(),
+        region: store.region.clone(),
+        addressing_style: match store.addressing_style {
+            AddressingStyle::Auto => driver::AddressingStyle::Auto,
+            AddressingStyle::Path => driver::AddressingStyle::Path,
+            AddressingStyle::VirtualHost => driver::AddressingStyle::VirtualHost,
+        },
+        profile: store.profile.clone(),
+        ca_file: store.ca_file.clone(),
+        allow_http: store.allow_http,
+        connect_timeout_ms: store.connect_timeout_ms,
+        request_timeout_ms: store.request_timeout_ms,
+        ..S3Settings::default()
+    }
+}
+
+/// Demand reads must come to an answer before a client gives up, so the driver's own patience is the stall timeout;
+/// uploads that fail are begun again by the core.
+fn retry_policy(settings: &Settings) -> RetryPolicy {
+    let delay_max = Duration::from_millis(settings.store.retry_delay_ms_max);
+    let default = RetryPolicy::default();
+    RetryPolicy {
+        attempts_max: settings.store.attempts_max as u32,
+        backoff_max: delay_max.min(default.backoff_max),
+        throttled_max: delay_max,
+        deadline: Duration::from_millis(settings.flush.stall_timeout_ms),
+        ..default
+    }
+}
+
+fn limits(settings: &Settings) -> Limits {
+    let store = &settings.store;
+    let (puts_max, gets_max) = (store.uploads_in_flight_max as usize, store.downloads_in_flight_max as usize);
+    Limits { puts_max, gets_max, prefetches_max: (gets_max * 3 / 4).max(1), total_max: puts_max + gets_max }
+}

@@ -1,0 +1,10 @@
+//! The Tombolo storage gateway: settings, the world around the core, the daemon, the admin API and the command line.
+
+pub mod admin;
+pub mod cli;
+pub mod control;
+pub mod daemon;
+pub mod logging;
+pub mod metrics;
+pub mod settings;
+pub mod world;

@@ -1,0 +1,102 @@
+use super::*;
+use crate::control::{DedupStatus, OperationMetrics, Status, StoreOperationMetrics, StoreState, StoreStatus, VolumeInfo};
+use std::collections::{BTreeMap, BTreeSet};
+
+fn example() -> Metrics {
+    let seconds = Histogram { sum: 1.5, buckets: vec![(0.001, 3), (0.1, 2), (f64::INFINITY, 1)] };
+    Metrics {
+        status: Status {
+            version: "1.2.3".into(),
+            dirty_bytes: 4096,
+            oldest_dirty_age_s: 2.5,
+            dedup: DedupStatus::new(1, 2, 3),
+            store: StoreStatus {
+                state: StoreState::Degraded,
+                last_success_age_s: Some(7.0),
+                ..Default::default()
+            },
+            volumes: vec![VolumeInfo { name: "vol\"1".into(), size_bytes: 1 << 30, connections: 2 }],
+            ..Default::default()
+        },
+        requests: vec![OperationMetrics { operation: "read", errors: 1, bytes: 8192, seconds: seconds.clone() }],
+        store: vec![StoreOperationMetrics {
+            operation: "put",
+            bytes: 7,
+            failures: vec![("throttled", 4)],
+            seconds: Histogram { sum: 0.5, buckets: vec![(0.1, 1)] },
+        }],
+        ..Default::default()
+    }
+}
+
+/// Samples by series, and TYPE by family, of a text in Prometheus's own format.
+fn parse(text: &str) -> (BTreeMap<String, f64>, BTreeMap<String, String>) {
+    let (mut samples, mut types) = (BTreeMap::new(), BTreeMap::new());
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(types.insert(name.to_owned(), kind.to_owned()).is_none(), "{name} is described twice");
+        } else if !line.starts_with('#') {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
+            assert!(samples.insert(series.to_owned(), value).is_none(), "{series} stands twice");
+        }
+    }
+    (samples, types)
+}
+
+#[test]
+fn values_arrive_under_their_names() {
+    let (samples, types) = parse(&encode(example()).unwrap());
+    for (series, value) in [
+        ("tombolo_build_info{version=\"1.2.3\"}", 1.0),
+        ("tombolo_dirty_bytes", 4096.0),
+        ("tombolo_oldest_dirty_age_seconds", 2.5),
+        ("tombolo_dedup_blocks_total{outcome=\"duplicate\"}", 2.0),
+        ("tombolo_dedup_ratio", 2.0),
+        ("tombolo_store_state{state=\"ok\"}", 0.0),
+        ("tombolo_store_state{state=\"degraded\"}", 1.0),
+        ("tombolo_store_last_success_age_seconds", 7.0),
+        ("tombolo_volume_size_bytes{volume=\"vol\\\"1\"}", 1073741824.0),
+        ("tombolo_request_duration_seconds_count{operation=\"read\"}", 6.0),
+        ("tombolo_request_duration_seconds_sum{operation=\"read\"}", 1.5),
+        ("tombolo_request_duration_seconds_bucket{le=\"0.1\",operation=\"read\"}", 5.0),
+        ("tombolo_request_duration_seconds_bucket{le=\"+Inf\",operation=\"read\"}", 6.0),
+        ("tombolo_store_request_duration_seconds_bucket{le=\"+Inf\",operation=\"put\"}", 1.0),
+        ("tombolo_store_request_failures_total{operation=\"put\",kind=\"throttled\"}", 4.0),
+        ("tombolo_request_errors_total{operation=\"read\"}", 1.0),
+    ] {
+        assert_eq!(samples.get(series), Some(&value), "{series}");
+    }
+    assert_eq!(types["tombolo_uploads_total"], "counter");
+    assert_eq!(types["tombolo_request_duration_seconds"], "histogram");
+}
+
+#[test]
+fn every_series_is_named_in_the_table() {
+    let known: BTreeSet<String> = names().into_iter().collect();
+    let (samples, types) = parse(&encode(example()).unwrap());
+    for series in samples.keys() {
+        let name = series.split('{').next().unwrap();
+        assert!(known.contains(name), "{name}");
+    }
+    let families: Vec<&str> = all().iter().map(|metric| metric.name).collect();
+    assert!(types.keys().all(|family| families.contains(&family.as_str())));
+    assert_eq!(types.len(), families.len());
+}
+
+#[test]
+fn names_and_help_follow_the_conventions() {
+    for metric in all() {
+        assert!(metric.name.starts_with("tombolo_"));
+        assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
+        assert!(metric.help.ends_with('.') && !metric.help.contains('\n'), "{}", metric.name);
+    }
+}
+
+#[test]
+fn an_idle_gateway_has_metrics_too() {
+    let (samples, _) = parse(&encode(Metrics::default()).unwrap());
+    assert_eq!(samples["tombolo_uploads_total"], 0.0);
+    assert!(!samples.contains_key("tombolo_store_last_success_age_seconds"));
+}

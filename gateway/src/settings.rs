@@ -1,0 +1,244 @@
+//! What a user may write in the settings file, as data. Clocks, stores and devices are no settings; the daemon builds
+//! them from these.
+//!
+//! Reading reports every fault at once: unknown keys, wrong types, values out of range and contradictions. It owns the
+//! file's form and rules; it does not look at the machine (whether a directory exists, a disk has room, a bucket answers).
+
+mod byte_size;
+mod markdown;
+mod rules;
+mod section;
+mod sections;
+mod value;
+
+pub use byte_size::{ByteSize, ByteSizeError};
+pub use section::{Field, Permitted};
+pub use sections::{
+    AddressingStyle, Cache, Compression, CompressionAlgorithm, Directories, Flush, Journal, Log, LogFormat, LogLevel,
+    Memory, Metrics, Nbd, Prefetch, PrefetchPolicy, Replacement, Store, Threads,
+};
+
+use section::{Section, qualified};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// The whole settings file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The keys above all tables.
+    pub directories: Directories,
+    pub store: Store,
+    pub cache: Cache,
+    pub flush: Flush,
+    pub journal: Journal,
+    pub memory: Memory,
+    pub compression: Compression,
+    pub prefetch: Prefetch,
+    pub nbd: Nbd,
+    pub metrics: Metrics,
+    pub threads: Threads,
+    pub log: Log,
+}
+
+/// One thing that is wrong with the settings.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Fault {
+    /// `[section] key`
+    pub key: String,
+    /// As written, without secrets.
+    pub value: String,
+    pub permitted: String,
+    pub reason: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} = {}: permitted: {}; {}", self.key, self.value, self.permitted, self.reason)
+    }
+}
+
+/// Why there are no settings.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("cannot read the settings file {path}: {error}")]
+    Read { path: PathBuf, error: std::io::Error },
+    #[error("the settings are no TOML: {0}")]
+    Syntax(Box<toml::de::Error>),
+    #[error("the settings have {} {}:{}", .0.len(), if .0.len() == 1 { "fault" } else { "faults" }, list(.0))]
+    Faults(Vec<Fault>),
+}
+
+fn list(faults: &[Fault]) -> String {
+    faults.iter().map(|fault| format!("\n  {fault}")).collect()
+}
+
+impl Settings {
+    /// Reads and validates a settings file.
+    pub fn load(path: &Path) -> Result<Self, SettingsError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| SettingsError::Read { path: path.to_owned(), error })?;
+        Self::parse(&text)
+    }
+
+    /// Parses and validates the text of a settings file.
+    pub fn parse(text: &str) -> Result<Self, SettingsError> {
+        let document: toml::Table = text.parse().map_err(|error| SettingsError::Syntax(Box::new(error)))?;
+        let mut settings = Self::default();
+        let mut faults = Vec::new();
+        for (key, value) in document {
+            settings.set(&key, value, &mut faults);
+        }
+        settings.check(&mut faults);
+        if faults.is_empty() { Ok(settings) } else { Err(SettingsError::Faults(faults)) }
+    }
+
+    /// Every fault of settings that were made by code.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        let mut faults = Vec::new();
+        self.check(&mut faults);
+        if faults.is_empty() { Ok(()) } else { Err(SettingsError::Faults(faults)) }
+    }
+
+    /// Acknowledged data that may wait for its upload.
+    pub fn dirty_bytes_max(&self) -> ByteSize {
+        self.flush.dirty_bytes_max.unwrap_or(ByteSize(self.cache.size.0 / 2))
+    }
+
+    /// Where `/metrics` is served over TCP, if it is. Validated settings hold an address or nothing.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.listen.parse().ok()
+    }
+
+    pub fn nbd_socket(&self) -> PathBuf {
+        self.directories.runtime_directory.join("nbd.sock")
+    }
+
+    pub fn admin_socket(&self) -> PathBuf {
+        self.directories.runtime_directory.join("admin.sock")
+    }
+
+    /// Every field with its present value, in the order of the documentation.
+    pub fn fields(&self) -> Vec<Field> {
+        let mut fields = self.directories.fields();
+        for (_, section) in self.sections() {
+            fields.extend(section.fields());
+        }
+        fields
+    }
+
+    /// These settings as a file, every default written out.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        let mut section = "";
+        for field in self.fields() {
+            if field.section != section {
+                section = field.section;
+                text += &format!("\n[{section}]\n");
+            }
+            if let Some(value) = field.value {
+                text += &format!("{} = {value}\n", field.key);
+            }
+        }
+        text
+    }
+
+    /// docs/CONFIGURATION.md.
+    pub fn markdown() -> String {
+        markdown::document(&Self::default())
+    }
+
+    fn sections(&self) -> [(&'static str, &dyn Section); 11] {
+        [
+            ("store", &self.store),
+            ("cache", &self.cache),
+            ("flush", &self.flush),
+            ("journal", &self.journal),
+            ("memory", &self.memory),
+            ("compression", &self.compression),
+            ("prefetch", &self.prefetch),
+            ("nbd", &self.nbd),
+            ("metrics", &self.metrics),
+            ("threads", &self.threads),
+            ("log", &self.log),
+        ]
+    }
+
+    fn section_mut(&mut self, name: &str) -> Option<&mut dyn Section> {
+        Some(match name {
+            "store" => &mut self.store,
+            "cache" => &mut self.cache,
+            "flush" => &mut self.flush,
+            "journal" => &mut self.journal,
+            "memory" => &mut self.memory,
+            "compression" => &mut self.compression,
+            "prefetch" => &mut self.prefetch,
+            "nbd" => &mut self.nbd,
+            "metrics" => &mut self.metrics,
+            "threads" => &mut self.threads,
+            "log" => &mut self.log,
+            _ => return None,
+        })
+    }
+
+    /// One entry at the top of the file: a table or a key.
+    fn set(&mut self, key: &str, value: toml::Value, faults: &mut Vec<Fault>) {
+        match (self.section_mut(key), value) {
+            (Some(section), toml::Value::Table(table)) => {
+                for (inner, value) in table {
+                    set_field(section, key, &inner, value, faults);
+                }
+            }
+            (Some(_), value) => faults.push(Fault {
+                key: key.into(),
+                value: value.to_string(),
+                permitted: format!("the table [{key}]"),
+                reason: "this name is a table's".into(),
+            }),
+            (None, toml::Value::Table(_)) => {
+                let known = self.sections().map(|(name, _)| name).join(", ");
+                faults.push(Fault {
+                    key: format!("[{key}]"),
+                    value: "a table".into(),
+                    permitted: format!("the tables {known}"),
+                    reason: "there is no such table".into(),
+                });
+            }
+            (None, value) => set_field(&mut self.directories, "", key, value, faults),
+        }
+    }
+
+    fn check(&self, faults: &mut Vec<Fault>) {
+        let out_of_range = |field: &Field| !field.permitted.accepts(field.number);
+        faults.extend(self.fields().into_iter().filter(out_of_range).map(|field| Fault {
+            key: field.name(),
+            value: field.value.unwrap_or_default(),
+            permitted: field.permitted.to_string(),
+            reason: field.reason.into(),
+        }));
+        rules::check(self, faults);
+    }
+}
+
+fn set_field(section: &mut dyn Section, table: &str, key: &str, value: toml::Value, faults: &mut Vec<Fault>) {
+    let shown = value.to_string();
+    let find = |section: &dyn Section| section.fields().into_iter().find(|field| field.key == key);
+    match section.set(key, value) {
+        Some(Ok(())) => {}
+        Some(Err(reason)) => faults.push(Fault {
+            key: qualified(table, key),
+            value: shown,
+            permitted: find(section).map(|field| field.permitted.to_string()).unwrap_or_default(),
+            reason,
+        }),
+        None => faults.push(Fault {
+            key: qualified(table, key),
+            value: shown,
+            permitted: section.fields().iter().map(|field| field.key).collect::<Vec<_>>().join(", "),
+            reason: "there is no such key".into(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

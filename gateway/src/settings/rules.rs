@@ -1,0 +1,161 @@
+//! What one field alone cannot tell: texts with a form, and settings that contradict each other.
+
+use super::section::qualified;
+use super::{ByteSize, Fault, Settings};
+use std::net::SocketAddr;
+use std::path::{Component, Path};
+use tombolo_cloud_driver::StoreUrl;
+
+/// Leaves room for "/admin.sock" and the final zero in the 108 bytes of a socket's address.
+const RUNTIME_PATH_BYTES_MAX: usize = 96;
+/// What the gateway keeps in its state directory.
+const STATE_ENTRIES: [&str; 5] = ["cache", "journal", "metadata", "index", "lock"];
+
+pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
+    check_directories(settings, faults);
+    check_store(settings, faults);
+    check_sizes(settings, faults);
+    check_metrics(settings, faults);
+}
+
+fn fault(section: &str, key: &str, value: impl ToString, permitted: impl ToString, reason: impl ToString) -> Fault {
+    Fault {
+        key: qualified(section, key),
+        value: value.to_string(),
+        permitted: permitted.to_string(),
+        reason: reason.to_string(),
+    }
+}
+
+fn is_plain_absolute(path: &Path) -> bool {
+    path.is_absolute() && path.components().all(|component| component != Component::ParentDir)
+}
+
+fn check_directories(settings: &Settings, faults: &mut Vec<Fault>) {
+    let (state, runtime) = (&settings.directories.state_directory, &settings.directories.runtime_directory);
+    for (key, path) in [("state_directory", state), ("runtime_directory", runtime)] {
+        if !is_plain_absolute(path) {
+            let reason = "the working directory of a service is nothing to rely on";
+            faults.push(fault("", key, path.display(), "an absolute path without ..", reason));
+        }
+    }
+    if runtime.as_os_str().len() > RUNTIME_PATH_BYTES_MAX {
+        let permitted = format!("at most {RUNTIME_PATH_BYTES_MAX} bytes");
+        let reason = "the address of a socket in it holds 107 bytes";
+        faults.push(fault("", "runtime_directory", runtime.display(), permitted, reason));
+    }
+    if STATE_ENTRIES.iter().any(|entry| runtime.starts_with(state.join(entry))) {
+        let reason = format!("{} holds the gateway's own files", state.display());
+        faults.push(fault("", "runtime_directory", runtime.display(), "a directory of its own", reason));
+    }
+}
+
+fn check_store(settings: &Settings, faults: &mut Vec<Fault>) {
+    let store = &settings.store;
+    match store.url.parse::<StoreUrl>() {
+        Err(error) => {
+            let permitted = "s3://bucket[/prefix] or dir:/absolute/path";
+            faults.push(fault("store", "url", without_userinfo(&store.url), permitted, error));
+        }
+        Ok(StoreUrl::Dir { path }) => check_directory_store(settings, &path, faults),
+        Ok(StoreUrl::S3 { .. }) => {}
+    }
+    if let Some(endpoint) = &store.endpoint {
+        check_endpoint(endpoint, store.allow_http, faults);
+    }
+    if let Some(file) = store.ca_file.as_ref().filter(|file| !is_plain_absolute(file)) {
+        let reason = "the working directory of a service is nothing to rely on";
+        faults.push(fault("store", "ca_file", file.display(), "an absolute path without ..", reason));
+    }
+}
+
+fn check_directory_store(settings: &Settings, store: &Path, faults: &mut Vec<Fault>) {
+    let state = &settings.directories.state_directory;
+    let shown = settings.store.url.as_str();
+    if state.starts_with(store) {
+        let reason = format!("it contains the state directory {}, whose files are no objects", state.display());
+        faults.push(fault("store", "url", shown, "a directory of its own", reason));
+    } else if let Some(entry) = STATE_ENTRIES.iter().find(|entry| store.starts_with(state.join(entry))) {
+        let reason = format!("{} is the gateway's own", state.join(entry).display());
+        faults.push(fault("store", "url", shown, "a directory of its own", reason));
+    }
+    if settings.directories.runtime_directory.starts_with(store) || store.starts_with(&settings.directories.runtime_directory) {
+        let reason = "the runtime directory is for sockets and is emptied at boot";
+        faults.push(fault("store", "url", shown, "a directory outside runtime_directory", reason));
+    }
+    if let Some(endpoint) = &settings.store.endpoint {
+        let shown = without_userinfo(endpoint);
+        faults.push(fault("store", "endpoint", shown, "unset with a dir: store", "a directory has no endpoint"));
+    }
+}
+
+fn check_endpoint(endpoint: &str, allow_http: bool, faults: &mut Vec<Fault>) {
+    let shown = without_userinfo(endpoint);
+    let Some((scheme, rest)) = endpoint.split_once("://").filter(|(scheme, _)| ["http", "https"].contains(scheme)) else {
+        let reason = "the scheme says whether TLS is used";
+        faults.push(fault("store", "endpoint", shown, "https://host[:port]", reason));
+        return;
+    };
+    if rest.contains('@') {
+        let reason = "credentials come from the credential chain and never stand in a settings file";
+        faults.push(fault("store", "endpoint", &shown, "https://host[:port]", reason));
+    }
+    if rest.is_empty() || rest.contains(|character: char| character.is_whitespace() || "?#".contains(character)) {
+        let reason = "it names a server and nothing else";
+        faults.push(fault("store", "endpoint", &shown, "https://host[:port]", reason));
+    }
+    if scheme == "http" && !allow_http {
+        let reason = "without TLS others on the network can read the data; set [store] allow_http = true to accept that";
+        faults.push(fault("store", "endpoint", shown, "https://host[:port]", reason));
+    }
+}
+
+fn check_sizes(settings: &Settings, faults: &mut Vec<Fault>) {
+    let cache = settings.cache.size;
+    if !cache.0.is_multiple_of(tombolo_base::BLOCK_BYTES as u64) {
+        let reason = "the cache file consists of blocks";
+        faults.push(fault("cache", "size", cache, "a multiple of 4KiB", reason));
+    }
+    if settings.dirty_bytes_max() > cache {
+        let reason = format!("dirty data is held in the cache, and [cache] size = {cache}");
+        let permitted = format!("at most {cache}");
+        faults.push(fault("flush", "dirty_bytes_max", settings.dirty_bytes_max(), permitted, reason));
+    }
+    let window_max = ByteSize(cache.0 / 4);
+    if settings.prefetch.window_bytes_max > window_max {
+        let reason = format!("one reader's window must not crowd out the cache, and [cache] size = {cache}");
+        let permitted = format!("at most a quarter of the cache, {window_max}");
+        faults.push(fault("prefetch", "window_bytes_max", settings.prefetch.window_bytes_max, permitted, reason));
+    }
+    let (segment, checkpoint) = (settings.journal.segment_bytes, settings.journal.checkpoint_journal_bytes);
+    if segment > checkpoint {
+        let reason = "a checkpoint frees whole segments, and [journal] checkpoint_journal_bytes is smaller than one";
+        faults.push(fault("journal", "segment_bytes", segment, format!("at most {checkpoint}"), reason));
+    }
+}
+
+fn check_metrics(settings: &Settings, faults: &mut Vec<Fault>) {
+    let listen = settings.metrics.listen.as_str();
+    if listen.is_empty() {
+        return;
+    }
+    match listen.parse::<SocketAddr>() {
+        Err(_) => {
+            let reason = "a numeric address and a port are wanted; names may change their meaning";
+            faults.push(fault("metrics", "listen", listen, "ADDRESS:PORT, such as 127.0.0.1:9464, or empty", reason));
+        }
+        Ok(address) if !address.ip().is_loopback() && !settings.metrics.allow_remote => {
+            let reason = "other machines could read it; set [metrics] allow_remote = true to accept that";
+            faults.push(fault("metrics", "listen", listen, "a loopback address", reason));
+        }
+        Ok(_) => {}
+    }
+}
+
+/// What someone wrote as `user:password@` is not repeated in an error.
+fn without_userinfo(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme + 3 <= at => format!("{}...{}", &url[..scheme + 3], &url[at..]),
+        _ => url.into(),
+    }
+}

@@ -1,0 +1,269 @@
+//! Every setting there is. Comments are the text of docs/CONFIGURATION.md, together with the reasons beside the defaults.
+
+use super::ByteSize;
+use super::section::{Field, Permitted, Section, section};
+use super::value::{Value, choice};
+use std::path::PathBuf;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+const HOUR_MS: u64 = 3_600_000;
+
+section! {
+    /// Where this gateway lives on its machine.
+    Directories "" {
+        /// Cache file, journal, local metadata and fingerprint index. One directory serves one gateway.
+        state_directory: PathBuf = "/var/lib/tombolo".into(), Permitted::Words("an absolute path"),
+            "The place for persistent state of a service (Filesystem Hierarchy Standard).";
+        /// The sockets `nbd.sock` and `admin.sock`. Made with mode 0700 if it does not exist.
+        runtime_directory: PathBuf = "/run/tombolo".into(),
+            Permitted::Words("an absolute path of at most 96 bytes"),
+            "Emptied at boot, as sockets should be; the address of a socket holds 107 bytes at the most.";
+    }
+}
+
+choice! {
+    /// Where the bucket's name stands in a request.
+    AddressingStyle {
+        Auto = "auto",
+        Path = "path",
+        VirtualHost = "virtual",
+    }
+}
+
+section! {
+    /// The object store.
+    Store "store" {
+        /// `s3://bucket/prefix` or `dir:/absolute/path`. One gateway per prefix or directory.
+        url: String = "dir:/var/lib/tombolo/store".into(),
+            Permitted::Words("`s3://bucket[/prefix]` or `dir:/path`"),
+            "A directory needs no account, so a first try works; for keeping data, name a bucket.";
+        /// An S3 server other than AWS: `https://host[:port]`.
+        endpoint: Option<String> = None, Permitted::Words("`https://host[:port]`; `http://` with `allow_http`"),
+            "Unset: `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, the profile, else AWS.";
+        /// The region that requests are signed for.
+        region: Option<String> = None, Permitted::Words("a region's name, such as `eu-central-1`"),
+            "Unset: `AWS_REGION`, `AWS_DEFAULT_REGION`, the profile; with an endpoint of one's own `us-east-1`.";
+        /// Where the bucket's name stands in a request.
+        addressing_style: AddressingStyle = AddressingStyle::Auto, Permitted::Words("`auto`, `path` or `virtual`"),
+            "`auto` is path style at an endpoint of one's own and virtual hosts at AWS, which suits almost every server.";
+        /// A profile of the AWS credential files. Secrets never stand in this file.
+        profile: Option<String> = None, Permitted::Words("a profile's name"),
+            "Unset: the usual credential chain (environment, files, the machine's role).";
+        /// PEM certificates to trust instead of the system's.
+        ca_file: Option<PathBuf> = None, Permitted::Words("an absolute path"),
+            "Unset: the system's certificates.";
+        /// Permits an endpoint without TLS.
+        allow_http: bool = false, Permitted::Words("`true` or `false`"),
+            "Without TLS whoever can watch the network can read the data, so it must be asked for.";
+        /// How long a connection may take to come about.
+        connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
+            "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";
+        /// From the sending of a request to the last byte of its answer.
+        request_timeout_ms: u64 = 30_000, Permitted::numbers(1_000, 600_000),
+            "The largest object, 4 MiB, takes 17 s over 2 Mbit/s.";
+        /// Attempts of one request, the first included. What still fails is begun again later; nothing is lost by it.
+        attempts_max: u64 = 8, Permitted::numbers(1, 100),
+            "With doubling delays about 15 s, which rides out a failing server behind a load balancer.";
+        /// The longest delay between two attempts.
+        retry_delay_ms_max: u64 = 20_000, Permitted::numbers(100, 600_000),
+            "S3 asks to slow down while it splits partitions, which takes seconds to minutes.";
+        /// Uploads at the same time.
+        uploads_in_flight_max: u64 = 8, Permitted::numbers(1, 256),
+            "Eight objects of 256 KiB at 50 ms each are 40 MB/s; each holds at most 4 MiB of memory.";
+        /// Downloads at the same time, prefetches included.
+        downloads_in_flight_max: u64 = 16, Permitted::numbers(1, 256),
+            "Twice the uploads, because readers wait for them; a quarter is kept for what is read right now.";
+    }
+}
+
+choice! {
+    /// Which clean block makes room.
+    Replacement {
+        Lru = "lru",
+    }
+}
+
+section! {
+    /// The local cache: the working set, and what is not in the store yet.
+    Cache "cache" {
+        /// The cache file, taken in full at the first start.
+        size: ByteSize = ByteSize(10 * GIB), Permitted::bytes(16 * MIB, 15 * TIB),
+            "Fits a small machine's disk. Four of the largest objects must fit; slots are counted in 32 bits.";
+        /// Which clean block makes room for another: `lru`, the one read longest ago.
+        replacement: Replacement = Replacement::Lru, Permitted::Words("`lru`"),
+            "Predictable, and a good match for working sets that fit.";
+    }
+}
+
+section! {
+    /// How written data reaches the store.
+    Flush "flush" {
+        /// Acknowledged data that is not in the store yet never exceeds this.
+        dirty_bytes_max: Option<ByteSize> = None, Permitted::bytes(MIB, 15 * TIB),
+            "Unset: half of the cache, so that the other half stays for reading. This much is lost with the local disk.";
+        /// A partial pack waits at most this long for more data before it is uploaded.
+        flush_delay_ms: u64 = 5_000, Permitted::numbers(0, HOUR_MS),
+            "Long enough to fill packs of 256 KiB and to absorb overwrites; it is the age of the bucket's copy when idle.";
+        /// From this share of `dirty_bytes_max` on, in thousandths, writers are slowed.
+        throttle_start_permille: u64 = 800, Permitted::numbers(0, 1_000),
+            "The last fifth slows writers smoothly to the speed of the uploads instead of stopping them at the cap.";
+        /// The delay of a write at the cap; it grows linearly from nothing.
+        throttle_delay_ms_max: u64 = 50, Permitted::numbers(0, 1_000),
+            "At 32 writes in flight still 640 per second; far below the timeouts of any client.";
+        /// A write that waits at the cap longer than this is refused with "try again".
+        stall_timeout_ms: u64 = 20_000, Permitted::numbers(1_000, 600_000),
+            "Below the 30 s after which Linux and Windows initiators abort a command.";
+    }
+}
+
+section! {
+    /// The journal of acknowledged writes.
+    Journal "journal" {
+        /// Size of one journal file.
+        segment_bytes: ByteSize = ByteSize(64 * MIB), Permitted::bytes(MIB, GIB),
+            "Space comes back in these steps; small enough to allocate at once, large enough to be rare.";
+        /// The metadata are brought up to the journal at least this often, while there are changes.
+        checkpoint_interval_ms: u64 = 30_000, Permitted::numbers(1_000, HOUR_MS),
+            "Bounds what a restart must replay.";
+        /// ... and whenever this much journal has come together.
+        checkpoint_journal_bytes: ByteSize = ByteSize(256 * MIB), Permitted::bytes(4 * MIB, 64 * GIB),
+            "Some seconds of replay, and a bound for the memory that holds changes since the last checkpoint.";
+        /// Writes that no client asked to flush reach stable storage at least this often.
+        sync_interval_ms: u64 = 1_000, Permitted::numbers(10, 60_000),
+            "Loses at most a second of unflushed writes to a power failure, at one sync per second.";
+    }
+}
+
+section! {
+    /// Bounds on memory.
+    Memory "memory" {
+        /// Pages of the volume maps.
+        map_cache_bytes: ByteSize = ByteSize(64 * MIB), Permitted::bytes(MIB, TIB),
+            "Holds the maps of tens of GiB that are read at random; sequential reading needs far less.";
+        /// Descriptors of objects, which say where a block lies in its object.
+        descriptor_cache_bytes: ByteSize = ByteSize(64 * MIB), Permitted::bytes(MIB, TIB),
+            "48 bytes a block: 5 GiB of data that are read from the store again and again.";
+        /// Filters that spare the index a disk read for data never seen before.
+        fingerprint_filter_bytes: ByteSize = ByteSize(128 * MIB), Permitted::bytes(0, TIB),
+            "12 bits each for 89 million blocks (366 GB of unique data); beyond that precision is given up.";
+        /// Page boundaries of the fingerprint index.
+        fingerprint_fence_bytes: ByteSize = ByteSize(32 * MIB), Permitted::bytes(0, TIB),
+            "Eight bytes per page of 102 entries: 428 million blocks (1.7 TB of unique data) at one read per lookup.";
+        /// Fingerprints held in memory before they are written to the index.
+        fingerprint_memtable_entries: u64 = (1 << 19) / 8 * 7, Permitted::numbers(1, 1 << 28),
+            "Fills a hash table of 21 MiB exactly; more means fewer merges.";
+        /// The most that local metadata may grow to. Address space and a sparse file, neither memory nor disk.
+        metadata_map_bytes_max: ByteSize = ByteSize(TIB), Permitted::bytes(64 * MIB, 64 * TIB),
+            "Larger than any metadata that fits this version's limits, and small in an address space of 128 TiB.";
+    }
+}
+
+choice! {
+    /// How blocks are compressed.
+    CompressionAlgorithm {
+        Zstd = "zstd",
+        Off = "off",
+    }
+}
+
+section! {
+    /// Compression of blocks on their way to the store.
+    Compression "compression" {
+        /// A block that does not shrink is stored as it is.
+        algorithm: CompressionAlgorithm = CompressionAlgorithm::Zstd, Permitted::Words("`zstd` or `off`"),
+            "Pays in money and upload time for most data; `off` when all data is compressed or encrypted already.";
+        /// Effort of the algorithm.
+        level: u64 = 1, Permitted::numbers(1, 19),
+            "The fastest; blocks of 4 KiB gain little from more.";
+    }
+}
+
+choice! {
+    /// What is fetched before anybody asks.
+    PrefetchPolicy {
+        Sequential = "seq",
+        None = "none",
+    }
+}
+
+section! {
+    /// Fetching ahead of readers.
+    Prefetch "prefetch" {
+        /// `seq` follows sequential readers; `none` fetches only what is asked for.
+        policy: PrefetchPolicy = PrefetchPolicy::Sequential, Permitted::Words("`seq` or `none`"),
+            "Sequential readers would wait for each object in turn otherwise.";
+        /// How far ahead of one reader, at the most.
+        window_bytes_max: ByteSize = ByteSize(8 * MIB), Permitted::bytes(256 * KIB, GIB),
+            "At 100 ms per object this lets one reader take 80 MB/s; more crowds the cache.";
+    }
+}
+
+section! {
+    /// The NBD server.
+    Nbd "nbd" {
+        /// Clients at the same time; further ones are turned away.
+        connections_max: u64 = 256, Permitted::numbers(1, 4_096),
+            "A connection is one or two threads and its requests in flight.";
+        /// Requests in flight of one connection; further ones wait unread.
+        requests_in_flight_max: u64 = 256, Permitted::numbers(1, 4_096),
+            "Twice what the NBD client of Linux or one iSCSI session keeps in flight.";
+    }
+}
+
+section! {
+    /// Prometheus over TCP. `/metrics` on the admin socket is always there.
+    Metrics "metrics" {
+        /// `ADDRESS:PORT` to serve `/metrics` on; empty for none.
+        listen: String = "127.0.0.1:9464".into(), Permitted::Words("`ADDRESS:PORT` or empty"),
+            "Loopback, because the text is neither encrypted nor authenticated; 9464 is the usual exporter port.";
+        /// Permits an address that other machines can reach.
+        allow_remote: bool = false, Permitted::Words("`true` or `false`"),
+            "Names of volumes and rates of work would be open to the network, so it must be asked for.";
+    }
+}
+
+section! {
+    /// Threads for work that waits or computes.
+    Threads "threads" {
+        /// Threads that wait for disks.
+        io: u64 = 8, Permitted::numbers(1, 256),
+            "Keeps a local SSD busy when reads miss the page cache.";
+        /// Threads that hash, compress and verify.
+        hash: u64 = 2, Permitted::numbers(1, 256),
+            "Each does several hundred MB/s, more than most uplinks take; they run at a low priority.";
+    }
+}
+
+choice! {
+    /// The least important messages that are still written.
+    LogLevel {
+        Error = "error",
+        Warn = "warn",
+        Info = "info",
+        Debug = "debug",
+        Trace = "trace",
+    }
+}
+
+choice! {
+    /// How messages look.
+    LogFormat {
+        Text = "text",
+        Json = "json",
+    }
+}
+
+section! {
+    /// Messages on standard error.
+    Log "log" {
+        /// The least important messages that are still written.
+        level: LogLevel = LogLevel::Info, Permitted::Words("`error`, `warn`, `info`, `debug` or `trace`"),
+            "Starts, stops and whatever an operator may have to act on; nothing per request.";
+        /// `text` for people, `json` for collectors, one object per line.
+        format: LogFormat = LogFormat::Text, Permitted::Words("`text` or `json`"),
+            "The system journal is read by people first.";
+    }
+}

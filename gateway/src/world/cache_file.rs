@@ -1,0 +1,80 @@
+//! The cache file: slots of 4 KiB, written in place, allocated in full when it is made so that a write never finds the
+//! disk full.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn};
+
+#[derive(Debug)]
+pub struct CacheFile {
+    file: File,
+    is_new: bool,
+}
+
+impl CacheFile {
+    pub fn open(path: &Path, slot_count: u32) -> io::Result<Self> {
+        let bytes = u64::from(slot_count) * BLOCK_BYTES as u64;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let is_new = file.metadata()?.len() == 0;
+        if file.metadata()?.len() != bytes {
+            allocate(&file, bytes)?;
+            file.set_len(bytes)?;
+            file.sync_all()?;
+        }
+        Ok(Self { file, is_new })
+    }
+
+    /// The file was not there, so no slot holds anything.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    pub fn write(&self, slot: Lcbn, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, slot.offset_bytes())
+    }
+
+    pub fn read(&self, slot: Lcbn, bytes: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(bytes, slot.offset_bytes())
+    }
+
+    /// Reads only what the kernel holds in memory; false when that is not all of it.
+    pub fn try_read(&self, slot: Lcbn, bytes: &mut [u8]) -> io::Result<bool> {
+        let vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        // SAFETY: the vector describes `bytes`, which outlives the call, and the descriptor is open.
+        let read = unsafe {
+            libc::preadv2(self.file.as_raw_fd(), &vector, 1, slot.offset_bytes() as libc::off_t, libc::RWF_NOWAIT)
+        };
+        if read >= 0 {
+            return Ok(read as usize == bytes.len());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::EINTR) => Ok(false),
+            _ => Err(error),
+        }
+    }
+
+    pub fn sum(&self, slot: Lcbn) -> io::Result<BlockSum> {
+        let mut block = [0; BLOCK_BYTES];
+        self.read(slot, &mut block)?;
+        Ok(BlockSum::of(&block))
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// Reserves the file's blocks on disk.
+pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    // SAFETY: the descriptor is open; the call touches no memory of ours.
+    let result = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) };
+    match result {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}

@@ -1,0 +1,129 @@
+//! Checkpoints: cache file to disk, overlay and index into one LMDB transaction. Then the index's runs are merged.
+
+use super::Gateway;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tombolo_core::checkpoint::apply_checkpoint;
+use tombolo_core::{Event, Frozen, MetadataError};
+use tombolo_dedup::Manifest;
+
+/// Pages merged between two looks at whether the gateway stops.
+const MERGE_PAGES: u64 = 1024;
+
+impl Gateway {
+    pub(super) fn checkpoint(self: &Arc<Self>, frozen: Arc<Frozen>) {
+        let gateway = self.clone();
+        self.checkpointing.run(move || {
+            let result = gateway.write_checkpoint(&frozen);
+            if let Err(error) = &result {
+                tracing::error!(%error, "checkpoint failed; it will be tried again");
+            }
+            let is_durable = result.is_ok();
+            gateway.drive(Event::Checkpointed { result });
+            if is_durable {
+                gateway.compact();
+            }
+        });
+    }
+
+    fn write_checkpoint(&self, frozen: &Frozen) -> Result<(), MetadataError> {
+        let failed = |step: &str, error: &dyn std::fmt::Display| MetadataError(format!("{step}: {error}"));
+        // What the frozen state says of dirty slots must be on the disk before the transaction is.
+        self.cache.sync().map_err(|error| failed("cache file sync", &error))?;
+        let manifest = self.flush_index();
+        let mut writing = self.metadata.write().map_err(|error| failed("begin", &error))?;
+        apply_checkpoint(&mut writing, frozen).map_err(|error| failed("merge", &error))?;
+        if let Some(manifest) = &manifest {
+            writing.put_manifest(&manifest.encode()).map_err(|error| failed("index manifest", &error))?;
+        }
+        writing.commit().map_err(|error| failed("commit", &error))?;
+        if let Some(manifest) = manifest {
+            self.index().manifest_is_durable(&manifest);
+            self.delete_obsolete_runs();
+        }
+        Ok(())
+    }
+
+    /// Writes the index's memtable as a run. A failure costs dedup of these blocks after a restart, nothing else, so
+    /// it does not keep the checkpoint from being made.
+    fn flush_index(&self) -> Option<Manifest> {
+        while let Some(flush) = {
+            let frozen = self.index().freeze();
+            frozen
+        } {
+            let run = flush.run();
+            match flush.write(&self.index_files) {
+                Ok(flushed) => {
+                    let adopted = self.index().adopt_flush(flushed);
+                    self.index_is_full.store(false, Ordering::Relaxed);
+                    if adopted.is_err() {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, ?run, "the fingerprint index could not be flushed");
+                    return None;
+                }
+            }
+        }
+        Some(self.index().manifest())
+    }
+
+    fn delete_obsolete_runs(&self) {
+        use tombolo_dedup::RunStorage as _;
+        let obsolete = self.index().obsolete_runs();
+        for run in obsolete {
+            if let Err(error) = self.index_files.delete(run) {
+                tracing::warn!(%error, ?run, "an old run of the fingerprint index could not be removed");
+            }
+        }
+    }
+
+    /// Merges runs in the background, one merge at a time.
+    fn compact(self: &Arc<Self>) {
+        let gateway = self.clone();
+        self.compacting.run(move || {
+            while gateway.compact_once() {}
+        });
+    }
+
+    fn compact_once(&self) -> bool {
+        let merge = {
+            let mut index = self.index();
+            index.plan_compaction().and_then(|plan| index.start_merge(&plan))
+        };
+        let Some(mut merge) = merge else { return false };
+        loop {
+            match merge.step(&self.index_files, MERGE_PAGES) {
+                Ok(None) => {}
+                Ok(Some(merged)) => {
+                    let adopted = self.index().adopt_merge(merged);
+                    self.load_filters();
+                    return adopted.is_ok();
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a merge of the fingerprint index failed");
+                    let run = self.index().abandon_merge(merge);
+                    let _ = tombolo_dedup::RunStorage::delete(&self.index_files, run);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Reads the filters of merged runs, which do without one until then.
+    fn load_filters(&self) {
+        while let Some(load) = {
+            let next = self.index().next_filter_load();
+            next
+        } {
+            match load.read(&self.index_files) {
+                Ok(loaded) => self.index().install_filter(loaded),
+                Err(error) => {
+                    tracing::warn!(%error, "the filter of a merged run could not be read");
+                    return self.index().abandon_filter(load);
+                }
+            }
+        }
+    }
+}

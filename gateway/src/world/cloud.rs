@@ -1,0 +1,133 @@
+//! Objects to and from the store: the driver's decorators in the order that the gateway wants them, and the way of
+//! fetched blocks into their slots.
+
+use super::Gateway;
+use super::execute::disk_error;
+use std::sync::Arc;
+use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor};
+use tombolo_cloud_driver::object::{Compression, byte_range, decode_block};
+use tombolo_cloud_driver::{
+    Counting, ErrorKind, Limited, Limits, ObjectStore, Priority, PutMode, Retrying, StoreCounts, StoreError,
+};
+use tombolo_cloud_driver::retry::RetryPolicy;
+use tombolo_core::{BlockLoss, Event, FetchItem, JobId, StoreFailure, UploadFailure};
+
+pub struct Cloud {
+    pub demand: Arc<dyn ObjectStore>,
+    pub prefetch: Arc<dyn ObjectStore>,
+    pub counts: StoreCounts,
+    pub compression: Compression,
+    pub runtime: tokio::runtime::Runtime,
+}
+
+impl Cloud {
+    /// Counting sees every attempt; the gate is outside the retries, so a request that waits to be repeated keeps
+    /// its place and the store is not overrun.
+    pub fn new(
+        store: Arc<dyn ObjectStore>,
+        policy: RetryPolicy,
+        limits: Limits,
+        compression: Compression,
+        runtime: tokio::runtime::Runtime,
+    ) -> Self {
+        let counting = Counting::new(store);
+        let counts = counting.counts();
+        let retrying = Retrying::new(Arc::new(counting), policy);
+        let limited = Limited::new(Arc::new(retrying), limits);
+        let prefetch = Arc::new(limited.with_priority(Priority::Prefetch));
+        Self { demand: Arc::new(limited), prefetch, counts, compression, runtime }
+    }
+}
+
+impl Gateway {
+    pub(super) fn fetch(
+        self: &Arc<Self>,
+        fetch: JobId,
+        descriptor: Arc<ObjectDescriptor>,
+        items: Vec<FetchItem>,
+        demand: bool,
+    ) {
+        let gateway = self.clone();
+        self.cloud.runtime.spawn(async move {
+            let store = if demand { &gateway.cloud.demand } else { &gateway.cloud.prefetch };
+            let blocks = usize::from(items[0].index)..usize::from(items[items.len() - 1].index) + 1;
+            let range = match byte_range(&descriptor, blocks) {
+                Ok(range) => range,
+                Err(error) => unreachable!("the core asks for blocks of the object: {error}"),
+            };
+            let got = store.get(&descriptor.id().key(), Some(range.clone())).await;
+            let worker = gateway.clone();
+            gateway.io.run(move || {
+                let result = got
+                    .map(|bytes| worker.land(&descriptor, &items, range.start, &bytes))
+                    .map_err(|error| store_failure(&error));
+                worker.drive(Event::Fetched { fetch, result });
+            });
+        });
+    }
+
+    /// Decodes, verifies and stores each block.
+    fn land(
+        &self,
+        descriptor: &ObjectDescriptor,
+        items: &[FetchItem],
+        base: u64,
+        bytes: &[u8],
+    ) -> Vec<Result<BlockSum, BlockLoss>> {
+        let mut block = [0; BLOCK_BYTES];
+        items.iter().map(|item| self.land_block(descriptor, item, base, bytes, &mut block)).collect()
+    }
+
+    fn land_block(
+        &self,
+        descriptor: &ObjectDescriptor,
+        item: &FetchItem,
+        base: u64,
+        bytes: &[u8],
+        block: &mut [u8],
+    ) -> Result<BlockSum, BlockLoss> {
+        let packed = &descriptor.blocks()[usize::from(item.index)];
+        let start = (u64::from(packed.offset_bytes) - base) as usize;
+        let loss = |reason: String| {
+            tracing::error!(object = descriptor.id().key(), pvbn = packed.pvbn.0, reason, "a block in the cloud is bad");
+            BlockLoss(format!("object {}: {reason}", descriptor.id().key()))
+        };
+        let stored = bytes
+            .get(start..start + usize::from(packed.stored_bytes))
+            .ok_or_else(|| loss("the object is shorter than its descriptor says".into()))?;
+        decode_block(packed, stored, block).map_err(|error| loss(error.to_string()))?;
+        let written = self.cache.write(item.slot, block);
+        written.map_err(|error| BlockLoss(disk_error("cache file write", &error).to_string()))?;
+        Ok(BlockSum::of(block))
+    }
+
+    pub(super) fn put(self: &Arc<Self>, job: JobId, descriptor: ObjectDescriptor, object: Vec<u8>) {
+        let gateway = self.clone();
+        self.cloud.runtime.spawn(async move {
+            let put = gateway.cloud.demand.put(&descriptor.id().key(), object.into(), PutMode::Overwrite).await;
+            let result = match put {
+                Ok(_) => Ok(descriptor),
+                Err(error) => {
+                    tracing::warn!(%error, "upload failed; it will be tried again");
+                    Err(UploadFailure::Store(store_failure(&error)))
+                }
+            };
+            let worker = gateway.clone();
+            gateway.io.run(move || worker.drive(Event::Uploaded { job, result }));
+        });
+    }
+}
+
+fn store_failure(error: &StoreError) -> StoreFailure {
+    let retryable = match error.kind() {
+        ErrorKind::Retry
+        | ErrorKind::Throttled
+        | ErrorKind::Unreachable
+        | ErrorKind::AccessDenied
+        | ErrorKind::BucketMissing
+        | ErrorKind::OutOfSpace
+        | ErrorKind::Internal => true,
+        ErrorKind::NotFound | ErrorKind::Precondition | ErrorKind::Invalid | ErrorKind::Corrupt => false,
+    };
+    StoreFailure { retryable, reason: error.to_string() }
+}

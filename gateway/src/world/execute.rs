@@ -1,0 +1,174 @@
+//! Carries out the core's commands. What needs no waiting is done here and now, and its outcome joins `events`; the
+//! rest goes to workers, which drive the core themselves when they are done.
+
+use super::Gateway;
+use super::requests::{Data, Pending, Reply};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn};
+use tombolo_core::checkpoint::{MetadataFault, load_descriptor, load_map_page};
+use tombolo_core::{Answer, Command, DiskError, Event, MetadataError, ReadPiece, Refusal, Token, WritePiece};
+
+impl Gateway {
+    pub(super) fn execute(self: &Arc<Self>, command: Command, events: &mut Vec<Event>) {
+        match command {
+            Command::Answer { token, result } => self.answer(token, result, events),
+            Command::WriteSlots { token, pieces } => events.push(self.write_slots(token, &pieces)),
+            Command::ReadSlots { token, pieces } => self.read_slots(token, pieces, events),
+            Command::WriteJournal(write) => {
+                let result = self.journal.write(&write).map_err(|error| disk_error("journal write", &error));
+                events.push(Event::JournalWritten { lsn: write.lsn, end: write.end, result });
+            }
+            Command::Sync => self.sync(),
+            Command::TrimJournal { keep_from } => {
+                let gateway = self.clone();
+                self.checkpointing.run(move || {
+                    if let Err(error) = gateway.journal.remove_below(keep_from) {
+                        tracing::warn!(%error, keep_from, "old journal segments could not be removed");
+                    }
+                });
+            }
+            Command::LoadPage { volume, page, generation } => {
+                let result = self.read_metadata(|reading| load_map_page(reading, volume, page));
+                events.push(Event::PageLoaded { volume, page, generation, result });
+            }
+            Command::LoadDescriptor { pvbn } => {
+                let result = self.read_metadata(|reading| load_descriptor(reading, pvbn));
+                let result = result.map(|descriptor| descriptor.map(Arc::new));
+                events.push(Event::DescriptorLoaded { pvbn, result });
+            }
+            Command::Fetch { fetch, descriptor, items, demand } => self.fetch(fetch, descriptor, items, demand),
+            Command::Hash { job, items } => self.hash(job, items),
+            Command::Upload { job, items } => self.upload(job, items),
+            // Done under the core's lock.
+            Command::Remember { .. } => {}
+            Command::Checkpoint { frozen } => self.checkpoint(frozen),
+        }
+    }
+
+    fn answer(self: &Arc<Self>, token: Token, result: Result<Answer, Refusal>, events: &mut Vec<Event>) {
+        if matches!(result, Ok(Answer::Locked)) {
+            return self.begin_merge(token, events);
+        }
+        let Some(Pending { data, reply }) = self.requests.take(token) else { return };
+        if let Err(refusal) = &result {
+            tracing::debug!(token = token.0, %refusal, "request refused");
+        }
+        match reply {
+            Reply::Channel(sender) => {
+                let _ = sender.send(result);
+            }
+            Reply::Merge { parent, tail } => self.merge_block(parent, tail, result, data, events),
+            Reply::Client(completion, started) => {
+                self.meters.observe(&started, result.is_ok());
+                completion.complete(super::export::nbd_answer(result, data));
+            }
+            Reply::Part(parts) => {
+                if let Some((completion, started, refusal)) = parts.finish(result.map(|_| ())) {
+                    self.meters.observe(&started, refusal.is_none());
+                    let result = refusal.map_or(Ok(Answer::Done), Err);
+                    completion.complete(super::export::nbd_answer(result, Data::None));
+                }
+            }
+        }
+    }
+
+    fn write_slots(&self, token: Token, pieces: &[WritePiece]) -> Event {
+        let buffer = self.requests.take_buffer(token);
+        let write = |piece: &WritePiece| {
+            let start = piece.index as usize * BLOCK_BYTES;
+            self.cache.write(piece.slots.first, &buffer[start..start + piece.slots.count as usize * BLOCK_BYTES])
+        };
+        let result = pieces.iter().try_for_each(write).map_err(|error| disk_error("cache file write", &error));
+        Event::SlotsWritten { token, result }
+    }
+
+    fn read_slots(self: &Arc<Self>, token: Token, pieces: Vec<ReadPiece>, events: &mut Vec<Event>) {
+        let mut buffer = self.requests.take_buffer(token);
+        let mut corrupt = Vec::new();
+        for (done, piece) in pieces.iter().enumerate() {
+            let bytes = piece_bytes(&mut buffer, piece);
+            match self.cache.try_read(piece.slot, bytes) {
+                Ok(true) => find_corrupt(piece, bytes, &mut corrupt),
+                // The disk is slow and others wait on this thread: a worker reads the rest.
+                Ok(false) => {
+                    let gateway = self.clone();
+                    return self.io.run(move || gateway.read_slots_waiting(token, &pieces[done..], buffer, corrupt));
+                }
+                Err(error) => {
+                    let result = Err(disk_error("cache file read", &error));
+                    events.push(Event::SlotsRead { token, result, corrupt });
+                    return;
+                }
+            }
+        }
+        self.requests.put_buffer(token, buffer);
+        events.push(Event::SlotsRead { token, result: Ok(()), corrupt });
+    }
+
+    fn read_slots_waiting(
+        self: &Arc<Self>,
+        token: Token,
+        pieces: &[ReadPiece],
+        mut buffer: Vec<u8>,
+        mut corrupt: Vec<Lcbn>,
+    ) {
+        let mut result = Ok(());
+        for piece in pieces {
+            let bytes = piece_bytes(&mut buffer, piece);
+            match self.cache.read(piece.slot, bytes) {
+                Ok(()) => find_corrupt(piece, bytes, &mut corrupt),
+                Err(error) => {
+                    result = Err(disk_error("cache file read", &error));
+                    break;
+                }
+            }
+        }
+        self.requests.put_buffer(token, buffer);
+        self.drive(Event::SlotsRead { token, result, corrupt });
+    }
+
+    /// Cache file and journal side by side: recovery checks the data of every record that was not yet known to be
+    /// durable, so neither has to wait for the other.
+    fn sync(self: &Arc<Self>) {
+        let gateway = self.clone();
+        self.syncing.run(move || {
+            let (sender, receiver) = channel();
+            let other = gateway.clone();
+            gateway.cache_syncing.run(move || {
+                let _ = sender.send(other.cache.sync());
+            });
+            let journal = gateway.journal.sync().map_err(|error| disk_error("journal sync", &error));
+            let cache = receiver.recv().unwrap_or_else(|_| Err(io::Error::other("the worker has stopped")));
+            let cache = cache.map_err(|error| disk_error("cache file sync", &error));
+            gateway.drive(Event::Synced { result: journal.and(cache) });
+        });
+    }
+
+    fn read_metadata<T>(
+        &self,
+        read: impl FnOnce(&super::metadata::Reading<'_>) -> Result<T, MetadataFault<String>>,
+    ) -> Result<T, MetadataError> {
+        let reading = self.metadata.read().map_err(|error| MetadataError(error.to_string()))?;
+        read(&reading).map_err(|fault| MetadataError(fault.to_string()))
+    }
+}
+
+fn piece_bytes<'b>(buffer: &'b mut [u8], piece: &ReadPiece) -> &'b mut [u8] {
+    let start = piece.index as usize * BLOCK_BYTES;
+    &mut buffer[start..start + piece.sums.len() * BLOCK_BYTES]
+}
+
+fn find_corrupt(piece: &ReadPiece, bytes: &[u8], corrupt: &mut Vec<Lcbn>) {
+    for (offset, (block, sum)) in (0u32..).zip(bytes.chunks_exact(BLOCK_BYTES).zip(&piece.sums)) {
+        if BlockSum::of(block) != *sum {
+            corrupt.push(Lcbn(piece.slot.0 + offset));
+        }
+    }
+}
+
+pub(super) fn disk_error(operation: &'static str, error: &io::Error) -> DiskError {
+    tracing::error!(operation, %error, "local disk");
+    DiskError { operation, reason: error.to_string() }
+}

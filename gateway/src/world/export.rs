@@ -1,0 +1,277 @@
+//! Volumes as NBD exports: cuts a client's bytes into blocks, reads what a partial write leaves alone, and says in
+//! NBD's terms how it went.
+
+use super::Gateway;
+use super::meters::Started;
+use super::requests::{Data, Parts, Pending, Reply};
+use std::sync::Arc;
+use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId, is_zero};
+use tombolo_core::{Answer, Event, Refusal, Span, StatusRun, Token};
+use tombolo_nbd::{self as nbd, Completion, Export, ExportInfo, Exports, NbdError, OpenError, Request};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Every volume under its name.
+pub struct VolumeExports(pub Arc<Gateway>);
+
+struct VolumeExport {
+    gateway: Arc<Gateway>,
+    volume: VolumeId,
+    info: ExportInfo,
+}
+
+impl Drop for VolumeExport {
+    fn drop(&mut self) {
+        self.gateway.clients().entry(self.volume).and_modify(|count| *count -= 1);
+    }
+}
+
+impl VolumeExports {
+    fn find(&self, name: &str) -> Result<(VolumeId, ExportInfo), OpenError> {
+        let volume = self.0.volume_named(name).ok_or_else(|| OpenError::NotFound { name: name.to_owned() })?;
+        let info = ExportInfo {
+            size_bytes: volume.blocks * BLOCK,
+            read_only: false,
+            description: format!("Tombolo volume {name}"),
+        };
+        Ok((volume.id, info))
+    }
+}
+
+impl Exports for VolumeExports {
+    fn list(&self) -> Vec<String> {
+        self.0.snapshot().volumes.into_iter().map(|volume| volume.name).collect()
+    }
+
+    fn describe(&self, name: &str) -> Result<ExportInfo, OpenError> {
+        self.find(name).map(|(_, info)| info)
+    }
+
+    fn open(&self, name: &str) -> Result<Box<dyn Export>, OpenError> {
+        let (volume, info) = self.find(name)?;
+        *self.0.clients().entry(volume).or_insert(0) += 1;
+        Ok(Box::new(VolumeExport { gateway: self.0.clone(), volume, info }))
+    }
+}
+
+impl Export for VolumeExport {
+    fn info(&self) -> ExportInfo {
+        self.info.clone()
+    }
+
+    fn submit(&self, request: Request, completion: Completion) {
+        let started = Started::now(&request);
+        match request {
+            Request::Read { offset, length } => self.read(offset, length, Reply::Client(completion, started)),
+            Request::Write { offset, data, fua } => self.write(offset, data, fua, Reply::Client(completion, started)),
+            Request::Flush => {
+                self.send(Pending::plain(Reply::Client(completion, started)), |token| Event::Flush { token });
+            }
+            Request::Trim { offset, length, fua } => self.trim(offset, length, fua, completion, started),
+            Request::WriteZeroes { offset, length, fua, no_hole: _ } => {
+                self.zero(offset, length, fua, completion, started);
+            }
+            Request::BlockStatus { offset, length, request_one: _ } => {
+                let span = self.enclosing(offset, u64::from(length));
+                let data = Data::Status { skip: offset % BLOCK, length: u64::from(length) };
+                let reply = Reply::Client(completion, started);
+                self.send(Pending { data, reply }, |token| Event::Status { token, span });
+            }
+        }
+    }
+}
+
+impl VolumeExport {
+    fn send(&self, pending: Pending, event: impl FnOnce(Token) -> Event) {
+        let token = self.gateway.requests.insert(pending);
+        self.gateway.drive(event(token));
+    }
+
+    fn enclosing(&self, offset: u64, length: u64) -> Span {
+        let first = offset / BLOCK;
+        Span { volume: self.volume, first, count: (offset + length).div_ceil(BLOCK) - first }
+    }
+
+    fn read(&self, offset: u64, length: u32, reply: Reply) {
+        let span = self.enclosing(offset, u64::from(length));
+        let buffer = vec![0; (span.count * BLOCK) as usize];
+        let data = Data::Read { buffer, skip: (offset % BLOCK) as usize, length: length as usize };
+        self.send(Pending { data, reply }, |token| Event::Read { token, span });
+    }
+
+    fn write(&self, offset: u64, data: Vec<u8>, fua: bool, reply: Reply) {
+        let span = self.enclosing(offset, data.len() as u64);
+        if offset % BLOCK == 0 && data.len() % BLOCK_BYTES == 0 {
+            let sums = block_sums(&data);
+            let pending = Pending { data: Data::Write { buffer: data }, reply };
+            return self.send(pending, |token| Event::Write {
+                token,
+                span,
+                sums,
+                force_unit_access: fua,
+                locked: false,
+            });
+        }
+        let skip = (offset % BLOCK) as usize;
+        let mut buffer = vec![0; (span.count * BLOCK) as usize];
+        buffer[skip..skip + data.len()].copy_from_slice(&data);
+        let data = Data::Merge { buffer, skip, length: data.len(), span, force_unit_access: fua, reads: 0 };
+        self.send(Pending { data, reply }, |token| Event::Lock { token, span });
+    }
+
+    /// Advice: whole blocks only.
+    fn trim(&self, offset: u64, length: u32, fua: bool, completion: Completion, started: Started) {
+        let (first, end) = (offset.div_ceil(BLOCK), (offset + u64::from(length)) / BLOCK);
+        if first >= end && !fua {
+            self.gateway.meters.observe(&started, true);
+            return completion.complete(Ok(nbd::Answer::Done));
+        }
+        let pending = Pending::plain(Reply::Client(completion, started));
+        if first >= end {
+            return self.send(pending, |token| Event::Flush { token });
+        }
+        let span = Span { volume: self.volume, first, count: end - first };
+        self.send(pending, |token| Event::Zero { token, span, force_unit_access: fua });
+    }
+
+    /// Every byte must read as zero afterwards: whole blocks become holes, the rest is written.
+    fn zero(&self, offset: u64, length: u32, fua: bool, completion: Completion, started: Started) {
+        let end = offset + u64::from(length);
+        let (first, last) = (offset.div_ceil(BLOCK), end / BLOCK);
+        if offset % BLOCK == 0 && end % BLOCK == 0 {
+            let span = Span { volume: self.volume, first, count: last - first };
+            let pending = Pending::plain(Reply::Client(completion, started));
+            return self.send(pending, |token| Event::Zero { token, span, force_unit_access: fua });
+        }
+        if first >= last {
+            return self.write(offset, vec![0; length as usize], fua, Reply::Client(completion, started));
+        }
+        let (head, tail) = ((first * BLOCK - offset) as usize, (end - last * BLOCK) as usize);
+        let count = 1 + usize::from(head > 0) + usize::from(tail > 0);
+        let parts = Parts::new(count, completion, started);
+        if head > 0 {
+            self.write(offset, vec![0; head], fua, Reply::Part(parts.clone()));
+        }
+        let span = Span { volume: self.volume, first, count: last - first };
+        self.send(Pending::plain(Reply::Part(parts.clone())), |token| Event::Zero {
+            token,
+            span,
+            force_unit_access: fua,
+        });
+        if tail > 0 {
+            self.write(last * BLOCK, vec![0; tail], fua, Reply::Part(parts));
+        }
+    }
+}
+
+impl Gateway {
+    /// A partial write holds its lock: read the blocks that it leaves in part as they are.
+    pub(super) fn begin_merge(self: &Arc<Self>, token: Token, events: &mut Vec<Event>) {
+        let planned = self.requests.with(token, |data| {
+            let Data::Merge { buffer, skip, length, span, reads, .. } = data else { return None };
+            let head = *skip > 0;
+            let ends_inside = (*skip + *length) % BLOCK_BYTES != 0;
+            // One block may be both; it is read once.
+            let tail = ends_inside && !(head && buffer.len() == BLOCK_BYTES);
+            *reads = u8::from(head) + u8::from(tail);
+            Some((*span, head, tail))
+        });
+        let Some(Some((span, head, tail))) = planned else { return };
+        let mut read = |block: u64, tail: bool| {
+            let data = Data::Read { buffer: vec![0; BLOCK_BYTES], skip: 0, length: BLOCK_BYTES };
+            let reply = Reply::Merge { parent: token, tail };
+            let token = self.requests.insert(Pending { data, reply });
+            events.push(Event::Read { token, span: Span { first: block, count: 1, ..span } });
+        };
+        if head {
+            read(span.first, false);
+        }
+        if tail {
+            read(span.end() - 1, true);
+        }
+    }
+
+    /// One of the blocks has come; with the last, the write goes on.
+    pub(super) fn merge_block(
+        self: &Arc<Self>,
+        parent: Token,
+        is_tail: bool,
+        result: Result<Answer, Refusal>,
+        data: Data,
+        events: &mut Vec<Event>,
+    ) {
+        let old = match (result, data) {
+            (Ok(Answer::Read), Data::Read { buffer, .. }) => buffer,
+            (Err(refusal), _) => {
+                if let Some(Pending { reply, data }) = self.requests.take(parent) {
+                    events.push(Event::Unlock { token: parent });
+                    // The parent goes through the same door as every other answer.
+                    let token = self.requests.insert(Pending { reply, data });
+                    self.execute(tombolo_core::Command::Answer { token, result: Err(refusal) }, events);
+                }
+                return;
+            }
+            (Ok(other), _) => unreachable!("a read is answered with data, not {other:?}"),
+        };
+        let ready = self.requests.with(parent, |data| {
+            let Data::Merge { buffer, skip, length, span, force_unit_access, reads } = data else { return None };
+            let written = *skip..*skip + *length;
+            let base = if is_tail { buffer.len() - BLOCK_BYTES } else { 0 };
+            for (index, byte) in old.iter().enumerate() {
+                if !written.contains(&(base + index)) {
+                    buffer[base + index] = *byte;
+                }
+            }
+            *reads -= 1;
+            (*reads == 0).then(|| (*span, block_sums(buffer), *force_unit_access))
+        });
+        if let Some(Some((span, sums, force_unit_access))) = ready {
+            events.push(Event::Write { token: parent, span, sums, force_unit_access, locked: true });
+        }
+    }
+}
+
+fn block_sums(bytes: &[u8]) -> Vec<Option<BlockSum>> {
+    bytes.chunks_exact(BLOCK_BYTES).map(|block| (!is_zero(block)).then(|| BlockSum::of(block))).collect()
+}
+
+/// An answer of the core in NBD's terms.
+pub(super) fn nbd_answer(result: Result<Answer, Refusal>, data: Data) -> Result<nbd::Answer, NbdError> {
+    match (result, data) {
+        (Ok(Answer::Read), Data::Read { mut buffer, skip, length }) => {
+            buffer.truncate(skip + length);
+            if skip > 0 {
+                buffer.drain(..skip);
+            }
+            Ok(nbd::Answer::Data(buffer))
+        }
+        (Ok(Answer::Status(runs)), Data::Status { skip, length }) => Ok(nbd::Answer::Extents(extents(&runs, skip, length))),
+        (Ok(_), _) => Ok(nbd::Answer::Done),
+        (Err(refusal), _) => Err(nbd_error(&refusal)),
+    }
+}
+
+fn extents(runs: &[StatusRun], skip: u64, length: u64) -> Vec<nbd::Extent> {
+    let (mut skip, mut left) = (skip, length);
+    let mut extents = Vec::with_capacity(runs.len());
+    for run in runs {
+        let bytes = (run.count * BLOCK).saturating_sub(skip).min(left);
+        skip = skip.saturating_sub(run.count * BLOCK);
+        left -= bytes;
+        if bytes > 0 {
+            extents.push(nbd::Extent { length: bytes as u32, hole: !run.mapped, zero: !run.mapped });
+        }
+    }
+    extents
+}
+
+/// What a client is told. ENOMEM means "try again": the tgt plugin turns it into BUSY.
+fn nbd_error(refusal: &Refusal) -> NbdError {
+    match refusal {
+        Refusal::OutOfRange { .. } | Refusal::VolumeExists(_) | Refusal::TooLarge(_) => NbdError::Invalid,
+        // The volume was deleted under its client.
+        Refusal::UnknownVolume(_) => NbdError::Shutdown,
+        Refusal::Busy | Refusal::CloudUnavailable(_) => NbdError::NoMem,
+        Refusal::Lost { .. } | Refusal::Disk(_) | Refusal::Metadata(_) | Refusal::Failed(_) => NbdError::Io,
+    }
+}

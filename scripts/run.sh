@@ -1,0 +1,231 @@
+#!/bin/bash
+# A gateway on loopback in ./run with one 10 GiB LUN over iSCSI: run.sh [--detach|--stop]
+#
+# STORE=dir (default) keeps objects in ./run/store; STORE=s3 starts an S3 server over ./run/objects.
+# What was written stays in ./run for the next time. Ctrl-C, or --stop after --detach, ends every process started
+# here, by its id. Nothing listens on any address but 127.0.0.1.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+run=$root/run
+pids=$run/pids
+volume=lun0
+size=10GiB
+store=${STORE:-dir}
+# Compiled into tgtd. It sees the plugin's build folder mounted there; the machine keeps what it has installed.
+modules=/usr/lib/tgt/backing-store
+access_key=tombolo-run
+secret_key=tombolo-run-secret
+
+say() { printf 'run: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# wait_for SECONDS WHAT COMMAND...
+wait_for() {
+    local limit=$1 what=$2
+    shift 2
+    for ((tick = 0; tick < limit * 20; tick++)); do
+        "$@" >/dev/null 2>&1 && return
+        sleep 0.05
+    done
+    fail "no $what within $limit s; see the logs in $run"
+}
+
+# Written as PID and start time, so that a recycled id is never signalled.
+started_at() { awk '{ print $22 }' "/proc/$1/stat" 2>/dev/null || true; }
+
+launch() { # NAME COMMAND...
+    local name=$1
+    shift
+    setsid "$@" </dev/null >>"$run/$name.log" 2>&1 &
+    local pid=$!
+    echo "$name $pid $(started_at "$pid")" >>"$pids"
+}
+
+is_ours() { [ -n "$2" ] && [ "$(started_at "$1")" = "$2" ]; }
+
+end_one() { # NAME PID START SIGNAL
+    is_ours "$2" "$3" || return 0
+    kill "-$4" "$2" 2>/dev/null || return 0
+    for ((tick = 0; tick < 600; tick++)); do
+        is_ours "$2" "$3" && [ "$(awk '{ print $3 }' "/proc/$2/stat" 2>/dev/null)" != Z ] || return 0
+        sleep 0.05
+    done
+    say "$1 ($2) does not end; killing it"
+    kill -KILL "$2" 2>/dev/null || true
+}
+
+# In the reverse of their order of start: first what serves clients, last the store.
+stop_all() {
+    [ -f "$pids" ] || return 0
+    local name pid start
+    while read -r name pid start; do
+        case $name in
+        # tgtd ignores SIGTERM while it has targets, and keeps nothing.
+        tgtd) end_one "$name" "$pid" "$start" KILL ;;
+        s3) end_one "$name" "$pid" "$start" KILL ;;
+        *) end_one "$name" "$pid" "$start" TERM ;;
+        esac
+    done < <(tac "$pids")
+    rm -f "$pids"
+}
+
+running() {
+    [ -f "$pids" ] || return 1
+    local name pid start
+    while read -r name pid start; do
+        is_ours "$pid" "$start" && return 0
+    done <"$pids"
+    return 1
+}
+
+tombolo() { "$binary" --socket "$run/runtime/admin.sock" "$@"; }
+
+build() {
+    if [ -n "${TOMBOLO_BINARY:-}" ]; then
+        binary=$TOMBOLO_BINARY
+    else
+        say "building (the first time takes some minutes)"
+        cargo build --release --locked -q -p tombolo
+        binary=$(scripts/build-folder.sh)/release/tombolo
+    fi
+    make -s -C tgt_plugin all
+    mkdir -p "$modules"
+}
+
+start_s3() {
+    s3_port=$(free_port)
+    mkdir -p "$run/objects"
+    ROOT_ACCESS_KEY=$access_key ROOT_SECRET_KEY=$secret_key launch s3 build/bin/versitygw \
+        --port "127.0.0.1:$s3_port" --quiet --keep-alive posix "$run/objects"
+    export AWS_ACCESS_KEY_ID=$access_key AWS_SECRET_ACCESS_KEY=$secret_key AWS_REGION=us-east-1
+    wait_for 20 "S3 server" bash -c "exec 3<>/dev/tcp/127.0.0.1/$s3_port"
+    .venv/bin/python - "http://127.0.0.1:$s3_port" <<'PYTHON'
+import sys
+
+import boto3
+
+client = boto3.client("s3", endpoint_url=sys.argv[1])
+if "tombolo" not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
+    client.create_bucket(Bucket="tombolo")
+PYTHON
+}
+
+write_settings() {
+    metrics_port=$(free_port)
+    {
+        echo "state_directory = \"$run/state-$store\""
+        echo "runtime_directory = \"$run/runtime\""
+        echo
+        echo "[store]"
+        if [ "$store" = s3 ]; then
+            echo 'url = "s3://tombolo/gateway"'
+            echo "endpoint = \"http://127.0.0.1:$s3_port\""
+            echo "allow_http = true"
+        else
+            echo "url = \"dir:$run/store\""
+        fi
+        echo
+        echo "[cache]"
+        echo 'size = "4GiB"'
+        echo
+        echo "[flush]"
+        echo 'dirty_bytes_max = "2GiB"'
+        echo
+        echo "[metrics]"
+        echo "listen = \"127.0.0.1:$metrics_port\""
+    } >"$run/tombolo.toml"
+}
+
+start_all() {
+    mkdir -p "$run/runtime" "$run/store" "$run/state-$store"
+    : >"$pids"
+    [ "$store" != s3 ] || start_s3
+    write_settings
+    launch tombolo "$binary" serve --config "$run/tombolo.toml"
+    wait_for 60 "gateway" tombolo status
+    tombolo volume list --json | grep -q "\"$volume\"" || tombolo volume create "$volume" --size "$size" >/dev/null
+    iscsi_port=$(free_port)
+    export TGT_IPC_SOCKET=$run/runtime/tgtd.ipc
+    rm -f "$TGT_IPC_SOCKET"*
+    launch tgtd unshare --mount sh -c "mount --bind '$root/build/tgt_plugin/release' $modules && exec \"\$@\"" sh \
+        tgtd -f -C 0 --iscsi "portal=127.0.0.1:$iscsi_port"
+    wait_for 20 tgtd tgtadm -C 0 --lld iscsi --op show --mode target
+    tombolo export iscsi "$volume" --apply >/dev/null
+    iqn=$(tgtadm -C 0 --lld iscsi --op show --mode target | sed -n 's/^Target [0-9]*: //p' | head -n 1)
+    lun=iscsi://127.0.0.1:$iscsi_port/$iqn/1
+}
+
+print_commands() {
+    local cli="$binary --socket $run/runtime/admin.sock"
+    {
+        cat <<TEXT
+Tombolo serves the volume $volume ($size); its objects go to $([ "$store" = s3 ] && echo "s3://tombolo/gateway at http://127.0.0.1:$s3_port" || echo "$run/store").
+
+  iSCSI   $lun
+  NBD     nbd+unix:///$volume?socket=$run/runtime/nbd.sock
+  Metrics http://127.0.0.1:$metrics_port/metrics
+
+Look at it
+  iscsi-ls -s iscsi://127.0.0.1:$iscsi_port
+  nbdinfo 'nbd+unix:///$volume?socket=$run/runtime/nbd.sock'
+  $cli status
+
+Write a file-system image and read it back
+  truncate -s 1G /tmp/tombolo-demo.img && mkfs.ext4 -q -F -d /usr/share/doc /tmp/tombolo-demo.img
+  qemu-img convert -n -f raw -O raw /tmp/tombolo-demo.img $lun
+  qemu-img compare -f raw -F raw /tmp/tombolo-demo.img $lun
+
+Push everything to the store and see how little a second copy adds
+  $cli drain --wait
+  $cli volume create copy --size 10GiB
+  qemu-img convert -n -f raw -O raw /tmp/tombolo-demo.img 'nbd+unix:///copy?socket=$run/runtime/nbd.sock'
+  $cli drain --wait && $cli status
+
+With a Linux initiator (package open-iscsi)
+  iscsiadm -m discovery -t sendtargets -p 127.0.0.1:$iscsi_port && iscsiadm -m node -T $iqn --login
+TEXT
+    } | tee "$run/commands.txt"
+    printf '%s\n' "$lun" >"$run/lun.url"
+}
+
+case ${1:-} in
+--stop)
+    stop_all
+    exit 0
+    ;;
+--detach | "") ;;
+*) fail "usage: run.sh [--detach|--stop]" ;;
+esac
+
+case $store in
+dir | s3) ;;
+*) fail "STORE=$store: expected dir or s3" ;;
+esac
+[ "$(id -u)" -eq 0 ] || fail "tgtd needs root"
+mkdir -p "$run"
+running && fail "a gateway runs from $run already; end it with: make stop"
+build
+trap stop_all EXIT
+trap 'exit 130' INT TERM
+start_all
+print_commands
+if [ "${1:-}" = --detach ]; then
+    trap - EXIT
+    echo
+    echo "Running in the background; end it with: make stop"
+    exit 0
+fi
+echo
+echo "Ctrl-C ends it; the data stays in $run."
+# Ends when the gateway does, or at Ctrl-C.
+read -r _ gateway_pid gateway_start < <(grep '^tombolo ' "$pids")
+while is_ours "$gateway_pid" "$gateway_start"; do
+    sleep 0.5
+done
+fail "the gateway ended by itself; see $run/tombolo.log"

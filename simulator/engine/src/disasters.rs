@@ -1,0 +1,57 @@
+//! What happens to disk and store from outside: outages and flipped bits, until the faults are over.
+
+use crate::operation::Operation;
+use crate::world::World;
+use tombolo_base::{BlockSum, Lcbn};
+
+impl World {
+    pub(crate) fn schedule_disasters(&mut self) {
+        let faults = self.scenario.faults.clone();
+        self.schedule_disaster(faults.outage_interval_ms, Operation::Outage);
+        self.schedule_disaster(faults.slot_rot_interval_ms, Operation::SlotRots);
+        self.schedule_disaster(faults.object_rot_interval_ms, Operation::ObjectRots);
+    }
+
+    fn schedule_disaster(&mut self, interval_ms: u64, operation: Operation) {
+        if interval_ms > 0 && !self.is_calm {
+            let micros = self.prng.below(2 * interval_ms * 1_000);
+            self.schedule(micros, operation);
+        }
+    }
+
+    pub(crate) fn begin_outage(&mut self) {
+        if self.is_calm {
+            return;
+        }
+        let micros = 1_000 * (1 + self.prng.below(self.scenario.faults.outage_ms_max));
+        self.say(|| format!("outage of {micros} microseconds"));
+        self.store.outage_until = self.now + micros;
+        self.life.store_faults += 1;
+        self.schedule_disaster(self.scenario.faults.outage_interval_ms, Operation::Outage);
+    }
+
+    pub(crate) fn rot_slot(&mut self) {
+        if self.is_calm {
+            return;
+        }
+        let slot = Lcbn(self.prng.below(u64::from(self.scenario.config.slot_count)) as u32);
+        // A slot whose bytes are no longer those of its last block is about to be overwritten: nothing to damage.
+        if let Some(pvbn) = self.slot_pvbns.get(&slot.0).copied()
+            && let Some(value) = self.model.value_of_pvbn(pvbn)
+            && BlockSum::of(&self.disk.read_slot(slot)) == BlockSum::of(&crate::contents::bytes_of(value))
+        {
+            self.say(|| format!("slot {} rots, PVBN {}", slot.0, pvbn.0));
+            self.disk.rot_slot(slot, &mut self.prng);
+            self.rotten.insert(pvbn);
+        }
+        self.schedule_disaster(self.scenario.faults.slot_rot_interval_ms, Operation::SlotRots);
+    }
+
+    pub(crate) fn rot_object(&mut self) {
+        if self.is_calm {
+            return;
+        }
+        self.store.rot_object(&mut self.prng);
+        self.schedule_disaster(self.scenario.faults.object_rot_interval_ms, Operation::ObjectRots);
+    }
+}

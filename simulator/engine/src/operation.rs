@@ -1,0 +1,553 @@
+//! The core's commands as operations that take time: what each does when it completes, what it has done when the
+//! gateway dies before, and how it fails.
+
+use crate::contents::bytes_of;
+use crate::scenario::Canary;
+use crate::world::World;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use tombolo_base::{BLOCK_BYTES, BlockSum, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_cloud_driver::object::{Compression, byte_range, decode_block, encode_object};
+use tombolo_core::checkpoint::{apply_checkpoint, load_descriptor, load_map_page};
+use tombolo_core::record::{Batch, Record, SEGMENT_HEADER_BYTES};
+use tombolo_core::{
+    BlockLoss, Command, DiskError, Event, FetchItem, Frozen, HashItem, HashResult, JobId, JournalWrite, MapPage,
+    MetadataError, ReadPiece, StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
+};
+use tombolo_dedup::Manifest;
+
+type Loaded<T> = Result<T, MetadataError>;
+
+pub(crate) enum Operation {
+    ClientWakes(usize),
+    Deliver(Event),
+    WriteSlots {
+        token: Token,
+        pieces: Vec<WritePiece>,
+    },
+    ReadSlots {
+        token: Token,
+        pieces: Vec<ReadPiece>,
+    },
+    WriteJournal(JournalWrite),
+    /// Covers what had completed when it began.
+    Sync {
+        upto: u64,
+    },
+    LoadPage {
+        volume: VolumeId,
+        page: u64,
+        generation: u64,
+        /// Read when the operation began; `None`: reads when it completes.
+        early: Option<Loaded<MapPage>>,
+    },
+    LoadDescriptor {
+        pvbn: Pvbn,
+    },
+    Fetch {
+        fetch: JobId,
+        descriptor: Arc<ObjectDescriptor>,
+        items: Vec<FetchItem>,
+    },
+    Hash {
+        job: JobId,
+        items: Vec<HashItem>,
+    },
+    Upload {
+        job: JobId,
+        items: Vec<UploadItem>,
+    },
+    Checkpoint {
+        frozen: Arc<Frozen>,
+        manifest: Manifest,
+        upto: u64,
+    },
+    /// After a failure of stable storage.
+    Restart,
+    Outage,
+    SlotRots,
+    ObjectRots,
+}
+
+impl World {
+    pub(crate) fn carry_out(&mut self, command: Command) {
+        let delays = self.scenario.delays.clone();
+        let range = match &command {
+            Command::WriteSlots { .. } => delays.slots_write,
+            Command::ReadSlots { .. } => delays.slots_read,
+            Command::WriteJournal(_) => delays.journal_write,
+            Command::Sync => delays.sync,
+            Command::LoadPage { .. } | Command::LoadDescriptor { .. } => delays.metadata_read,
+            Command::Fetch { .. } => delays.get,
+            Command::Hash { .. } => delays.hash,
+            Command::Upload { .. } => delays.put,
+            Command::Checkpoint { .. } => delays.checkpoint,
+            Command::Answer { .. } | Command::TrimJournal { .. } | Command::Remember { .. } => {
+                return self.carry_out_now(command);
+            }
+        };
+        let mut micros = delays.of(range, &mut self.prng);
+        let operation = match command {
+            Command::WriteSlots { token, pieces } => Operation::WriteSlots { token, pieces },
+            Command::ReadSlots { token, pieces } => Operation::ReadSlots { token, pieces },
+            Command::WriteJournal(write) => return self.begin_journal_write(write, micros),
+            Command::Sync => Operation::Sync {
+                upto: self.disk.order(),
+            },
+            Command::LoadPage {
+                volume,
+                page,
+                generation,
+            } => {
+                let early = self.prng.chance(500).then(|| self.load_page(volume, page));
+                Operation::LoadPage {
+                    volume,
+                    page,
+                    generation,
+                    early,
+                }
+            }
+            Command::LoadDescriptor { pvbn } => Operation::LoadDescriptor { pvbn },
+            Command::Fetch {
+                fetch,
+                descriptor,
+                items,
+                ..
+            } => {
+                micros += self.outage_micros();
+                Operation::Fetch {
+                    fetch,
+                    descriptor,
+                    items,
+                }
+            }
+            Command::Hash { job, items } => Operation::Hash { job, items },
+            Command::Upload { job, items } => {
+                micros += self.outage_micros();
+                Operation::Upload { job, items }
+            }
+            Command::Checkpoint { frozen } => Operation::Checkpoint {
+                manifest: self.index.freeze(&self.files, frozen.superblock.lsn),
+                frozen,
+                upto: self.disk.order(),
+            },
+            Command::Answer { .. } | Command::TrimJournal { .. } | Command::Remember { .. } => return,
+        };
+        self.schedule(micros, operation);
+    }
+
+    fn carry_out_now(&mut self, command: Command) {
+        match command {
+            Command::Answer { token, result } => self.on_answer(token, result),
+            Command::TrimJournal { keep_from } => self.disk.unlink_below(keep_from),
+            Command::Remember { descriptor } => {
+                for packed in descriptor.blocks() {
+                    assert!(
+                        self.life.confirmed.insert(packed.fingerprint),
+                        "PVBN {} is uploaded although the cloud has its contents",
+                        packed.pvbn.0
+                    );
+                    self.life.confirmed_pvbns.insert(packed.pvbn);
+                }
+                self.index.remember(&self.files, &descriptor);
+            }
+            _ => {}
+        }
+    }
+
+    /// During an outage some requests fail quickly and some hang until it ends.
+    fn outage_micros(&mut self) -> u64 {
+        let left = self.store.outage_until.saturating_sub(self.now);
+        if left > 0 && self.prng.chance(300) { left } else { 0 }
+    }
+
+    fn begin_journal_write(&mut self, write: JournalWrite, micros: u64) {
+        let head = usize::from(write.offset == 0) * SEGMENT_HEADER_BYTES;
+        let (batch, length) = match Batch::decode(&write.bytes[head..], self.journal_identity(&write)) {
+            Ok(decoded) => decoded,
+            Err(error) => panic!("the core writes a batch that cannot be read: {error}"),
+        };
+        assert_eq!((batch.lsn, batch.lsn.0 + length as u64), (write.lsn, write.end.0));
+        assert_eq!(length, write.bytes.len() - head);
+        self.model.on_batch(&batch, write.end.0);
+        for record in &batch.records {
+            if let Record::Write { pvbn, slots, .. } = record {
+                let slots = slots.iter().flat_map(|run| run.first.0..run.first.0 + run.count);
+                self.slot_pvbns
+                    .extend(slots.zip(0..).map(|(slot, offset)| (slot, pvbn.plus(offset))));
+            }
+        }
+        if self.scenario.canary == Some(Canary::AckBeforeJournal) {
+            let (lsn, end, result) = (write.lsn, write.end, Ok(()));
+            self.deliver_in(micros, Event::JournalWritten { lsn, end, result });
+            return self.schedule(micros + 20_000, Operation::WriteJournal(write));
+        }
+        self.schedule(micros, Operation::WriteJournal(write));
+    }
+
+    pub(crate) fn complete(&mut self, operation: Operation) {
+        match operation {
+            Operation::ClientWakes(client) => self.client_wakes(client),
+            Operation::Deliver(event) => self.step(event),
+            Operation::WriteSlots { token, pieces } => self.write_slots(token, &pieces),
+            Operation::ReadSlots { token, pieces } => self.read_slots(token, &pieces),
+            Operation::WriteJournal(write) => self.write_journal(&write),
+            Operation::Sync { upto } => self.sync(upto),
+            Operation::LoadPage {
+                volume,
+                page,
+                generation,
+                early,
+            } => {
+                let result = early.unwrap_or_else(|| self.load_page(volume, page));
+                self.step(Event::PageLoaded {
+                    volume,
+                    page,
+                    generation,
+                    result,
+                });
+            }
+            Operation::LoadDescriptor { pvbn } => {
+                let result = self.load_descriptor(pvbn);
+                self.step(Event::DescriptorLoaded { pvbn, result });
+            }
+            Operation::Fetch {
+                fetch,
+                descriptor,
+                items,
+            } => {
+                let result = self.fetch(&descriptor, &items);
+                self.step(Event::Fetched { fetch, result });
+            }
+            Operation::Hash { job, items } => {
+                let results = items.iter().map(|item| self.hash(item)).collect();
+                self.step(Event::Hashed { job, results });
+            }
+            Operation::Upload { job, items } => {
+                let result = self.upload(&items);
+                self.step(Event::Uploaded { job, result });
+            }
+            Operation::Checkpoint { frozen, manifest, upto } => {
+                let result = self.checkpoint(&frozen, manifest, upto);
+                self.step(Event::Checkpointed { result });
+            }
+            Operation::Restart => self.restart_wanted = true,
+            Operation::Outage => self.begin_outage(),
+            Operation::SlotRots => self.rot_slot(),
+            Operation::ObjectRots => self.rot_object(),
+        }
+    }
+
+    /// The gateway died while this was under way.
+    pub(crate) fn interrupt(&mut self, operation: Operation) {
+        match operation {
+            Operation::WriteSlots { token, pieces } => {
+                for (slot, block) in self.blocks_to_write(token, &pieces) {
+                    self.interrupt_slot_write(slot, &block);
+                }
+            }
+            Operation::WriteJournal(write) if self.scenario.canary != Some(Canary::AckBeforeJournal) => {
+                match self.prng.below(3) {
+                    0 => self.disk.write_segment(write.segment, write.offset, &write.bytes),
+                    1 => {
+                        let (segment, offset) = (write.segment, write.offset);
+                        self.disk
+                            .write_segment_torn(segment, offset, &write.bytes, &mut self.prng);
+                    }
+                    _ => {}
+                }
+            }
+            Operation::Sync { upto } if self.prng.chance(500) && !self.life.has_failed => {
+                if self.scenario.canary != Some(Canary::SkipSync) {
+                    self.disk.sync_slots(upto);
+                    if self.prng.chance(500) {
+                        self.disk.sync_segments(upto);
+                    }
+                }
+            }
+            Operation::Fetch { descriptor, items, .. } => {
+                for item in items {
+                    let packed = &descriptor.blocks()[usize::from(item.index)];
+                    if let Some(value) = self.model.value_of_pvbn(packed.pvbn) {
+                        self.interrupt_slot_write(item.slot, &bytes_of(value));
+                    }
+                }
+            }
+            Operation::Upload { items, .. } if self.prng.chance(500) => {
+                let _ = self.put_object(&items);
+            }
+            Operation::Checkpoint { frozen, manifest, upto } if self.prng.chance(500) && !self.life.has_failed => {
+                self.disk.sync_slots(upto);
+                if self.prng.chance(700) {
+                    self.commit_checkpoint(&frozen, manifest);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn interrupt_slot_write(&mut self, slot: Lcbn, block: &Rc<[u8]>) {
+        match self.prng.below(3) {
+            0 => self.disk.write_slot(slot, block.clone()),
+            1 => self.disk.write_slot_torn(slot, block, &mut self.prng),
+            _ => {}
+        }
+    }
+
+    fn blocks_to_write(&self, token: Token, pieces: &[WritePiece]) -> Vec<(Lcbn, Rc<[u8]>)> {
+        let request = &self.requests[&token];
+        let mut blocks = Vec::new();
+        for piece in pieces {
+            for offset in 0..piece.slots.count {
+                let value = request.values[(piece.index + offset) as usize];
+                blocks.push((Lcbn(piece.slots.first.0 + offset), bytes_of(value)));
+            }
+        }
+        blocks
+    }
+
+    fn write_slots(&mut self, token: Token, pieces: &[WritePiece]) {
+        let blocks = self.blocks_to_write(token, pieces);
+        let fails = self.is_fault(self.scenario.faults.slot_write_failure);
+        for (slot, block) in blocks {
+            if fails {
+                self.interrupt_slot_write(slot, &block);
+            } else if self.scenario.canary == Some(Canary::WrongSlot) && self.prng.chance(20) {
+                self.disk
+                    .write_slot(Lcbn((slot.0 + 1) % self.scenario.config.slot_count), block);
+            } else {
+                self.disk.write_slot(slot, block);
+            }
+        }
+        let result = self.disk_result(fails, "write of a slot");
+        self.step(Event::SlotsWritten { token, result });
+    }
+
+    fn disk_result(&mut self, fails: bool, operation: &'static str) -> Result<(), DiskError> {
+        if !fails {
+            return Ok(());
+        }
+        self.life.disk_faults += 1;
+        let reason = if self.prng.chance(500) { "EIO" } else { "ENOSPC" }.to_string();
+        Err(DiskError { operation, reason })
+    }
+
+    pub(crate) fn is_fault(&mut self, permille: u64) -> bool {
+        !self.is_calm && self.prng.chance(permille)
+    }
+
+    fn read_slots(&mut self, token: Token, pieces: &[ReadPiece]) {
+        let fails = self.is_fault(self.scenario.faults.slot_read_failure);
+        let result = self.disk_result(fails, "read of a slot");
+        let mut corrupt = Vec::new();
+        let mut read: BTreeMap<usize, Rc<[u8]>> = BTreeMap::new();
+        if !fails {
+            for piece in pieces {
+                for (offset, sum) in (0u32..).zip(&piece.sums) {
+                    let slot = Lcbn(piece.slot.0 + offset);
+                    let bytes = self.disk.read_slot(slot);
+                    if BlockSum::of(&bytes) == *sum {
+                        read.insert((piece.index + offset) as usize, bytes);
+                    } else {
+                        corrupt.push(slot);
+                    }
+                }
+            }
+        }
+        if let Some(request) = self.requests.get_mut(&token) {
+            request.fill(read);
+        }
+        self.step(Event::SlotsRead { token, result, corrupt });
+    }
+
+    fn write_journal(&mut self, write: &JournalWrite) {
+        let is_late = self.scenario.canary == Some(Canary::AckBeforeJournal);
+        if self.is_fault(self.scenario.faults.journal_write_failure) && !is_late {
+            let (segment, offset) = (write.segment, write.offset);
+            self.disk
+                .write_segment_torn(segment, offset, &write.bytes, &mut self.prng);
+            self.on_stable_storage_failure();
+            let result = self.disk_result(true, "write of the journal");
+            let (lsn, end) = (write.lsn, write.end);
+            return self.step(Event::JournalWritten { lsn, end, result });
+        }
+        self.disk.write_segment(write.segment, write.offset, &write.bytes);
+        if !is_late {
+            let (lsn, end, result) = (write.lsn, write.end, Ok(()));
+            self.step(Event::JournalWritten { lsn, end, result });
+        }
+    }
+
+    /// The core stops; the world restarts it a little later.
+    fn on_stable_storage_failure(&mut self) {
+        if !self.life.has_failed {
+            self.life.has_failed = true;
+            self.schedule(20_000, Operation::Restart);
+        }
+    }
+
+    fn sync(&mut self, upto: u64) {
+        let fails = self.life.has_failed || self.is_fault(self.scenario.faults.sync_failure);
+        if fails {
+            self.disk.drop_unsynced(upto, &mut self.prng);
+            self.on_stable_storage_failure();
+        } else if self.scenario.canary != Some(Canary::SkipSync) {
+            self.disk.sync_slots(upto);
+            self.disk.sync_segments(upto);
+        }
+        let result = self.disk_result(fails, "sync");
+        self.step(Event::Synced { result });
+    }
+
+    fn metadata_fault(&mut self) -> Option<MetadataError> {
+        let fails = self.is_fault(self.scenario.faults.metadata_failure);
+        self.life.metadata_faults += u64::from(fails);
+        fails.then(|| MetadataError("MDB_MAP_FULL".to_string()))
+    }
+
+    fn load_page(&mut self, volume: VolumeId, page: u64) -> Loaded<MapPage> {
+        match self.metadata_fault() {
+            Some(error) => Err(error),
+            None => load_map_page(&self.metadata, volume, page).map_err(|error| panic!("{error}")),
+        }
+    }
+
+    fn load_descriptor(&mut self, pvbn: Pvbn) -> Loaded<Option<Arc<ObjectDescriptor>>> {
+        match self.metadata_fault() {
+            Some(error) => Err(error),
+            None => match load_descriptor(&self.metadata, pvbn) {
+                Ok(found) => Ok(found.map(Arc::new)),
+                Err(error) => panic!("{error}"),
+            },
+        }
+    }
+
+    fn checkpoint(&mut self, frozen: &Frozen, manifest: Manifest, upto: u64) -> Result<(), MetadataError> {
+        if self.life.has_failed {
+            // A sync has failed, so nobody can say any more what the next one really made durable.
+            return Err(MetadataError("the cache file cannot be synced".to_string()));
+        }
+        if let Some(error) = self.metadata_fault() {
+            return Err(error);
+        }
+        if self.scenario.canary != Some(Canary::SkipCacheSyncAtCheckpoint) {
+            self.disk.sync_slots(upto);
+        }
+        let manifest = match self.scenario.canary {
+            Some(Canary::FreezeIndexLate) => self.index.freeze_anew(&self.files),
+            _ => manifest,
+        };
+        self.commit_checkpoint(frozen, manifest.clone());
+        self.index.manifest_is_durable(&self.files, &manifest);
+        Ok(())
+    }
+
+    fn commit_checkpoint(&mut self, frozen: &Frozen, manifest: Manifest) {
+        let mut transaction = self.metadata.begin();
+        if let Err(error) = apply_checkpoint(&mut transaction, frozen) {
+            panic!("checkpoint: {error}");
+        }
+        let changes = transaction.finish();
+        self.metadata.install(changes, manifest.encode());
+    }
+
+    fn hash(&mut self, item: &HashItem) -> HashResult {
+        if self.is_fault(self.scenario.faults.slot_read_failure) {
+            self.life.disk_faults += 1;
+            return HashResult::Unreadable;
+        }
+        let bytes = self.disk.read_slot(item.slot);
+        if BlockSum::of(&bytes) != item.sum {
+            return HashResult::Corrupt;
+        }
+        let fingerprint = Fingerprint::of(&bytes);
+        HashResult::Done {
+            fingerprint,
+            existing: self.index.lookup(&self.files, &fingerprint),
+        }
+    }
+
+    fn store_failure(&mut self, reason: &str) -> StoreFailure {
+        self.life.store_faults += 1;
+        StoreFailure {
+            retryable: true,
+            reason: reason.to_string(),
+        }
+    }
+
+    fn upload(&mut self, items: &[UploadItem]) -> Result<ObjectDescriptor, UploadFailure> {
+        let fails = self.is_fault(self.scenario.faults.put_failure) || self.now < self.store.outage_until;
+        if fails {
+            return Err(UploadFailure::Store(self.store_failure("503 Slow Down")));
+        }
+        if self.is_fault(self.scenario.faults.slot_read_failure) {
+            self.life.disk_faults += 1;
+            return Err(UploadFailure::Disk(DiskError {
+                operation: "read of a slot",
+                reason: "EIO".to_string(),
+            }));
+        }
+        let descriptor = self.put_object(items).map_err(UploadFailure::Corrupt)?;
+        if self.is_fault(self.scenario.faults.put_reply_lost) {
+            return Err(UploadFailure::Store(self.store_failure("connection reset by peer")));
+        }
+        Ok(descriptor)
+    }
+
+    fn put_object(&mut self, items: &[UploadItem]) -> Result<ObjectDescriptor, Vec<Pvbn>> {
+        let bytes: Vec<Rc<[u8]>> = items.iter().map(|item| self.disk.read_slot(item.slot)).collect();
+        let corrupt: Vec<Pvbn> = items
+            .iter()
+            .zip(&bytes)
+            .filter(|(item, bytes)| BlockSum::of(bytes) != item.sum)
+            .map(|(item, _)| item.pvbn)
+            .collect();
+        if !corrupt.is_empty() {
+            return Err(corrupt);
+        }
+        let blocks: Vec<(Pvbn, Fingerprint, &[u8])> = items
+            .iter()
+            .zip(&bytes)
+            .map(|(item, bytes)| (item.pvbn, item.fingerprint, &bytes[..]))
+            .collect();
+        let (descriptor, object) = encode_object(&blocks, Compression::Zstd { level: 1 });
+        self.store.put(descriptor.id().key(), object);
+        Ok(descriptor)
+    }
+
+    fn fetch(
+        &mut self,
+        descriptor: &ObjectDescriptor,
+        items: &[FetchItem],
+    ) -> Result<Vec<Result<BlockSum, BlockLoss>>, StoreFailure> {
+        if self.is_fault(self.scenario.faults.get_failure) || self.now < self.store.outage_until {
+            return Err(self.store_failure("503 Service Unavailable"));
+        }
+        let (first, last) = (items[0].index, items[items.len() - 1].index);
+        let range = byte_range(descriptor, usize::from(first)..usize::from(last) + 1).expect("items are in range");
+        let key = descriptor.id().key();
+        let object = self.store.get(&key).expect("a confirmed object is in the store");
+        let stored = object[range.start as usize..range.end as usize].to_vec();
+        let mut results = Vec::with_capacity(items.len());
+        for item in items {
+            let packed = &descriptor.blocks()[usize::from(item.index)];
+            let start = (u64::from(packed.offset_bytes) - range.start) as usize;
+            let mut block = vec![0; BLOCK_BYTES];
+            let decoded = decode_block(packed, &stored[start..start + usize::from(packed.stored_bytes)], &mut block);
+            results.push(match decoded {
+                Ok(()) => {
+                    if self.scenario.canary == Some(Canary::WrongBytes) && self.prng.chance(50) {
+                        block = bytes_of(1).to_vec();
+                    }
+                    let sum = BlockSum::of(&block);
+                    self.disk.write_slot(item.slot, Rc::from(block));
+                    self.slot_pvbns.insert(item.slot.0, packed.pvbn);
+                    Ok(sum)
+                }
+                Err(error) => Err(BlockLoss(error.to_string())),
+            });
+        }
+        Ok(results)
+    }
+}

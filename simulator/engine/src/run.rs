@@ -1,0 +1,183 @@
+//! One seed from beginning to end: load and faults, calm, and what must then hold.
+
+use crate::clients::REQUEST_MICROS_MAX;
+use crate::metadata::Metadata;
+use crate::scenario::{Canary, Scenario};
+use crate::world::World;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tombolo_base::Prng;
+use tombolo_core::checkpoint::Table;
+use tombolo_core::{Counters, Event, MapPage, PAGE_ENTRIES, Span};
+
+/// Events of one run beyond which it is said to hang; ordinary ones need some thousands.
+const EVENTS_MAX: u64 = 2_000_000;
+
+/// What came of a seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Of every event, command and answer in order.
+    pub digest: u64,
+    pub lives: u64,
+    pub answered: u64,
+    pub virtual_micros: u64,
+    pub counters: Counters,
+}
+
+/// Runs a seed. The error says what did not hold.
+pub fn run_seed(seed: u64, canary: Option<Canary>, trace: bool) -> Result<Outcome, String> {
+    let result = catch_unwind(AssertUnwindSafe(|| run(seed, canary, trace)));
+    result.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        text.unwrap_or("panic without a message").to_string()
+    })
+}
+
+fn run(seed: u64, canary: Option<Canary>, trace: bool) -> Outcome {
+    let mut prng = Prng::new(seed);
+    let scenario = Scenario::draw(&mut prng, canary);
+    if trace {
+        println!("{scenario:#?}");
+    }
+    let mut world = World::new(seed, scenario, trace);
+    world.bear_load();
+    world.calm_down();
+    world.verify("warm");
+    // A block whose only copy rotted is dirty again after a restart, and its slot is missed in a new cache file.
+    if world.core.snapshot().slots_corrupt == 0 {
+        world.restart_with_new_cache();
+    } else {
+        world.crash(false);
+    }
+    world.verify("cold");
+    world.check_references();
+    Outcome {
+        digest: world.digest(),
+        lives: world.lives,
+        answered: world.clients.answered,
+        virtual_micros: world.now,
+        counters: world.core.snapshot().counters,
+    }
+}
+
+impl World {
+    fn bear_load(&mut self) {
+        let mut events = 0u64;
+        while self.clients.requests_left > 0 && self.advance() {
+            events += 1;
+            assert!(events < EVENTS_MAX, "hang: the load is never done");
+            self.check_hangs();
+        }
+    }
+
+    fn check_hangs(&self) {
+        if let Some((token, request)) = self.requests.iter().find(|(_, request)| !request.is_cancelled) {
+            assert!(
+                self.now.saturating_sub(request.at) < REQUEST_MICROS_MAX,
+                "hang: {token:?}, {:?} of {:?}, waits since {}: {:?}",
+                request.kind,
+                request.span,
+                request.at,
+                self.core.snapshot()
+            );
+        }
+    }
+
+    /// Faults end; everything must be answered, uploaded and in a checkpoint.
+    fn calm_down(&mut self) {
+        self.is_calm = true;
+        self.crash_after_events = None;
+        self.store.outage_until = self.now;
+        self.say(|| "calm".to_string());
+        if self.life.has_failed {
+            self.crash(false);
+        }
+        self.settle("requests are answered", |world| {
+            world.requests.values().all(|request| request.is_cancelled)
+        });
+        self.step(Event::Drain);
+        self.settle("everything is uploaded", |world| world.core.is_drained());
+        self.step(Event::CheckpointNow);
+        self.settle("a checkpoint holds everything", |world| world.core.is_settled());
+    }
+
+    fn settle(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
+        let since = self.now;
+        let mut events = 0u64;
+        while !is_done(self) {
+            let goes_on = self.advance();
+            events += 1;
+            assert!(
+                goes_on && self.now - since < REQUEST_MICROS_MAX && events < EVENTS_MAX,
+                "hang: in calm, it does not come to pass that {what}: {:?}, {:?}",
+                self.core.snapshot(),
+                self.requests
+            );
+        }
+    }
+
+    fn verify(&mut self, what: &str) {
+        self.say(|| format!("verify {what}"));
+        let step = self.scenario.read_blocks_max;
+        let sizes: Vec<_> = self
+            .model
+            .volumes()
+            .iter()
+            .map(|(volume, found)| (*volume, found.values.len() as u64))
+            .collect();
+        for (volume, blocks) in sizes {
+            let firsts = (0..blocks).step_by(step as usize);
+            self.clients.to_verify.extend(firsts.map(|first| Span {
+                volume,
+                first,
+                count: step.min(blocks - first),
+            }));
+        }
+        self.clients.verify_refusals = 0;
+        for _ in 0..self.scenario.client_count {
+            self.verify_next();
+        }
+        self.settle("everything is read", |world| {
+            world.clients.to_verify.is_empty() && world.requests.values().all(|request| request.is_cancelled)
+        });
+    }
+
+    /// The reference counts equal the number of blocks that map to each PVBN, and the map says what the model says.
+    fn check_references(&mut self) {
+        assert!(self.core.is_settled());
+        let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
+        for (key, bytes) in self.metadata.table(Table::Map) {
+            let page = MapPage::decode(bytes).expect("a map page");
+            let volume = u32::from_be_bytes([key[0], key[1], key[2], key[3]]);
+            assert!(
+                self.model.volumes().contains_key(&tombolo_base::VolumeId(volume)),
+                "volume {volume} is deleted and still has a map"
+            );
+            for entry in 0..PAGE_ENTRIES as u16 {
+                if let (Some(pvbn), _) = page.get(entry) {
+                    *counted.entry(pvbn.0).or_default() += 1;
+                }
+            }
+        }
+        assert_eq!(references(&self.metadata), counted, "reference counts equal the map");
+    }
+}
+
+fn references(metadata: &Metadata) -> BTreeMap<u64, u64> {
+    let mut references = BTreeMap::new();
+    for (key, bytes) in metadata.table(Table::References) {
+        let mut number = [0; 8];
+        number.copy_from_slice(key);
+        let first = u64::from_be_bytes(number) * PAGE_ENTRIES;
+        // Each run: start u8, length - 1 u8, count u64.
+        for run in bytes.chunks_exact(10) {
+            let mut count = [0; 8];
+            count.copy_from_slice(&run[2..]);
+            for entry in u64::from(run[0])..=u64::from(run[0]) + u64::from(run[1]) {
+                references.insert(first + entry, u64::from_le_bytes(count));
+            }
+        }
+    }
+    references
+}

@@ -1,0 +1,156 @@
+//! What a seed decides: limits of the core, load, delays, faults.
+//!
+//! Faults that MUST be survived without any loss or refusal beyond "try again":
+//! store requests that fail before or after their effect, outages, slow and reordered replies; failures of metadata
+//! transactions; process kills and power losses at any moment, inside operations too; a clean slot that rots.
+//!
+//! Faults that may end in a typed refusal, never in wrong data: a failed read or write of a slot (`Disk`, for that
+//! request); a failed journal write or sync (`Failed`, until the restart that the world then performs; what was not
+//! flushed may be lost by a failed sync, as by a power loss); a failed read of metadata (`Metadata`); a damaged object
+//! or a dirty slot that rots (`Lost`, for exactly the blocks concerned).
+
+use crate::delays::Delays;
+use tombolo_base::Prng;
+use tombolo_core::Config;
+
+/// A defect built into the world on purpose; the checkers must notice it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Canary {
+    /// Syncs report success and make nothing durable.
+    SkipSync,
+    /// Checkpoints commit without making the cache file durable first.
+    SkipCacheSyncAtCheckpoint,
+    /// Journal writes are reported before they happen.
+    AckBeforeJournal,
+    /// A fetch delivers another block's bytes, unverified.
+    WrongBytes,
+    /// The index's part of a checkpoint is taken when the checkpoint ends instead of when it begins.
+    FreezeIndexLate,
+    /// A write's bytes go into the next slot.
+    WrongSlot,
+}
+
+/// Rates in permille of the operations concerned.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    pub slot_read_failure: u64,
+    pub slot_write_failure: u64,
+    pub journal_write_failure: u64,
+    pub sync_failure: u64,
+    pub metadata_failure: u64,
+    pub put_failure: u64,
+    pub put_reply_lost: u64,
+    pub get_failure: u64,
+    /// Mean virtual milliseconds between outages; zero: none.
+    pub outage_interval_ms: u64,
+    pub outage_ms_max: u64,
+    /// Mean virtual milliseconds between flips of a bit in a slot, or in an object.
+    pub slot_rot_interval_ms: u64,
+    pub object_rot_interval_ms: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub config: Config,
+    pub delays: Delays,
+    pub faults: Faults,
+    pub client_count: usize,
+    pub requests_per_client: usize,
+    pub request_count: u64,
+    pub volume_count: usize,
+    pub volume_blocks_max: u64,
+    pub read_blocks_max: u64,
+    pub write_blocks_max: u64,
+    /// Values that are written again and again.
+    pub common_values: u64,
+    pub prefetch: bool,
+    /// Crashes, each after about this many events of its life.
+    pub crash_count: u64,
+    pub events_per_life: u64,
+    pub power_loss_permille: u64,
+    pub canary: Option<Canary>,
+}
+
+impl Scenario {
+    pub fn draw(prng: &mut Prng, canary: Option<Canary>) -> Self {
+        let slot_count = 96 + prng.below(300) as u32;
+        let dirty_blocks_max = (slot_count / 4 + prng.below(u64::from(slot_count) / 4) as u32).max(20);
+        let config = draw_config(prng, slot_count, dirty_blocks_max);
+        let client_count = 1 + prng.below(4) as usize;
+        let requests_per_client = 1 + prng.below(4) as usize;
+        // Readers pin slots; together they must leave some to be taken.
+        let share = u64::from(slot_count - dirty_blocks_max) / (2 * (client_count * requests_per_client) as u64);
+        Self {
+            config,
+            delays: Delays::draw(prng),
+            faults: draw_faults(prng),
+            client_count,
+            requests_per_client,
+            request_count: 150 + prng.below(500),
+            volume_count: 2 + prng.below(2) as usize,
+            volume_blocks_max: 64 + prng.below(540),
+            read_blocks_max: share.clamp(1, 24),
+            write_blocks_max: 1 + prng.below(16),
+            common_values: 4 + prng.below(60),
+            prefetch: prng.chance(400),
+            crash_count: if prng.chance(250) { 0 } else { 1 + prng.below(6) },
+            events_per_life: 20 + prng.below(2_500),
+            power_loss_permille: prng.below(3) * 500,
+            canary,
+        }
+        .without_contradictions()
+    }
+
+    /// A rotten slot that was never flushed looks like a write that a power loss undid; so rot comes without crashes.
+    fn without_contradictions(mut self) -> Self {
+        if self.faults.slot_rot_interval_ms > 0 {
+            self.crash_count = 0;
+            self.faults.sync_failure = 0;
+            self.faults.journal_write_failure = 0;
+        }
+        self
+    }
+}
+
+fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u32) -> Config {
+    Config {
+        slot_count,
+        dirty_blocks_max,
+        throttle_start_permille: 500 + prng.below(500) as u32,
+        throttle_delay_ms_max: prng.below(20),
+        flush_delay_ms: 1 + prng.below(300),
+        stall_timeout_ms: 20 + prng.below(3_000),
+        checkpoint_interval_ms: 10 + prng.below(1_000),
+        checkpoint_journal_bytes: 1_000 + prng.below(60_000),
+        sync_interval_ms: 2 + prng.below(200),
+        segment_bytes: 500 + prng.below(12_000),
+        map_cache_bytes: 200 + prng.below(20_000) as usize,
+        descriptor_cache_bytes: 200 + prng.below(60_000) as usize,
+        hash_blocks: 1 + prng.below(64) as usize,
+        hash_jobs_max: 1 + prng.below(3) as usize,
+        uploads_max: 1 + prng.below(4) as usize,
+        fetches_max: 1 + prng.below(6) as usize,
+        upload_retry_ms_min: 1 + prng.below(20),
+        upload_retry_ms_max: 20 + prng.below(500),
+    }
+}
+
+fn draw_faults(prng: &mut Prng) -> Faults {
+    let mut faults = Faults::default();
+    let rate = |prng: &mut Prng, likely: u64, most: u64| {
+        if prng.chance(likely) { 1 + prng.below(most) } else { 0 }
+    };
+    faults.put_failure = rate(prng, 500, 300);
+    faults.put_reply_lost = rate(prng, 500, 300);
+    faults.get_failure = rate(prng, 400, 150);
+    faults.outage_interval_ms = rate(prng, 300, 2_000);
+    faults.outage_ms_max = 1 + prng.below(120_000);
+    faults.metadata_failure = rate(prng, 200, 100);
+    faults.slot_read_failure = rate(prng, 150, 40);
+    faults.slot_write_failure = rate(prng, 150, 40);
+    faults.journal_write_failure = rate(prng, 100, 4);
+    faults.sync_failure = rate(prng, 100, 20);
+    faults.slot_rot_interval_ms = rate(prng, 60, 100);
+    faults.object_rot_interval_ms = rate(prng, 60, 300);
+    faults
+}

@@ -1,0 +1,377 @@
+//! The world around the core: virtual time, the events to come, and one life of the gateway after another.
+//!
+//! An operation takes effect when it completes, at a drawn time; completions of operations that are under way together
+//! come in any order. Everything follows from the seed: there is no other source of chance.
+
+use crate::clients::{Clients, Request};
+use crate::disk::Disk;
+use crate::index::{FingerprintIndex, RunFiles};
+use crate::metadata::Metadata;
+use crate::model::Model;
+use crate::operation::Operation;
+use crate::scenario::Scenario;
+use crate::store::Store;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use tombolo_base::{Fingerprint, Instant, ObjectDescriptor, Prng, Pvbn};
+use tombolo_cache::Lru;
+use tombolo_core::checkpoint::Table;
+use tombolo_core::recovery::{Parts, load_superblock, recover};
+use tombolo_core::{Command, Core, Event, Token};
+use tombolo_prefetch::{NoPrefetch, Sequential};
+
+/// Ticks at one instant beyond which the core is said to spin.
+const TICKS_AT_ONE_INSTANT_MAX: u64 = 20;
+
+/// What happened to the gateway between two starts, and what it may therefore say.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    pub events: u64,
+    pub disk_faults: u64,
+    pub metadata_faults: u64,
+    pub store_faults: u64,
+    /// A journal write or a sync has failed: the core has stopped, syncs fail from now on.
+    pub has_failed: bool,
+    /// Fingerprints known to be in the cloud: none is uploaded again.
+    pub confirmed: BTreeSet<Fingerprint>,
+    pub confirmed_pvbns: BTreeSet<Pvbn>,
+}
+
+pub struct World {
+    pub(crate) scenario: Scenario,
+    pub(crate) now: u64,
+    pub(crate) prng: Prng,
+    pub(crate) core: Core,
+    pub(crate) disk: Disk,
+    pub(crate) metadata: Metadata,
+    pub(crate) files: RunFiles,
+    pub(crate) index: FingerprintIndex,
+    pub(crate) store: Store,
+    pub(crate) model: Model,
+    pub(crate) clients: Clients,
+    pub(crate) requests: BTreeMap<Token, Request>,
+    pub(crate) life: Life,
+    pub(crate) lives: u64,
+    /// The PVBN that each slot was last given to, and blocks whose slot rotted while it may have been the only copy.
+    pub(crate) slot_pvbns: BTreeMap<u32, Pvbn>,
+    pub(crate) rotten: BTreeSet<Pvbn>,
+    /// Faults are over; what remains must end well.
+    pub(crate) is_calm: bool,
+    pub(crate) restart_wanted: bool,
+    commands: VecDeque<Command>,
+    is_carrying_out: bool,
+    operations: BTreeMap<(u64, u64), Operation>,
+    sequence: u64,
+    pub(crate) crash_after_events: Option<u64>,
+    crashes_left: u64,
+    ticks_at: (u64, u64),
+    digest: DefaultHasher,
+    pub(crate) trace: bool,
+}
+
+impl World {
+    pub fn new(seed: u64, scenario: Scenario, trace: bool) -> Self {
+        let mut prng = Prng::new(seed ^ 0x5eed_0001);
+        let clients = Clients::new(Prng::new(seed ^ 0xc11e_0002), &scenario);
+        let mut disk = Disk::new(scenario.config.slot_count);
+        let (metadata, files) = (Metadata::default(), RunFiles::default());
+        let (core, _) = match recover(Instant(0), parts(&scenario, prng.next_u64()), &metadata, &disk) {
+            Ok(recovered) => recovered,
+            Err(error) => panic!("an empty state is refused: {error}"),
+        };
+        disk.cache_exists_now();
+        let index = FingerprintIndex::open(&files, None);
+        let crashes_left = scenario.crash_count;
+        let mut world = Self {
+            scenario,
+            now: 0,
+            prng,
+            core,
+            disk,
+            metadata,
+            files,
+            index,
+            store: Store::default(),
+            model: Model::default(),
+            clients,
+            requests: BTreeMap::new(),
+            life: Life::default(),
+            lives: 1,
+            slot_pvbns: BTreeMap::new(),
+            rotten: BTreeSet::new(),
+            is_calm: false,
+            restart_wanted: false,
+            commands: VecDeque::new(),
+            is_carrying_out: false,
+            operations: BTreeMap::new(),
+            sequence: 0,
+            crash_after_events: None,
+            crashes_left,
+            ticks_at: (0, 0),
+            digest: DefaultHasher::new(),
+            trace,
+        };
+        world.begin_life();
+        world.schedule_disasters();
+        world
+    }
+
+    /// Adds an operation that completes after `micros`.
+    pub(crate) fn schedule(&mut self, micros: u64, operation: Operation) {
+        self.sequence += 1;
+        self.operations.insert((self.now + micros, self.sequence), operation);
+    }
+
+    pub(crate) fn deliver_in(&mut self, micros: u64, event: Event) {
+        self.schedule(micros, Operation::Deliver(event));
+    }
+
+    /// Takes the next thing that happens. False: nothing ever will.
+    pub fn advance(&mut self) -> bool {
+        if self.restart_wanted || self.crash_after_events == Some(0) {
+            self.crash_after_events = None;
+            let is_power_loss = !self.restart_wanted && self.prng.chance(self.scenario.power_loss_permille);
+            self.crash(is_power_loss);
+            return true;
+        }
+        let operation_at = self.operations.first_key_value().map(|((at, _), _)| *at);
+        let deadline = self.core.next_deadline().map(|at| at.0.max(self.now));
+        match (operation_at, deadline) {
+            (None, None) => return false,
+            (Some(at), Some(deadline)) if at <= deadline => self.complete_next(),
+            (Some(_), None) => self.complete_next(),
+            (_, Some(deadline)) => self.tick(deadline),
+        }
+        true
+    }
+
+    fn complete_next(&mut self) {
+        if let Some(((at, _), operation)) = self.operations.pop_first() {
+            self.now = at;
+            self.complete(operation);
+        }
+    }
+
+    fn tick(&mut self, deadline: u64) {
+        self.now = deadline;
+        self.ticks_at = match self.ticks_at {
+            (at, count) if at == deadline => (at, count + 1),
+            _ => (deadline, 1),
+        };
+        assert!(
+            self.ticks_at.1 <= TICKS_AT_ONE_INSTANT_MAX,
+            "busy loop: the core wants tick after tick at {deadline}: {:?}",
+            self.core.snapshot()
+        );
+        self.step(Event::Tick);
+    }
+
+    /// Lets the core take an event in, and carries out what it asks for.
+    pub(crate) fn step(&mut self, event: Event) {
+        self.note("event", &event);
+        let mut commands = Vec::new();
+        self.core.step(Instant(self.now), event, &mut commands);
+        self.core.check_invariants();
+        self.life.events += 1;
+        if let Some(left) = &mut self.crash_after_events {
+            *left = left.saturating_sub(1);
+        }
+        self.commands.extend(commands);
+        // An answer may make a client ask again at once; its commands come after those that are waiting.
+        if self.is_carrying_out {
+            return;
+        }
+        self.is_carrying_out = true;
+        while let Some(command) = self.commands.pop_front() {
+            self.note_command(&command);
+            self.carry_out(command);
+        }
+        self.is_carrying_out = false;
+    }
+
+    fn note(&mut self, what: &str, event: &Event) {
+        (self.now, std::mem::discriminant(event)).hash(&mut self.digest);
+        if self.trace {
+            println!("{:>12} {what} {event:?}", self.now);
+        }
+    }
+
+    fn note_command(&mut self, command: &Command) {
+        (std::mem::discriminant(command)).hash(&mut self.digest);
+        match command {
+            Command::WriteJournal(write) => {
+                write.bytes.hash(&mut self.digest);
+                if self.trace {
+                    let head = usize::from(write.offset == 0) * tombolo_core::record::SEGMENT_HEADER_BYTES;
+                    let batch = tombolo_core::record::Batch::decode(&write.bytes[head..], self.journal_identity(write));
+                    println!(
+                        "{:>12}   journal segment {} offset {} LSN {}..{} {:?}",
+                        self.now, write.segment, write.offset, write.lsn.0, write.end.0, batch
+                    );
+                }
+            }
+            Command::Answer { token, result } => {
+                (token, result.is_ok()).hash(&mut self.digest);
+                if self.trace {
+                    println!("{:>12}   answer {token:?} {result:?}", self.now);
+                }
+            }
+            Command::Checkpoint { frozen } => {
+                frozen.superblock.lsn.hash(&mut self.digest);
+                if self.trace {
+                    println!("{:>12}   checkpoint {:?}", self.now, frozen.superblock);
+                }
+            }
+            other => {
+                if self.trace {
+                    println!("{:>12}   command {other:?}", self.now);
+                }
+            }
+        }
+    }
+
+    /// The identity stands in the batch's header, at offset 24.
+    pub(crate) fn journal_identity(&self, write: &tombolo_core::JournalWrite) -> u64 {
+        let head = usize::from(write.offset == 0) * tombolo_core::record::SEGMENT_HEADER_BYTES;
+        let mut identity = [0; 8];
+        identity.copy_from_slice(&write.bytes[head + 24..head + 32]);
+        u64::from_le_bytes(identity)
+    }
+
+    pub fn digest(&self) -> u64 {
+        self.digest.finish()
+    }
+
+    pub(crate) fn say(&self, text: impl FnOnce() -> String) {
+        if self.trace {
+            println!("{:>12} {}", self.now, text());
+        }
+    }
+
+    fn begin_life(&mut self) {
+        self.crash_after_events = None;
+        if self.crashes_left > 0 && !self.is_calm {
+            self.crashes_left -= 1;
+            // Now and then almost at once: in the middle of what follows a recovery.
+            let bound = if self.prng.chance(150) { 12 } else { self.scenario.events_per_life };
+            self.crash_after_events = Some(1 + self.prng.below(bound));
+        }
+        self.clients.reset();
+        for client in 0..self.scenario.client_count {
+            for _ in 0..self.scenario.requests_per_client {
+                let think = self.scenario.delays.client_think;
+                let micros = self.scenario.delays.of(think, &mut self.prng);
+                self.schedule(micros, Operation::ClientWakes(client));
+            }
+        }
+    }
+
+    /// The gateway dies and starts again.
+    pub(crate) fn crash(&mut self, is_power_loss: bool) {
+        self.say(|| format!("crash, power loss: {is_power_loss}"));
+        let operations = std::mem::take(&mut self.operations);
+        let mut remaining = BTreeMap::new();
+        for (key, operation) in operations {
+            match operation {
+                Operation::Outage | Operation::SlotRots | Operation::ObjectRots => {
+                    remaining.insert(key, operation);
+                }
+                other => self.interrupt(other),
+            }
+        }
+        self.operations = remaining;
+        let mut lost_power = is_power_loss;
+        self.lose(is_power_loss);
+        // Died again before recovery had made its state durable.
+        while !self.is_calm && self.prng.chance(150) {
+            self.say(|| "power loss during recovery".to_string());
+            let (_, report) = self.recover();
+            self.say(|| format!("forgotten: {report:?}"));
+            self.lose(true);
+            lost_power = true;
+        }
+        // What a failed sync dropped is as lost as by a power loss.
+        let may_lose_unflushed = lost_power || self.life.has_failed;
+        let (core, report) = self.recover();
+        let recovered = load_superblock(&self.metadata)
+            .expect("metadata is whole")
+            .map_or(0, |superblock| superblock.lsn.0)
+            + core.snapshot().journal_bytes;
+        self.say(|| format!("recovered up to LSN {recovered}: {report:?}"));
+        self.model.on_recovered(recovered, may_lose_unflushed);
+        self.core = core;
+        self.disk.sync_all();
+        self.disk.cache_exists_now();
+        self.index = FingerprintIndex::open(&self.files, self.metadata.manifest.as_deref());
+        for descriptor in &report.objects {
+            self.index.remember(&self.files, descriptor);
+        }
+        self.life = Life::default();
+        self.know_confirmed(&report.objects);
+        self.requests.clear();
+        self.restart_wanted = false;
+        self.lives += 1;
+        self.ticks_at = (0, 0);
+        self.begin_life();
+    }
+
+    fn lose(&mut self, is_power_loss: bool) {
+        if is_power_loss {
+            self.disk.power_loss(&mut self.prng);
+            self.files.power_loss(&mut self.prng);
+        } else {
+            self.disk.forget_unlinked();
+        }
+    }
+
+    /// Builds the next core and does what its report asks for, but does not sync.
+    fn recover(&mut self) -> (Core, tombolo_core::recovery::Report) {
+        let parts = parts(&self.scenario, self.prng.next_u64());
+        let (core, report) = match recover(Instant(self.now), parts, &self.metadata, &self.disk) {
+            Ok(recovered) => recovered,
+            Err(error) => panic!("recovery refuses: {error}"),
+        };
+        if let Some((segment, length_bytes)) = report.cut {
+            self.disk.truncate_segment(segment, length_bytes);
+        }
+        for segment in &report.obsolete_segments {
+            self.disk.unlink(*segment);
+        }
+        (core, report)
+    }
+
+    fn know_confirmed(&mut self, recent: &[Arc<ObjectDescriptor>]) {
+        let stored: Vec<ObjectDescriptor> = self
+            .metadata
+            .table(Table::Objects)
+            .map(|(_, bytes)| ObjectDescriptor::decode(bytes).expect("metadata is whole"))
+            .collect();
+        for descriptor in stored.iter().chain(recent.iter().map(|descriptor| &**descriptor)) {
+            for packed in descriptor.blocks() {
+                self.life.confirmed.insert(packed.fingerprint);
+                self.life.confirmed_pvbns.insert(packed.pvbn);
+            }
+        }
+    }
+
+    /// Starts again with an empty cache file, as after its loss.
+    pub(crate) fn restart_with_new_cache(&mut self) {
+        self.disk.renew_cache();
+        self.slot_pvbns.clear();
+        self.crash(false);
+    }
+}
+
+fn parts(scenario: &Scenario, fresh_identity: u64) -> Parts {
+    Parts {
+        config: scenario.config.clone(),
+        replacement: Box::new(Lru::new(scenario.config.slot_count)),
+        prefetcher: if scenario.prefetch {
+            Box::new(Sequential::new(64))
+        } else {
+            Box::new(NoPrefetch)
+        },
+        fresh_identity,
+    }
+}

@@ -1,0 +1,76 @@
+//! The core in a hostile world: nothing promised is lost, nothing wrong is served, everything ends. A failing seed is
+//! replayed by `make sim SEED=...`.
+
+use tombolo_engine::{Canary, run_seed};
+
+fn assert_seeds_pass(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        if let Err(failure) = run_seed(seed, None, false) {
+            panic!("seed {seed}: {failure}\nreplay: make sim SEED={seed}");
+        }
+    }
+}
+
+#[test]
+fn every_promise_holds_in_the_first_hundred_seeds() {
+    assert_seeds_pass(0..100);
+}
+
+#[test]
+fn every_promise_holds_in_the_second_hundred_seeds() {
+    assert_seeds_pass(100..200);
+}
+
+/// Seeds that once broke a promise in a way that the first two hundred do not show.
+#[test]
+fn every_promise_holds_in_seeds_that_once_failed() {
+    for seed in [246, 256, 260, 302, 348, 1790, 2273, 4091, 4232, 4403] {
+        assert_seeds_pass(seed..seed + 1);
+    }
+}
+
+#[test]
+fn same_seed_same_digest() {
+    for seed in 0..20 {
+        let (left, right) = (run_seed(seed, None, false), run_seed(seed, None, false));
+        assert_eq!(left, right, "seed {seed}");
+        assert_ne!(left, run_seed(seed + 1, None, false), "another seed is another run");
+    }
+}
+
+/// The checkers can fail: each built-in defect is noticed within so many seeds.
+fn assert_noticed(canary: Canary, seeds: std::ops::Range<u64>) {
+    let noticed = seeds.clone().find(|seed| run_seed(*seed, Some(canary), false).is_err());
+    assert!(noticed.is_some(), "{canary:?} goes unnoticed in seeds {seeds:?}");
+}
+
+#[test]
+fn a_sync_that_does_nothing_is_noticed() {
+    assert_noticed(Canary::SkipSync, 0..20);
+}
+
+#[test]
+fn a_checkpoint_before_its_data_is_noticed() {
+    assert_noticed(Canary::SkipCacheSyncAtCheckpoint, 180..310);
+}
+
+#[test]
+fn an_acknowledgement_before_the_journal_is_noticed() {
+    assert_noticed(Canary::AckBeforeJournal, 0..20);
+}
+
+#[test]
+fn unverified_bytes_are_noticed() {
+    assert_noticed(Canary::WrongBytes, 0..20);
+}
+
+#[test]
+fn a_write_to_the_wrong_slot_is_noticed() {
+    assert_noticed(Canary::WrongSlot, 0..20);
+}
+
+/// The index must not know what the journal may lose; it takes a rare order of events to suffer from it.
+#[test]
+fn an_index_ahead_of_the_journal_is_noticed() {
+    assert_noticed(Canary::FreezeIndexLate, 0..0);
+}

@@ -1,0 +1,75 @@
+"""Cloud workloads: cold reads and drains beside plain parallel GETs and PUTs of equal objects on the same server."""
+
+import json
+import os
+import statistics
+import time
+from pathlib import Path
+
+from bench.blocks import FILL
+from bench.fio import Workload, measure
+from bench.rounds import Comparison, alternate
+from harness.gateway import Gateway
+from harness.object_store import S3Server
+from harness.tools import REPOSITORY, build_folder, run
+
+MIB = 1 << 20
+CONCURRENCY = 16
+COLD_READ = Workload("cold read", "read", "1m", 8, "mib_s")
+
+
+def raw_binary() -> Path:
+    named = os.environ.get("TOMBOLO_RAW_THROUGHPUT")
+    return Path(named) if named else build_folder() / "release/examples/raw_throughput"
+
+
+def raw_mib_per_s(server: S3Server, bucket: str, object_bytes: int, total: int) -> dict[str, float]:
+    """PUT and GET rates of the bare driver."""
+    words: list[str | Path] = [raw_binary(), "--store", f"s3://{bucket}/raw", "--endpoint", server.endpoint]
+    words += ["--sizes", str(object_bytes), "--concurrency", str(CONCURRENCY), "--count", str(total // object_bytes)]
+    done = run(words, limit_s=600, environment=server.environment, cwd=REPOSITORY)
+    measured = json.loads(done.stdout.splitlines()[-1])
+    return {side: float(measured[side]["mebibytes_per_second"]) for side in ("put", "get")}
+
+
+def typical_object_bytes(bucket_folder: Path) -> int:
+    """The median size of data objects; small ones are checkpoints and the like."""
+    sizes = [path.stat().st_size for path in bucket_folder.rglob("*") if path.is_file()]
+    return int(statistics.median([size for size in sizes if size >= 64 << 10]))
+
+
+def fill_and_drain(gateway: Gateway, volume: str, size: int) -> float:
+    """MiB/s from the first write to an empty backlog."""
+    begun = time.monotonic()
+    measure(FILL, gateway.nbd_uri(volume), size, None)
+    gateway.drain(600)
+    return size / MIB / (time.monotonic() - begun)
+
+
+def cold_read(gateway: Gateway, volume: str, size: int) -> float:
+    gateway.drain(600)
+    gateway.stop()
+    gateway.cache_file.unlink()
+    gateway.start()
+    return measure(COLD_READ, gateway.nbd_uri(volume), size, None).value
+
+
+def compare_cloud(gateway: Gateway, server: S3Server, bucket: str, size: int, rounds: int) -> list[Comparison]:
+    gateway.create_volume("cloud", str(size))
+    fill_and_drain(gateway, "cloud", size)
+    object_bytes = typical_object_bytes(server.folder / bucket)
+    drain = Comparison("write and drain, beside parallel PUT", "MiB/s", notes={"object_bytes": object_bytes})
+    read = Comparison("cold sequential read, beside parallel GET", "MiB/s", notes={"object_bytes": object_bytes})
+    alternate(
+        drain,
+        rounds,
+        lambda: fill_and_drain(gateway, "cloud", size),
+        lambda: raw_mib_per_s(server, bucket, object_bytes, size)["put"],
+    )
+    alternate(
+        read,
+        rounds,
+        lambda: cold_read(gateway, "cloud", size),
+        lambda: raw_mib_per_s(server, bucket, object_bytes, size)["get"],
+    )
+    return [drain, read]

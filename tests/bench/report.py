@@ -1,0 +1,61 @@
+"""Results as a JSON file and as a table for people, with all that is needed to repeat them."""
+
+import json
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.rounds import Comparison
+from harness.tools import REPOSITORY, run
+
+RESULTS = REPOSITORY / "docs/results"
+
+
+def circumstances(arguments: list[str]) -> dict[str, object]:
+    commit = run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=REPOSITORY).stdout.strip()
+    memory_kib = int(Path("/proc/meminfo").read_text().split()[1])
+    return {
+        "commit": commit,
+        "command": " ".join(["make bench", *([f"BENCH_ARGUMENTS='{' '.join(arguments)}'"] if arguments else [])]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "kernel": platform.release(),
+        "processors": os.cpu_count(),
+        "memory_gib": round(memory_kib / (1 << 20), 1),
+        "load_average_1m": os.getloadavg()[0],
+    }
+
+
+def table(title: str, columns: tuple[str, str], comparisons: list[Comparison]) -> str:
+    head = f"## {title}\n\n| workload | {columns[0]} | {columns[1]} | unit | ratio |\n|---|---|---|---|---|\n"
+    return head + "\n".join(comparison.row() for comparison in comparisons) + "\n"
+
+
+def write(
+    name: str,
+    arguments: list[str],
+    sections: list[tuple[str, tuple[str, str], list[Comparison]]],
+    memory: dict[str, int],
+) -> Path:
+    facts = circumstances(arguments)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    stored = {
+        "circumstances": facts,
+        "memory_bytes": memory,
+        "sections": {title: [comparison.as_json() for comparison in rows] for title, _, rows in sections},
+    }
+    (RESULTS / f"{name}.json").write_text(json.dumps(stored, indent=2) + "\n")
+    lines = [
+        "# Measurements",
+        "",
+        "Medians (lowest-highest) of rounds measured in alternation; the ratio is what counts.",
+        "",
+    ]
+    lines += [f"* {key.replace('_', ' ')}: {value}" for key, value in facts.items()]
+    lines += [f"* resident memory, {key.replace('_', ' ')}: {value >> 20} MiB" for key, value in memory.items()]
+    text = "\n".join(lines) + "\n\n" + "\n".join(table(*section) for section in sections)
+    path = RESULTS / f"{name}.md"
+    path.write_text(text)
+    sys.stdout.write(text)
+    return path

@@ -1,0 +1,104 @@
+"""Child processes with a log file, a readiness wait and a bounded end."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+END_WAIT_S = 30.0
+
+
+class ProcessFailed(Exception):
+    """A process ended or stayed silent where it should not; the message carries the end of its log."""
+
+
+class Process:
+    """One child process. Its output goes to `log_path`, appended over restarts."""
+
+    def __init__(self, name: str, log_path: Path) -> None:
+        self.name = name
+        self.log_path = log_path
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._child is None:
+            raise ProcessFailed(f"{self.name} was never started")
+        return self._child.pid
+
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.poll() is None
+
+    def start(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
+        """Starts the command. The kernel ends it should the test process die first."""
+        if self.running:
+            raise ProcessFailed(f"{self.name} is running already")
+        words = ["setpriv", "--pdeathsig", "KILL", *map(str, command)]
+        with self.log_path.open("ab") as log:
+            self._child = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **(environment or {})}
+            )
+
+    def wait_until(self, ready: Callable[[], bool], limit_s: float, what: str) -> None:
+        """Polls `ready`; fails at once when the process ends."""
+        deadline = time.monotonic() + limit_s
+        while not ready():
+            if not self.running:
+                raise ProcessFailed(f"{self.name} ended with {self.exit_code} before {what}\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise ProcessFailed(f"{self.name}: no {what} within {limit_s} s\n{self.log_tail()}")
+            time.sleep(0.02)
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self._child is None else self._child.poll()
+
+    def wait(self, limit_s: float = END_WAIT_S) -> int:
+        if self._child is None:
+            raise ProcessFailed(f"{self.name} was never started")
+        try:
+            return self._child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise ProcessFailed(f"{self.name} did not end within {limit_s} s\n{self.log_tail()}") from None
+
+    def stop(self, limit_s: float = END_WAIT_S) -> int:
+        """SIGTERM, and the exit code. A process that ignores it is killed and reported."""
+        if self._child is None:
+            return 0
+        self.signal(signal.SIGTERM)
+        try:
+            return self.wait(limit_s)
+        except ProcessFailed:
+            self.kill9()
+            raise
+
+    def kill9(self) -> None:
+        self.signal(signal.SIGKILL)
+        if self._child is not None:
+            self._child.wait(END_WAIT_S)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._child is not None and self._child.poll() is None:
+            self._child.send_signal(number)
+
+    def resident_bytes(self, peak: bool = False) -> int:
+        """Resident memory now, or its highest value so far."""
+        field = "VmHWM:" if peak else "VmRSS:"
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(field):
+                return int(line.split()[1]) * 1024
+        raise ProcessFailed(f"{self.name}: /proc shows no {field}")
+
+    def cpu_s(self) -> float:
+        """User and system time used so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def log_tail(self, lines: int = 40) -> str:
+        if not self.log_path.exists():
+            return ""
+        text = self.log_path.read_text(errors="replace").splitlines()
+        return "\n".join(text[-lines:])

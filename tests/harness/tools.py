@@ -1,0 +1,128 @@
+"""Foreign command-line tools, free ports and small measurements."""
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RUN_LIMIT_S = 120.0
+
+
+class ToolFailed(Exception):
+    """A tool exited with a code other than the expected one."""
+
+
+def run(
+    command: Sequence[str | Path],
+    limit_s: float = RUN_LIMIT_S,
+    expected_codes: Sequence[int] = (0,),
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a tool to its end; raises with the whole output unless the exit code is an expected one."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit_s,
+            env={**os.environ, **(environment or {})},
+            cwd=cwd,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise ToolFailed(f"{' '.join(words)}: not done within {limit_s} s\n{late.stdout!r}\n{late.stderr!r}") from None
+    if done.returncode not in expected_codes:
+        raise ToolFailed(f"{' '.join(words)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def can_connect(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float, what: str) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {limit_s} s: {what}")
+        time.sleep(0.05)
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_bytes(folder: Path) -> int:
+    """Sum of the sizes of all files below a folder; files that vanish meanwhile count nothing."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += (Path(parent) / name).lstat().st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+@cache
+def build_folder() -> Path:
+    """Where cargo puts its output, whatever the environment says."""
+    listed = run(["cargo", "metadata", "--no-deps", "--format-version", "1"], cwd=REPOSITORY)
+    return Path(json.loads(listed.stdout)["target_directory"])
+
+
+@cache
+def tombolo_binary() -> Path:
+    """The daemon under test: $TOMBOLO_BINARY, else the newest one built."""
+    named = os.environ.get("TOMBOLO_BINARY")
+    if named:
+        return Path(named)
+    built = [path for profile in ("debug", "release") if (path := build_folder() / profile / "tombolo").exists()]
+    if not built:
+        raise FileNotFoundError("no tombolo binary: run `cargo build -p tombolo`, or set TOMBOLO_BINARY")
+    return max(built, key=lambda path: path.stat().st_mtime)
+
+
+@cache
+def versitygw_binary() -> Path:
+    """The S3 server: $TOMBOLO_VERSITYGW, build/bin, the search path, or Go's own folder."""
+    candidates = [
+        os.environ.get("TOMBOLO_VERSITYGW"),
+        str(REPOSITORY / "build/bin/versitygw"),
+        shutil.which("versitygw"),
+        str(Path.home() / "go/bin/versitygw"),
+    ]
+    for candidate in candidates:
+        if candidate and Path(candidate).exists():
+            return Path(candidate)
+    raise FileNotFoundError("versitygw is missing: run `scripts/setup.sh test`, or set TOMBOLO_VERSITYGW")
+
+
+@cache
+def fio_binary() -> Path:
+    """fio with the libiscsi and nbd engines; Debian's own lacks the former."""
+    path = Path(os.environ.get("TOMBOLO_FIO", REPOSITORY / "build/fio/fio"))
+    if not path.exists():
+        raise FileNotFoundError("fio with libiscsi is missing: run `scripts/setup.sh test`, or set TOMBOLO_FIO")
+    return path
