@@ -133,6 +133,8 @@ def test_several_luns_are_kept_apart(gateway: Gateway, tgtd: Tgtd) -> None:
     for lun in range(1, 9):
         gateway.create_volume(f"vol{lun}", f"{16 * lun}MiB")
         tgtd.add_lun(1, lun, gateway.nbd_socket, f"vol{lun}")
+    # Afterwards, as a session is told of every LUN that is added while it lasts.
+    for lun in range(1, 9):
         disks[lun] = tgtd.disk(iqn, lun)
     for lun, disk in disks.items():
         assert disk.size == 16 * lun * MIB

@@ -135,7 +135,7 @@ def test_outage_fills_the_cap_slows_writers_and_all_drains_afterwards(
         wait_for(lambda: backlog.acknowledged >= 24 * MIB, 60, "24 MiB taken into the cache without a cloud")
         wait_for(lambda: backlog.stalled_for(1.0), 60, "writers to be held at the cap")
         assert backlog.acknowledged <= gateway.dirty_bytes_max + CHUNK
-        assert gateway.status()["store"]["state"] == "unreachable"
+        wait_for(lambda: gateway.status()["store"]["state"] == "unreachable", 90, "status to say so")
         with gateway.disk("vol") as reader:
             assert reader.read(0, CHUNK) == Backlog.chunk(0), "reads must go on during an outage"
         proxy.listen()

@@ -4,6 +4,8 @@ import errno
 import random
 from pathlib import Path
 
+import pytest
+
 from conftest import SEED, GatewayFactory, s3_settings
 from harness.fault_proxy import FaultProxy
 from harness.gateway import Gateway
@@ -95,23 +97,24 @@ def test_altered_clean_cache_slot_is_refetched(make_gateway: GatewayFactory) -> 
     data = unique_data(64)
     write(gateway, data)
     gateway.drain()
-    gateway.stop()
     flip_byte(gateway.cache_file, offset_of(gateway.cache_file, data[:BLOCK]) + 1000)
-    gateway.start()
     assert assert_eio_or_equal(gateway, data) == 0
     assert assert_eio_or_equal(gateway, data) == 0, "the repaired copy must be right as well"
     cache = gateway.status()["cache"]
     assert (cache["slots_corrupt"], cache["blocks_lost"]) == (1, 0)
 
 
+@pytest.mark.parametrize("later_flush", [False, True], ids=["in the last flush", "before a later flush"])
 def test_altered_dirty_cache_slot_gives_eio_for_that_block_only(
-    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy, later_flush: bool
 ) -> None:
     gateway = make_gateway(s3_settings(proxy.endpoint), s3.environment).start()
     gateway.create_volume("vol", "64MiB")
     proxy.refuse()
     data = unique_data(64)
     write(gateway, data)
+    if later_flush:
+        write(gateway, b"\x55" * BLOCK, 32 * MIB)
     gateway.kill9()
     flip_byte(gateway.cache_file, offset_of(gateway.cache_file, data[:BLOCK]) + 1000)
     gateway.start()

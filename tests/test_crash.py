@@ -36,6 +36,7 @@ FIO_VERIFY = [
     "--fsync=64",
     "--verify=crc32c",
     "--verify_fatal=1",
+    "--verify_state_save=0",
     f"--randseed={SEED}",
 ]
 
@@ -174,11 +175,11 @@ def test_fio_finds_altered_data(folder: Path) -> None:
         "--bs=4k",
         "--rw=write",
     ]
-    run([*words, "--verify=crc32c", "--do_verify=0"])
+    run([*words, "--verify=crc32c", "--do_verify=0", "--verify_state_save=0"])
     with file.open("r+b") as opened:
         opened.seek(300_000)
         byte = opened.read(1)
         opened.seek(300_000)
         opened.write(bytes([byte[0] ^ 1]))
-    checked = run([*words, "--verify=crc32c", "--verify_only"], expected_codes=(1,))
+    checked = run([*words, "--verify=crc32c", "--verify_only", "--verify_state_save=0"], expected_codes=(1,))
     assert "verify" in checked.stderr + checked.stdout

@@ -226,8 +226,6 @@ static void become_ready(struct tombolo_tgt_lu *lu)
 		return;
 	}
 	connection->state = TOMBOLO_TGT_READY;
-	connection->backoff_ms = TOMBOLO_TGT_BACKOFF_MIN_MS;
-	connection->failure_logged = false;
 	set_tick(connection, false);
 	eprintf("%s: NBD server is back, %u commands were held\n", scsi_lu->path, lu->request_count);
 	if (scsi_lu->size != connection->size_bytes) {

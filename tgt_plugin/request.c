@@ -128,8 +128,15 @@ static int on_completion(void *user_data, int *error)
 {
 	struct tombolo_tgt_request *request = user_data;
 
+	struct tombolo_tgt_connection *connection = &request->lu->connection;
+
 	request->issued = false;
-	request->lu->connection.issued_count--;
+	connection->issued_count--;
+	if (*error == 0) {
+		/* Only now: a server that accepts and hangs up does not deserve haste. */
+		connection->backoff_ms = TOMBOLO_TGT_BACKOFF_MIN_MS;
+		connection->failure_logged = false;
+	}
 	if (*error != ENOTCONN)
 		reply(request, *error);
 	return 1;

@@ -142,8 +142,8 @@ struct tombolo_tgt_connection {
 
 	int timer_fd;		/* ticks in every state but CLOSED and READY */
 	uint64_t state_until_ms;	/* end of the pause, the handshake or the draining */
-	uint32_t backoff_ms;	/* the next pause */
-	bool failure_logged;	/* one line per outage, not one per attempt */
+	uint32_t backoff_ms;	/* the next pause; back to the first after a good reply */
+	bool failure_logged;	/* since the last good reply */
 	char failure[160];	/* libnbd's account of the last failure */
 
 	unsigned int issued_count;	/* NBD requests without a reply */

@@ -52,12 +52,25 @@ impl Server {
         let tcp = metrics.map(socket::bind_tcp).transpose()?;
         let metrics_address = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
         let unix = socket::bind_unix(socket_path)?;
-        runtime.spawn(serve(Limited::new(unix, CONNECTIONS_MAX), api::admin_routes(control.clone()), stopped.clone()));
+        runtime.spawn(serve(
+            Limited::new(unix, CONNECTIONS_MAX),
+            api::admin_routes(control.clone()),
+            stopped.clone(),
+        ));
         if let Some(tcp) = tcp {
-            runtime.spawn(serve(Limited::new(tcp, CONNECTIONS_MAX), api::metrics_routes(control), stopped));
+            runtime.spawn(serve(
+                Limited::new(tcp, CONNECTIONS_MAX),
+                api::metrics_routes(control),
+                stopped,
+            ));
         }
         drop(_inside);
-        Ok(Self { runtime, stop, socket_path: socket_path.to_owned(), metrics_address })
+        Ok(Self {
+            runtime,
+            stop,
+            socket_path: socket_path.to_owned(),
+            metrics_address,
+        })
     }
 
     /// Where `/metrics` is served over TCP; tells the port when port 0 was asked for.

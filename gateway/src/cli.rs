@@ -45,10 +45,7 @@ pub fn run<E: Display>(
     }
 }
 
-fn carry_out<E: Display>(
-    arguments: Arguments,
-    serve: impl FnOnce(Settings) -> Result<(), E>,
-) -> Result<(), CliError> {
+fn carry_out<E: Display>(arguments: Arguments, serve: impl FnOnce(Settings) -> Result<(), E>) -> Result<(), CliError> {
     let Arguments { connection, command } = arguments;
     match command {
         Command::Serve => local::serve(&connection, serve),

@@ -26,7 +26,11 @@ pub enum ServeError {
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error("{path}: {action}: {error}")]
-    Socket { path: PathBuf, action: &'static str, error: io::Error },
+    Socket {
+        path: PathBuf,
+        action: &'static str,
+        error: io::Error,
+    },
     #[error("{path}: another gateway answers on this socket")]
     SocketInUse { path: PathBuf },
     #[error("admin API: {0}")]
@@ -42,7 +46,10 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 /// Runs until SIGTERM or SIGINT.
 pub fn run(settings: Settings) -> Result<(), ServeError> {
     let runtime_directory = &settings.directories.runtime_directory;
-    let make = fs::DirBuilder::new().recursive(true).mode(0o700).create(runtime_directory);
+    let make = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(runtime_directory);
     make.map_err(socket_error(runtime_directory, "cannot make the runtime directory"))?;
     let gateway = Gateway::open(options::options(&settings)?)?;
     let listener = listen(&settings.nbd_socket())?;
@@ -77,14 +84,17 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
 /// Returns on SIGTERM or SIGINT.
 fn wait_for_signal() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        Ok(())
-    })
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(async {
+            let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            Ok(())
+        })
 }
 
 /// Listens on a Unix socket, in place of a stale one.

@@ -47,7 +47,9 @@ pub fn all() -> &'static [Metric] {
 /// Every series name that a query may use: a histogram counts as three.
 pub fn names() -> Vec<String> {
     let series = |metric: &Metric| match metric.kind {
-        Kind::Histogram => ["bucket", "sum", "count"].map(|suffix| format!("{}_{suffix}", metric.name)).to_vec(),
+        Kind::Histogram => ["bucket", "sum", "count"]
+            .map(|suffix| format!("{}_{suffix}", metric.name))
+            .to_vec(),
         Kind::Counter | Kind::Gauge => vec![metric.name.to_owned()],
     };
     all().iter().flat_map(series).collect()
@@ -74,7 +76,10 @@ impl Collector for Look {
                 Kind::Histogram => MetricType::Histogram,
             };
             let reading = (metric.read)(&self.0);
-            write_reading(encoder.encode_descriptor(metric.name, metric.help, None, kind)?, &reading)
+            write_reading(
+                encoder.encode_descriptor(metric.name, metric.help, None, kind)?,
+                &reading,
+            )
         })
     }
 }
@@ -85,9 +90,9 @@ fn write_reading(mut encoder: MetricEncoder, reading: &Reading) -> fmt::Result {
     match reading {
         Reading::Integer(value) => encoder.encode_gauge(value),
         Reading::Float(value) => encoder.encode_gauge(value),
-        Reading::Integers(values) => {
-            values.iter().try_for_each(|(labels, value)| encoder.encode_family(labels)?.encode_gauge(value))
-        }
+        Reading::Integers(values) => values
+            .iter()
+            .try_for_each(|(labels, value)| encoder.encode_family(labels)?.encode_gauge(value)),
         Reading::Histograms(values) => values.iter().try_for_each(|(labels, histogram)| {
             let mut buckets = histogram.buckets.clone();
             if buckets.last().is_none_or(|(bound, _)| bound.is_finite()) {

@@ -54,7 +54,11 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} = {}: permitted: {}; {}", self.key, self.value, self.permitted, self.reason)
+        write!(
+            out,
+            "{} = {}: permitted: {}; {}",
+            self.key, self.value, self.permitted, self.reason
+        )
     }
 }
 
@@ -76,8 +80,10 @@ fn list(faults: &[Fault]) -> String {
 impl Settings {
     /// Reads and validates a settings file.
     pub fn load(path: &Path) -> Result<Self, SettingsError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| SettingsError::Read { path: path.to_owned(), error })?;
+        let text = std::fs::read_to_string(path).map_err(|error| SettingsError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
         Self::parse(&text)
     }
 
@@ -90,14 +96,22 @@ impl Settings {
             settings.set(&key, value, &mut faults);
         }
         settings.check(&mut faults);
-        if faults.is_empty() { Ok(settings) } else { Err(SettingsError::Faults(faults)) }
+        if faults.is_empty() {
+            Ok(settings)
+        } else {
+            Err(SettingsError::Faults(faults))
+        }
     }
 
     /// Every fault of settings that were made by code.
     pub fn validate(&self) -> Result<(), SettingsError> {
         let mut faults = Vec::new();
         self.check(&mut faults);
-        if faults.is_empty() { Ok(()) } else { Err(SettingsError::Faults(faults)) }
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(SettingsError::Faults(faults))
+        }
     }
 
     /// Acknowledged data that may wait for its upload.
@@ -228,13 +242,20 @@ fn set_field(section: &mut dyn Section, table: &str, key: &str, value: toml::Val
         Some(Err(reason)) => faults.push(Fault {
             key: qualified(table, key),
             value: shown,
-            permitted: find(section).map(|field| field.permitted.to_string()).unwrap_or_default(),
+            permitted: find(section)
+                .map(|field| field.permitted.to_string())
+                .unwrap_or_default(),
             reason,
         }),
         None => faults.push(Fault {
             key: qualified(table, key),
             value: shown,
-            permitted: section.fields().iter().map(|field| field.key).collect::<Vec<_>>().join(", "),
+            permitted: section
+                .fields()
+                .iter()
+                .map(|field| field.key)
+                .collect::<Vec<_>>()
+                .join(", "),
             reason: "there is no such key".into(),
         }),
     }

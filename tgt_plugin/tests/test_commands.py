@@ -2,8 +2,10 @@
 """What each command does to the data, and what the unit says of itself."""
 
 import os
+import pathlib
 import random
 import re
+import shutil
 import struct
 import subprocess
 import threading
@@ -76,6 +78,20 @@ class Identity(TargetTest):
             self.assertNotEqual(self.tgtd.add_lun(9, address, check=False).returncode, 0, address)
         self.assertNotEqual(self.tgtd.add_lun(9, self.server.address("no-such-export"), check=False).returncode, 0)
         self.assertIn("no-such-export: cannot open the NBD export", self.tgtd.log())
+
+    @unittest.skipUnless(shutil.which("tgt-admin"), "tgt-admin is not installed")
+    def test_targets_conf(self):
+        """The file of README.md: tgt-admin wants every backing-store to exist as a file."""
+        for name in ("disk", "other"):
+            pathlib.Path(self.server.address(name)).touch()
+        stores = "".join(f"  backing-store {self.server.address(name)}\n" for name in ("disk", "other"))
+        configuration = self.server.directory / "targets.conf"
+        configuration.write_text(f"<target {harness.IQN}.conf>\n  bs-type tombolo\n{stores}</target>\n")
+        command = ["tgt-admin", "-C", self.tgtd.control, "-e", "-c", str(configuration)]
+        subprocess.run(command, env=self.tgtd.environment, check=True, capture_output=True, timeout=60)
+        for lun in (1, 2):
+            with initiator.Initiator(self.tgtd.port, harness.IQN + ".conf", lun) as unit:
+                self.assertEqual(unit.capacity()[0], LUN_BYTES // 512)
 
     def test_other_ways_to_name_the_export(self):
         self.tgtd.add_lun(3, f"nbd+unix:///disk?socket={self.server.socket_path}")

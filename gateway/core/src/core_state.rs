@@ -206,7 +206,7 @@ impl Core {
 
     /// True when a checkpoint holds everything journaled so far.
     pub fn is_checkpointed(&self) -> bool {
-        self.frozen.is_none() && self.journal.bytes_since(self.durability.checkpoint_lsn) == 0
+        self.frozen.is_none() && !self.has_changes()
     }
 
     pub fn volume(&self, volume: VolumeId) -> Option<&Volume> {

@@ -217,7 +217,7 @@ impl Core {
         if let Some(error) = &self.failed {
             return self.answer(token, Err(Refusal::Failed(error.clone())));
         }
-        if self.journal.durable() == self.journal.next() {
+        if self.journal.is_durable() {
             return self.answer(token, Ok(Answer::Done));
         }
         self.durability.waiting.push((token, Answer::Done));
@@ -233,7 +233,9 @@ impl Core {
             return;
         }
         let written = self.journal.on_written(lsn, end);
-        self.durability.unsynced_since.get_or_insert(self.now);
+        if self.journal.has_unsynced() {
+            self.durability.unsynced_since.get_or_insert(self.now);
+        }
         while let Some(entry) = self.durability.unwritten.first_entry()
             && *entry.key() <= written
         {
@@ -257,6 +259,9 @@ impl Core {
         match result {
             Ok(()) => {
                 self.on_durable(upto);
+                if let Some(mark) = self.journal.append_mark() {
+                    self.out.push(Command::WriteJournal(mark));
+                }
                 for (token, answer) in core::mem::take(&mut self.durability.served) {
                     self.acknowledge_throttled(token, answer);
                 }
@@ -328,7 +333,7 @@ impl Core {
         if durability.syncing.is_some() {
             return;
         }
-        if self.journal.written() == self.journal.durable() {
+        if !self.journal.has_unsynced() {
             durability.sync_wanted = false;
             durability.unsynced_since = None;
             if durability.waiting.is_empty() {
@@ -357,7 +362,7 @@ impl Core {
             return;
         }
         let journal_bytes = self.journal.bytes_since(self.durability.checkpoint_lsn);
-        if journal_bytes == 0 {
+        if !self.has_changes() {
             self.durability.checkpoint_wanted = false;
             return;
         }
@@ -374,6 +379,11 @@ impl Core {
             self.durability.checkpoint_wanted = false;
             self.freeze();
         }
+    }
+
+    /// Whether a checkpoint would change anything: the journal, or which blocks the cache holds.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.journal.bytes_since(self.durability.checkpoint_lsn) > 0 || self.slots.has_changes()
     }
 
     fn freeze(&mut self) {
@@ -477,15 +487,11 @@ impl Core {
             .map(|since| since.plus_millis(self.config.sync_interval_ms));
         let checkpoint = match &self.frozen {
             Some(_) => self.durability.checkpoint_retry_at,
-            None if self.journal.bytes_since(self.durability.checkpoint_lsn) > 0
-                && self.journal.written() == self.journal.next() =>
-            {
-                Some(
-                    self.durability
-                        .checkpoint_at
-                        .plus_millis(self.config.checkpoint_interval_ms),
-                )
-            }
+            None if self.has_changes() && self.journal.written() == self.journal.next() => Some(
+                self.durability
+                    .checkpoint_at
+                    .plus_millis(self.config.checkpoint_interval_ms),
+            ),
             None => None,
         };
         [sync, checkpoint].into_iter().flatten().min()

@@ -29,6 +29,10 @@ pub struct Journal {
     /// Batches written beyond a gap: start to end.
     ahead: BTreeMap<Lsn, Lsn>,
     durable: Lsn,
+    /// The highest durable LSN that a batch carries.
+    told: Lsn,
+    /// The latest batch without records: from, to.
+    mark: Option<(Lsn, Lsn)>,
 }
 
 impl Journal {
@@ -46,7 +50,30 @@ impl Journal {
             written: next,
             ahead: BTreeMap::new(),
             durable: next,
+            told: next,
+            mark: None,
         }
+    }
+
+    /// A batch without records that carries the durable LSN, if no batch does yet and none is about to: so that
+    /// recovery knows that damage below it is damage, not a write that never reached the disk.
+    pub fn append_mark(&mut self) -> Option<JournalWrite> {
+        if self.durable != self.next || self.told == self.durable {
+            return None;
+        }
+        let write = self.append(Vec::new());
+        self.mark = Some((write.lsn, write.end));
+        Some(write)
+    }
+
+    /// Whether something was written that a sync would make durable; a mark is nothing to be made durable.
+    pub fn has_unsynced(&self) -> bool {
+        self.durable != self.written && self.mark != Some((self.durable, self.written))
+    }
+
+    /// Whether every record appended so far is durable.
+    pub fn is_durable(&self) -> bool {
+        self.durable == self.next || self.mark == Some((self.durable, self.next))
     }
 
     pub fn append(&mut self, records: Vec<Record>) -> JournalWrite {
@@ -56,6 +83,7 @@ impl Journal {
             self.segments.insert(self.segment, self.next);
         }
         let lsn = self.next;
+        self.told = self.durable;
         let batch = Batch {
             lsn,
             durable_lsn: self.durable,
@@ -171,5 +199,24 @@ mod tests {
         assert_eq!(journal.on_written(writes[1].lsn, writes[1].end), Lsn(0));
         assert_eq!(journal.on_written(writes[0].lsn, writes[0].end), writes[1].end);
         assert_eq!(journal.on_written(writes[2].lsn, writes[2].end), writes[2].end);
+    }
+
+    #[test]
+    fn a_mark_tells_what_is_durable_once_and_asks_for_no_sync() {
+        let mut journal = Journal::new(1, 1, Lsn(0), 1 << 20, BTreeMap::new());
+        assert_eq!(journal.append_mark(), None);
+        let write = journal.append(vec![Record::Delete { volume: VolumeId(1) }]);
+        journal.on_written(write.lsn, write.end);
+        assert!(journal.has_unsynced() && !journal.is_durable());
+        assert_eq!(journal.append_mark(), None, "not durable yet");
+        journal.on_durable(write.end);
+        let mark = journal.append_mark().unwrap();
+        assert_eq!(Batch::decode(&mark.bytes, 1).unwrap().0.durable_lsn, write.end);
+        journal.on_written(mark.lsn, mark.end);
+        assert!(!journal.has_unsynced() && journal.is_durable());
+        assert_eq!(journal.append_mark(), None, "told already");
+        let next = journal.append(vec![Record::Delete { volume: VolumeId(2) }]);
+        journal.on_written(next.lsn, next.end);
+        assert!(journal.has_unsynced() && !journal.is_durable());
     }
 }

@@ -398,8 +398,15 @@ fn replay<E>(
         let what = "data of the batch";
         let value = first.batch.lsn.0;
         report.cut = Some((first.segment, first.offset));
-        report.torn_bytes += given_up.iter().map(|batch| batch.end.0 - batch.batch.lsn.0).sum::<u64>();
-        let later: Vec<u64> = tail.kept.range(first.segment + 1..).map(|(number, _)| *number).collect();
+        report.torn_bytes += given_up
+            .iter()
+            .map(|batch| batch.end.0 - batch.batch.lsn.0)
+            .sum::<u64>();
+        let later: Vec<u64> = tail
+            .kept
+            .range(first.segment + 1..)
+            .map(|(number, _)| *number)
+            .collect();
         report.obsolete_segments.extend(later);
         tail.kept.retain(|number, _| *number <= first.segment);
         tail.damage
@@ -589,7 +596,10 @@ fn dispensable(
     places: &BTreeMap<(VolumeId, u64), Pvbn>,
 ) -> Vec<Pvbn> {
     let within = |volume: VolumeId, first: u64, end: u64| -> Vec<Pvbn> {
-        places.range((volume, first)..(volume, end)).map(|(_, pvbn)| *pvbn).collect()
+        places
+            .range((volume, first)..(volume, end))
+            .map(|(_, pvbn)| *pvbn)
+            .collect()
     };
     match record {
         _ if missing.is_empty() => Vec::new(),

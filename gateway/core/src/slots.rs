@@ -48,6 +48,7 @@ pub struct Slots {
     policy: Box<dyn Replacement>,
     /// Slots changed since the last checkpoint, a bit per page of slots.
     changed_pages: Vec<u64>,
+    has_changes: bool,
 }
 
 /// Slots per page of the persistent cache index.
@@ -70,6 +71,7 @@ impl Slots {
             release_when_unpinned: HashMap::new(),
             policy,
             changed_pages: vec![0; pages.div_ceil(64)],
+            has_changes: false,
         }
     }
 
@@ -285,8 +287,14 @@ impl Slots {
         }
     }
 
+    /// Whether [`Self::take_changed_pages`] has any to tell.
+    pub fn has_changes(&self) -> bool {
+        self.has_changes
+    }
+
     /// Pages of slots that changed since the last call, ascending.
     pub fn take_changed_pages(&mut self) -> Vec<u32> {
+        self.has_changes = false;
         let mut pages = Vec::new();
         for (word_index, word) in self.changed_pages.iter_mut().enumerate() {
             let mut bits = core::mem::take(word);
@@ -349,6 +357,7 @@ impl Slots {
     pub fn mark_changed(&mut self, slot: Lcbn) {
         let page = slot.0 / SLOTS_PER_PAGE;
         self.changed_pages[(page / 64) as usize] |= 1 << (page % 64);
+        self.has_changes = true;
     }
 
     /// Checks what must always hold; for tests.

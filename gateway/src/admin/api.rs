@@ -1,8 +1,6 @@
 //! Routes, and errors as JSON: `{"kind": "not_found", "message": "..."}`.
 
-use crate::control::{
-    Control, ControlError, ErrorKind, Status, VolumeInfo, check_volume_name, check_volume_size,
-};
+use crate::control::{Control, ControlError, ErrorKind, Status, VolumeInfo, check_volume_name, check_volume_size};
 use crate::metrics;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
@@ -80,10 +78,15 @@ async fn volume_create(State(control): Shared, body: Body) -> Answer<(StatusCode
 }
 
 async fn volume_resize(State(control): Shared, name: Name, body: Body) -> Answer<Json<VolumeInfo>> {
-    let ResizeVolume { size_bytes, allow_shrink } = parse(body)?;
+    let ResizeVolume {
+        size_bytes,
+        allow_shrink,
+    } = parse(body)?;
     let name = volume_name(name)?;
     check_volume_size(size_bytes)?;
-    blocking(move || control.volume_resize(&name, size_bytes, allow_shrink)).await?.map(Json)
+    blocking(move || control.volume_resize(&name, size_bytes, allow_shrink))
+        .await?
+        .map(Json)
 }
 
 async fn volume_delete(State(control): Shared, name: Name) -> Answer<StatusCode> {

@@ -15,7 +15,10 @@ pub(super) struct Limited<L> {
 
 impl<L> Limited<L> {
     pub fn new(listener: L, connections_max: usize) -> Self {
-        Self { listener, places: Arc::new(Semaphore::new(connections_max)) }
+        Self {
+            listener,
+            places: Arc::new(Semaphore::new(connections_max)),
+        }
     }
 }
 

@@ -13,7 +13,11 @@ pub enum AdminError {
     #[error("cannot start the threads of the admin server: {0}")]
     Threads(io::Error),
     #[error("{path}: {action}: {error}")]
-    Socket { path: PathBuf, action: &'static str, error: io::Error },
+    Socket {
+        path: PathBuf,
+        action: &'static str,
+        error: io::Error,
+    },
     #[error("{0} is answered by another gateway; choose another runtime_directory or stop that one")]
     Answered(PathBuf),
     #[error("{0} exists and is no socket; remove it or choose another runtime_directory")]
@@ -24,9 +28,19 @@ pub enum AdminError {
 
 /// Must be called within a runtime.
 pub(super) fn bind_unix(path: &Path) -> Result<tokio::net::UnixListener, AdminError> {
-    let fault = |action| move |error| AdminError::Socket { path: path.to_owned(), action, error };
+    let fault = |action| {
+        move |error| AdminError::Socket {
+            path: path.to_owned(),
+            action,
+            error,
+        }
+    };
     if let Some(directory) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(fault("cannot make its directory"))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(fault("cannot make its directory"))?;
     }
     remove_stale(path)?;
     let listener = tokio::net::UnixListener::bind(path).map_err(fault("cannot listen"))?;
@@ -43,7 +57,13 @@ pub(super) fn bind_tcp(address: SocketAddr) -> Result<tokio::net::TcpListener, A
 }
 
 fn remove_stale(path: &Path) -> Result<(), AdminError> {
-    let fault = |action| move |error| AdminError::Socket { path: path.to_owned(), action, error };
+    let fault = |action| {
+        move |error| AdminError::Socket {
+            path: path.to_owned(),
+            action,
+            error,
+        }
+    };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(fault("cannot look at it")(error)),

@@ -41,12 +41,18 @@ impl Client {
     }
 
     pub fn volume_create(&self, name: &str, size_bytes: u64) -> Result<VolumeInfo, CliError> {
-        let body = self.json(&CreateVolume { name: name.into(), size_bytes })?;
+        let body = self.json(&CreateVolume {
+            name: name.into(),
+            size_bytes,
+        })?;
         self.ask("POST", "/v1/volumes", &body)
     }
 
     pub fn volume_resize(&self, name: &str, size_bytes: u64, allow_shrink: bool) -> Result<VolumeInfo, CliError> {
-        let body = self.json(&ResizeVolume { size_bytes, allow_shrink })?;
+        let body = self.json(&ResizeVolume {
+            size_bytes,
+            allow_shrink,
+        })?;
         self.ask("PATCH", &volume_path(name), &body)
     }
 
@@ -71,7 +77,10 @@ impl Client {
     fn send(&self, method: &str, path: &str, body: &str) -> Result<String, CliError> {
         let answer = self
             .exchange(method, path, body)
-            .map_err(|error| CliError::Unreachable { socket: self.socket.clone(), error })?;
+            .map_err(|error| CliError::Unreachable {
+                socket: self.socket.clone(),
+                error,
+            })?;
         let (code, body) = parse_answer(&answer).ok_or_else(|| self.protocol("no HTTP".into()))?;
         if (200..300).contains(&code) {
             return Ok(body.to_owned());
@@ -103,7 +112,10 @@ impl Client {
     }
 
     fn protocol(&self, reason: String) -> CliError {
-        CliError::Protocol { socket: self.socket.clone(), reason }
+        CliError::Protocol {
+            socket: self.socket.clone(),
+            reason,
+        }
     }
 }
 
@@ -114,9 +126,15 @@ fn parse_answer(answer: &str) -> Option<(u16, &str)> {
     let first = lines.next()?;
     let code = first.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
     let announced = lines.filter_map(|line| line.split_once(':')).find_map(|(name, value)| {
-        if name.eq_ignore_ascii_case("content-length") { value.trim().parse::<usize>().ok() } else { None }
+        if name.eq_ignore_ascii_case("content-length") {
+            value.trim().parse::<usize>().ok()
+        } else {
+            None
+        }
     });
-    announced.is_none_or(|length| length == body.len()).then_some((code, body))
+    announced
+        .is_none_or(|length| length == body.len())
+        .then_some((code, body))
 }
 
 /// Any text fits into one segment of a path: everything but letters, digits, `-` and `_` is escaped. The dot too, since
@@ -145,7 +163,13 @@ mod tests {
 
     #[test]
     fn broken_answers_are_no_answers() {
-        for answer in ["", "hello", "HTTP/1.0 200 OK\r\n", "HTTP/1.0 x\r\n\r\n", "SSH-2.0\r\n\r\n"] {
+        for answer in [
+            "",
+            "hello",
+            "HTTP/1.0 200 OK\r\n",
+            "HTTP/1.0 x\r\n\r\n",
+            "SSH-2.0\r\n\r\n",
+        ] {
             assert_eq!(parse_answer(answer), None, "{answer:?}");
         }
         let cut = "HTTP/1.0 200 OK\r\ncontent-length: 10\r\n\r\nhalf";

@@ -24,7 +24,10 @@ pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliErro
     if options.json {
         return output::json_line(&progress(&status));
     }
-    output::text(&format!("draining {}; `tombolo drain --wait` shows the progress", HumanBytes(status.dirty_bytes)))
+    output::text(&format!(
+        "draining {}; `tombolo drain --wait` shows the progress",
+        HumanBytes(status.dirty_bytes)
+    ))
 }
 
 fn wait(client: &Client, options: &DrainOptions, mut status: Status) -> Result<(), CliError> {
@@ -35,9 +38,16 @@ fn wait(client: &Client, options: &DrainOptions, mut status: Status) -> Result<(
         if status.dirty_bytes == 0 {
             return display.finish(&status);
         }
-        if let Some(seconds) = options.timeout_s.filter(|seconds| begun.elapsed() >= Duration::from_secs(*seconds)) {
+        if let Some(seconds) = options
+            .timeout_s
+            .filter(|seconds| begun.elapsed() >= Duration::from_secs(*seconds))
+        {
             let reason = status.store.last_error;
-            return Err(CliError::DrainTimeout { dirty_bytes: status.dirty_bytes, seconds, reason });
+            return Err(CliError::DrainTimeout {
+                dirty_bytes: status.dirty_bytes,
+                seconds,
+                reason,
+            });
         }
         std::thread::sleep(POLL_INTERVAL);
         status = client.status()?;

@@ -17,7 +17,11 @@ pub(super) enum CliError {
     #[error("{0}")]
     Usage(String),
     #[error("{action} {path}: {error}")]
-    File { action: &'static str, path: PathBuf, error: io::Error },
+    File {
+        action: &'static str,
+        path: PathBuf,
+        error: io::Error,
+    },
     #[error("cannot run tgtadm: {0}; is the package tgt installed?")]
     TgtadmMissing(io::Error),
     #[error("{command} failed: {said}")]
@@ -27,7 +31,11 @@ pub(super) enum CliError {
     #[error("standard output: {0}")]
     Output(io::Error),
     #[error("{dirty_bytes} bytes are still dirty after {seconds} s{}", reason.as_ref().map(|reason| format!("; the store: {reason}")).unwrap_or_default())]
-    DrainTimeout { dirty_bytes: u64, seconds: u64, reason: Option<String> },
+    DrainTimeout {
+        dirty_bytes: u64,
+        seconds: u64,
+        reason: Option<String>,
+    },
     #[error("{0}")]
     Serve(String),
 }

@@ -32,7 +32,10 @@ pub(super) fn run(client: &Client, command: ExportCommand) -> Result<(), CliErro
 fn iscsi(client: &Client, options: &IscsiOptions) -> Result<(), CliError> {
     let target = target(client, options)?;
     if options.write {
-        write(&options.file.clone().unwrap_or_else(|| default_file(&target.volume)), &stanza::with_secret(&target))?;
+        write(
+            &options.file.clone().unwrap_or_else(|| default_file(&target.volume)),
+            &stanza::with_secret(&target),
+        )?;
     }
     let mut portal = options.portal.clone();
     if options.apply {
@@ -40,7 +43,11 @@ fn iscsi(client: &Client, options: &IscsiOptions) -> Result<(), CliError> {
         tgtadm.apply(&target)?;
         portal = portal.or(tgtadm.first_portal()?);
     }
-    let url = format!("iscsi://{}/{}/1", portal.as_deref().unwrap_or(PORTAL_DEFAULT), target.iqn);
+    let url = format!(
+        "iscsi://{}/{}/1",
+        portal.as_deref().unwrap_or(PORTAL_DEFAULT),
+        target.iqn
+    );
     if options.json {
         let nbd_uri = target.nbd_uri();
         return output::json(&json!({ "volume": target.volume, "iqn": target.iqn, "url": url, "nbd_uri": nbd_uri }));
@@ -59,7 +66,10 @@ fn target(client: &Client, options: &IscsiOptions) -> Result<Target, CliError> {
     }
     let target = Target {
         volume: options.name.clone(),
-        iqn: options.iqn.clone().unwrap_or_else(|| target::default_iqn(&host_name(), &options.name)),
+        iqn: options
+            .iqn
+            .clone()
+            .unwrap_or_else(|| target::default_iqn(&host_name(), &options.name)),
         initiator: options.initiator.clone(),
         nbd_socket: nbd_socket(client.socket())?,
         chap: chap(options)?,
@@ -70,24 +80,46 @@ fn target(client: &Client, options: &IscsiOptions) -> Result<Target, CliError> {
 
 /// Both sockets stand in the runtime directory. Absolute, since tgtd has a working directory of its own.
 fn nbd_socket(admin_socket: &Path) -> Result<PathBuf, CliError> {
-    let fault = |error| CliError::File { action: "cannot look up", path: admin_socket.to_owned(), error };
-    Ok(fs::canonicalize(admin_socket).map_err(fault)?.with_file_name("nbd.sock"))
+    let fault = |error| CliError::File {
+        action: "cannot look up",
+        path: admin_socket.to_owned(),
+        error,
+    };
+    Ok(fs::canonicalize(admin_socket)
+        .map_err(fault)?
+        .with_file_name("nbd.sock"))
 }
 
 fn host_name() -> String {
-    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+    fs::read_to_string("/proc/sys/kernel/hostname")
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 fn chap(options: &IscsiOptions) -> Result<Option<Chap>, CliError> {
     let (Some(user), Some(path)) = (&options.chap_user, &options.chap_secret_file) else {
         return Ok(None);
     };
-    let fault = |error| CliError::File { action: "cannot read the CHAP secret from", path: path.clone(), error };
+    let fault = |error| CliError::File {
+        action: "cannot read the CHAP secret from",
+        path: path.clone(),
+        error,
+    };
     let mut text = String::new();
-    let source: Box<dyn Read> =
-        if path.as_os_str() == "-" { Box::new(io::stdin()) } else { Box::new(fs::File::open(path).map_err(fault)?) };
-    source.take(SECRET_FILE_BYTES_MAX).read_to_string(&mut text).map_err(fault)?;
-    Ok(Some(Chap { user: user.clone(), secret: text.trim_end_matches(['\r', '\n']).to_owned() }))
+    let source: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(io::stdin())
+    } else {
+        Box::new(fs::File::open(path).map_err(fault)?)
+    };
+    source
+        .take(SECRET_FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(fault)?;
+    Ok(Some(Chap {
+        user: user.clone(),
+        secret: text.trim_end_matches(['\r', '\n']).to_owned(),
+    }))
 }
 
 fn default_file(volume: &str) -> PathBuf {
@@ -99,11 +131,22 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let fresh = PathBuf::from(name);
-    let fault = |error| CliError::File { action: "cannot write", path: path.to_owned(), error };
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh).map_err(fault)?;
+    let fault = |error| CliError::File {
+        action: "cannot write",
+        path: path.to_owned(),
+        error,
+    };
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)
+        .map_err(fault)?;
     // The mode above counts only for a new file; one that was left behind may have any.
     file.set_permissions(Permissions::from_mode(0o600)).map_err(fault)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(fault)?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .map_err(fault)?;
     fs::rename(&fresh, path).map_err(fault)
 }

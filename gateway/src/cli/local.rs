@@ -34,8 +34,17 @@ pub(super) fn settings(connection: &Connection, markdown: bool, as_json: bool) -
     if markdown {
         return output::text(&Settings::markdown());
     }
-    let settings = connection.config.as_deref().map(Settings::load).transpose()?.unwrap_or_default();
-    if as_json { output::json(&listed(&settings)) } else { output::text(settings.to_toml().trim_start()) }
+    let settings = connection
+        .config
+        .as_deref()
+        .map(Settings::load)
+        .transpose()?
+        .unwrap_or_default();
+    if as_json {
+        output::json(&listed(&settings))
+    } else {
+        output::text(settings.to_toml().trim_start())
+    }
 }
 
 fn listed(settings: &Settings) -> Vec<serde_json::Value> {
@@ -54,5 +63,8 @@ fn listed(settings: &Settings) -> Vec<serde_json::Value> {
 }
 
 fn config(connection: &Connection) -> Result<&Path, CliError> {
-    connection.config.as_deref().ok_or_else(|| CliError::Usage("name the settings file with --config FILE".into()))
+    connection
+        .config
+        .as_deref()
+        .ok_or_else(|| CliError::Usage("name the settings file with --config FILE".into()))
 }

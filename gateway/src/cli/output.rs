@@ -6,7 +6,11 @@ use std::io::{self, Write};
 
 pub(super) fn text(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
-    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    let end = if text.is_empty() || text.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
     out.write_all(text.as_bytes())
         .and_then(|()| out.write_all(end.as_bytes()))
         .and_then(|()| out.flush())
@@ -37,7 +41,11 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> St
     }
     let mut shown = String::new();
     for row in std::iter::once(&head.map(String::from)).chain(rows) {
-        let cells: String = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
+        let cells: String = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:width$}  "))
+            .collect();
         shown += cells.trim_end();
         shown.push('\n');
     }

@@ -10,13 +10,20 @@ use std::time::Duration;
 
 pub(super) fn run(client: &Client, as_json: bool) -> Result<(), CliError> {
     let status = client.status()?;
-    if as_json { output::json(&status) } else { output::text(&shown(&status)) }
+    if as_json {
+        output::json(&status)
+    } else {
+        output::text(&shown(&status))
+    }
 }
 
 fn shown(status: &Status) -> String {
     let mut lines = Vec::new();
     if let Some(failure) = &status.failure {
-        lines.push(("FAILED", format!("{failure}; changes are refused until it is mended and the gateway restarted")));
+        lines.push((
+            "FAILED",
+            format!("{failure}; changes are refused until it is mended and the gateway restarted"),
+        ));
     }
     lines.push(("dirty", dirty(status)));
     lines.push(("recovery point", recovery_point(status)));
@@ -24,7 +31,14 @@ fn shown(status: &Status) -> String {
     lines.push(("deduplication", dedup(status)));
     lines.push(("cache hits", hits(status)));
     lines.push(("upload", upload(status)));
-    lines.push(("stored", format!("{} in {} objects", HumanBytes(status.stored_bytes), HumanCount(status.objects))));
+    lines.push((
+        "stored",
+        format!(
+            "{} in {} objects",
+            HumanBytes(status.stored_bytes),
+            HumanCount(status.objects)
+        ),
+    ));
     lines.push(("cache", cache(status)));
     lines.push(("writes", writes(status)));
     if let Some(damage) = damage(status) {
@@ -32,17 +46,27 @@ fn shown(status: &Status) -> String {
     }
     let journal = &status.journal;
     let checkpoint = duration(journal.last_checkpoint_age_s);
-    lines.push(("journal", format!("{}, last checkpoint {checkpoint} ago", HumanBytes(journal.bytes))));
+    lines.push((
+        "journal",
+        format!("{}, last checkpoint {checkpoint} ago", HumanBytes(journal.bytes)),
+    ));
     lines.push(("memory", HumanBytes(status.memory.resident_bytes).to_string()));
     lines.push(("clients", status.connections.to_string()));
     lines.push(("volumes", volumes(status)));
     lines.push(("gateway", gateway(status)));
-    lines.into_iter().map(|(label, text)| format!("{label:<15} {text}\n")).collect()
+    lines
+        .into_iter()
+        .map(|(label, text)| format!("{label:<15} {text}\n"))
+        .collect()
 }
 
 fn dirty(status: &Status) -> String {
     let share = percent(status.dirty_bytes as f64 / status.dirty_bytes_max.max(1) as f64);
-    format!("{} of at most {} ({share})", HumanBytes(status.dirty_bytes), HumanBytes(status.dirty_bytes_max))
+    format!(
+        "{} of at most {} ({share})",
+        HumanBytes(status.dirty_bytes),
+        HumanBytes(status.dirty_bytes_max)
+    )
 }
 
 fn recovery_point(status: &Status) -> String {
@@ -54,7 +78,9 @@ fn recovery_point(status: &Status) -> String {
 
 fn store(status: &Status) -> String {
     let store = &status.store;
-    let age = store.last_success_age_s.map(|age| format!("last success {} ago", duration(age)));
+    let age = store
+        .last_success_age_s
+        .map(|age| format!("last success {} ago", duration(age)));
     let trouble = match store.state {
         StoreState::Ok => None,
         StoreState::Degraded | StoreState::Unreachable => Some(age.unwrap_or("no success yet".into())),
@@ -82,7 +108,10 @@ fn hits(status: &Status) -> String {
     let misses = HumanCount(cache.complete_misses);
     let partial = HumanCount(cache.partial_misses);
     let ratio = percent(cache.hit_ratio);
-    format!("{ratio} of {} blocks ({misses} misses, {partial} partial)", HumanCount(cache.reads()))
+    format!(
+        "{ratio} of {} blocks ({misses} misses, {partial} partial)",
+        HumanCount(cache.reads())
+    )
 }
 
 fn upload(status: &Status) -> String {
@@ -94,24 +123,42 @@ fn upload(status: &Status) -> String {
         None => "nothing moves".into(),
     };
     let draining = if upload.draining { ", draining" } else { "" };
-    format!("{rate}/s, {} objects in flight, {left}{draining}", upload.objects_in_flight)
+    format!(
+        "{rate}/s, {} objects in flight, {left}{draining}",
+        upload.objects_in_flight
+    )
 }
 
 fn cache(status: &Status) -> String {
     let cache = &status.cache;
-    format!("{} of {} used", HumanBytes(cache.used_bytes), HumanBytes(cache.size_bytes))
+    format!(
+        "{} of {} used",
+        HumanBytes(cache.used_bytes),
+        HumanBytes(cache.size_bytes)
+    )
 }
 
 fn writes(status: &Status) -> String {
     let writes = &status.writes;
-    let waiting = if writes.waiting > 0 { format!("{} waiting now, ", writes.waiting) } else { String::new() };
-    format!("{waiting}{} slowed, {} stalled, {} refused", writes.throttled, writes.stalled, writes.refused)
+    let waiting = if writes.waiting > 0 {
+        format!("{} waiting now, ", writes.waiting)
+    } else {
+        String::new()
+    };
+    format!(
+        "{waiting}{} slowed, {} stalled, {} refused",
+        writes.throttled, writes.stalled, writes.refused
+    )
 }
 
 fn damage(status: &Status) -> Option<String> {
     let cache = &status.cache;
-    (cache.slots_corrupt + cache.blocks_lost > 0)
-        .then(|| format!("{} corrupt cache slots found, {} blocks lost", cache.slots_corrupt, cache.blocks_lost))
+    (cache.slots_corrupt + cache.blocks_lost > 0).then(|| {
+        format!(
+            "{} corrupt cache slots found, {} blocks lost",
+            cache.slots_corrupt, cache.blocks_lost
+        )
+    })
 }
 
 fn volumes(status: &Status) -> String {
@@ -124,7 +171,10 @@ fn volumes(status: &Status) -> String {
 
 fn gateway(status: &Status) -> String {
     let uptime = duration(status.uptime_s);
-    format!("version {}, up {uptime}, state in {}", status.version, status.state_directory)
+    format!(
+        "version {}, up {uptime}, state in {}",
+        status.version, status.state_directory
+    )
 }
 
 fn percent(share: f64) -> String {
@@ -134,7 +184,11 @@ fn percent(share: f64) -> String {
 /// Durations that come over a wire may be anything.
 pub(super) fn duration(seconds: f64) -> String {
     let known = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-    if known < Duration::from_secs(60) { format!("{:.1} s", known.as_secs_f64()) } else { HumanDuration(known).to_string() }
+    if known < Duration::from_secs(60) {
+        format!("{:.1} s", known.as_secs_f64())
+    } else {
+        HumanDuration(known).to_string()
+    }
 }
 
 #[cfg(test)]
@@ -149,14 +203,22 @@ mod tests {
             dirty_bytes_max: 4 << 30,
             oldest_dirty_age_s: 12.34,
             dedup: DedupStatus::new(0, 3, 1),
-            cache: CacheStatus { hits: 9, complete_misses: 1, ..Default::default() }.with_hit_ratio(),
+            cache: CacheStatus {
+                hits: 9,
+                complete_misses: 1,
+                ..Default::default()
+            }
+            .with_hit_ratio(),
             store: StoreStatus {
                 url: "s3://bucket".into(),
                 state: StoreState::Unreachable,
                 last_error: Some("connection refused".into()),
                 last_success_age_s: Some(30.0),
             },
-            upload: UploadStatus { drain_eta_s: Some(600.0), ..Default::default() },
+            upload: UploadStatus {
+                drain_eta_s: Some(600.0),
+                ..Default::default()
+            },
             ..Default::default()
         };
         let shown = shown(&status);
@@ -174,14 +236,20 @@ upload          0 B/s, 0 objects in flight, 10 minutes left
     #[test]
     fn an_idle_gateway_claims_no_ratios() {
         let shown = shown(&Status::default());
-        assert!(shown.contains("now: the store has everything") && shown.contains("nothing read yet"), "{shown}");
+        assert!(
+            shown.contains("now: the store has everything") && shown.contains("nothing read yet"),
+            "{shown}"
+        );
     }
 
     #[test]
     fn failure_and_damage_are_not_hidden() {
         let status = Status {
             failure: Some("input/output error".into()),
-            cache: CacheStatus { slots_corrupt: 2, ..Default::default() },
+            cache: CacheStatus {
+                slots_corrupt: 2,
+                ..Default::default()
+            },
             ..Default::default()
         };
         let shown = shown(&status);

@@ -17,7 +17,12 @@ pub(super) fn run(client: &Client, command: VolumeCommand) -> Result<(), CliErro
         }
         VolumeCommand::List { json: true } => output::json(&client.volume_list()?),
         VolumeCommand::List { json: false } => output::text(&listed(&client.volume_list()?)),
-        VolumeCommand::Resize { name, size, allow_shrink, json } => {
+        VolumeCommand::Resize {
+            name,
+            size,
+            allow_shrink,
+            json,
+        } => {
             check_volume_name(&name)?;
             check_volume_size(size.0)?;
             let volume = client.volume_resize(&name, size.0, allow_shrink)?;
@@ -31,14 +36,25 @@ fn show(volume: &VolumeInfo, done: &str, as_json: bool) -> Result<(), CliError> 
     if as_json {
         return output::json(volume);
     }
-    output::text(&format!("{done} volume {}: {}", volume.name, ByteSize(volume.size_bytes)))
+    output::text(&format!(
+        "{done} volume {}: {}",
+        volume.name,
+        ByteSize(volume.size_bytes)
+    ))
 }
 
 fn listed(volumes: &[VolumeInfo]) -> String {
     let row = |volume: &VolumeInfo| {
-        [volume.name.clone(), ByteSize(volume.size_bytes).to_string(), volume.connections.to_string()]
+        [
+            volume.name.clone(),
+            ByteSize(volume.size_bytes).to_string(),
+            volume.connections.to_string(),
+        ]
     };
-    output::table(["NAME", "SIZE", "CONNECTIONS"], &volumes.iter().map(row).collect::<Vec<_>>())
+    output::table(
+        ["NAME", "SIZE", "CONNECTIONS"],
+        &volumes.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
 fn delete(client: &Client, name: &str, yes: bool, as_json: bool) -> Result<(), CliError> {

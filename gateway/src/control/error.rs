@@ -30,7 +30,10 @@ pub struct ControlError {
 
 impl ControlError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self {
+            kind,
+            message: message.into(),
+        }
     }
 
     pub fn volume_not_found(name: &str) -> Self {
@@ -38,7 +41,10 @@ impl ControlError {
     }
 
     pub fn volume_exists(name: &str) -> Self {
-        Self::new(ErrorKind::AlreadyExists, format!("a volume named {name:?} exists already"))
+        Self::new(
+            ErrorKind::AlreadyExists,
+            format!("a volume named {name:?} exists already"),
+        )
     }
 
     pub fn volume_in_use(name: &str, connections: u64) -> Self {

@@ -103,8 +103,18 @@ pub struct DedupStatus {
 impl DedupStatus {
     pub fn new(blocks_zero: u64, blocks_duplicate: u64, blocks_unique: u64) -> Self {
         let blocks_written = blocks_zero + blocks_duplicate + blocks_unique;
-        let ratio = if blocks_unique == 0 { 1.0 } else { blocks_written as f64 / blocks_unique as f64 };
-        Self { blocks_written, blocks_zero, blocks_duplicate, blocks_unique, ratio }
+        let ratio = if blocks_unique == 0 {
+            1.0
+        } else {
+            blocks_written as f64 / blocks_unique as f64
+        };
+        Self {
+            blocks_written,
+            blocks_zero,
+            blocks_duplicate,
+            blocks_unique,
+            ratio,
+        }
     }
 }
 
@@ -132,7 +142,11 @@ impl CacheStatus {
     /// Sets the ratio from the counters.
     pub fn with_hit_ratio(mut self) -> Self {
         let reads = self.reads();
-        self.hit_ratio = if reads == 0 { 0.0 } else { self.hits as f64 / reads as f64 };
+        self.hit_ratio = if reads == 0 {
+            0.0
+        } else {
+            self.hits as f64 / reads as f64
+        };
         self
     }
 
@@ -184,7 +198,12 @@ mod tests {
         assert_eq!(DedupStatus::new(0, 0, 0).ratio, 1.0);
         assert_eq!(DedupStatus::new(1, 2, 3).ratio, 2.0);
         assert_eq!(CacheStatus::default().with_hit_ratio().hit_ratio, 0.0);
-        let cache = CacheStatus { hits: 3, partial_misses: 1, complete_misses: 0, ..Default::default() };
+        let cache = CacheStatus {
+            hits: 3,
+            partial_misses: 1,
+            complete_misses: 0,
+            ..Default::default()
+        };
         assert_eq!(cache.with_hit_ratio().hit_ratio, 0.75);
     }
 

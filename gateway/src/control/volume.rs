@@ -29,7 +29,10 @@ pub fn check_volume_name(name: &str) -> Result<(), ControlError> {
     // What is far too long is not repeated in full.
     let shown: String = name.chars().take(VOLUME_NAME_BYTES_MAX + 1).collect();
     let rule = "1 to 64 characters out of A-Z a-z 0-9 . _ -, and neither a dot nor a dash in front";
-    Err(ControlError::new(ErrorKind::Invalid, format!("{shown:?} is no name for a volume: {rule}")))
+    Err(ControlError::new(
+        ErrorKind::Invalid,
+        format!("{shown:?} is no name for a volume: {rule}"),
+    ))
 }
 
 /// A whole number of blocks, at least one, at most [`VOLUME_BYTES_MAX`]. Nothing is rounded, so that a size that was
@@ -38,8 +41,12 @@ pub fn check_volume_size(size_bytes: u64) -> Result<(), ControlError> {
     if (BLOCK_BYTES as u64..=VOLUME_BYTES_MAX).contains(&size_bytes) && size_bytes.is_multiple_of(BLOCK_BYTES as u64) {
         return Ok(());
     }
-    let rule = format!("it must be a multiple of {BLOCK_BYTES} bytes from {BLOCK_BYTES} to {VOLUME_BYTES_MAX} (256TiB)");
-    Err(ControlError::new(ErrorKind::Invalid, format!("{size_bytes} bytes is no size for a volume: {rule}")))
+    let rule =
+        format!("it must be a multiple of {BLOCK_BYTES} bytes from {BLOCK_BYTES} to {VOLUME_BYTES_MAX} (256TiB)");
+    Err(ControlError::new(
+        ErrorKind::Invalid,
+        format!("{size_bytes} bytes is no size for a volume: {rule}"),
+    ))
 }
 
 #[cfg(test)]
@@ -57,7 +64,19 @@ mod tests {
     #[test]
     fn other_names_are_refused() {
         let too_long = "n".repeat(VOLUME_NAME_BYTES_MAX + 1);
-        for name in ["", ".", "..", ".a", "-a", "a/b", "a b", "a\0", "\u{e4}", "a\n", too_long.as_str()] {
+        for name in [
+            "",
+            ".",
+            "..",
+            ".a",
+            "-a",
+            "a/b",
+            "a b",
+            "a\0",
+            "\u{e4}",
+            "a\n",
+            too_long.as_str(),
+        ] {
             let error = check_volume_name(name).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Invalid);
             assert!(error.message.contains("name"), "{error}");

@@ -17,8 +17,10 @@ use tombolo_nbd::Server;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// A store that has answered nothing for this long is called unreachable, not just degraded.
 const UNREACHABLE_AFTER_MICROS: u64 = 10_000_000;
-/// Over how long the rate of uploads is averaged, at least.
-const RATE_SPAN_S: f64 = 2.0;
+/// Over how long the rate of uploads is averaged: at least the first; a span longer than the second began in other
+/// times and says nothing of now.
+const RATE_SPAN_S_MIN: f64 = 1.0;
+const RATE_SPAN_S_MAX: f64 = 10.0;
 
 pub struct GatewayControl {
     gateway: Arc<Gateway>,
@@ -45,7 +47,11 @@ impl GatewayControl {
             state_directory: settings.directories.state_directory.display().to_string(),
             store_url: settings.store.url.clone(),
             started: now,
-            rate: Mutex::new(Rate { at: now, blocks: 0, bytes_per_s: 0.0 }),
+            rate: Mutex::new(Rate {
+                at: now,
+                blocks: 0,
+                bytes_per_s: 0.0,
+            }),
         }
     }
 
@@ -58,7 +64,9 @@ impl GatewayControl {
     }
 
     fn find(&self, name: &str) -> Result<Volume, ControlError> {
-        self.gateway.volume_named(name).ok_or_else(|| ControlError::volume_not_found(name))
+        self.gateway
+            .volume_named(name)
+            .ok_or_else(|| ControlError::volume_not_found(name))
     }
 
     fn found(&self, name: &str) -> Result<VolumeInfo, ControlError> {
@@ -69,8 +77,13 @@ impl GatewayControl {
         let blocks = snapshot.totals.blocks_unique + snapshot.totals.blocks_duplicate;
         let mut rate = self.rate.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let elapsed = rate.at.elapsed().as_secs_f64();
-        if elapsed >= RATE_SPAN_S {
-            rate.bytes_per_s = (blocks.saturating_sub(rate.blocks) * BLOCK) as f64 / elapsed;
+        if elapsed >= RATE_SPAN_S_MIN {
+            let bytes = (blocks.saturating_sub(rate.blocks) * BLOCK) as f64;
+            rate.bytes_per_s = if elapsed > RATE_SPAN_S_MAX {
+                0.0
+            } else {
+                bytes / elapsed
+            };
             rate.at = Instant::now();
             rate.blocks = blocks;
         }
@@ -106,7 +119,11 @@ impl GatewayControl {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             state_directory: self.state_directory.clone(),
-            failure: snapshot.failed.as_ref().map(ToString::to_string).or_else(|| snapshot.metadata_error.clone()),
+            failure: snapshot
+                .failed
+                .as_ref()
+                .map(ToString::to_string)
+                .or_else(|| snapshot.metadata_error.clone()),
             store: self.store_status(snapshot),
             dirty_bytes,
             dirty_bytes_max: u64::from(snapshot.dirty_blocks_max) * BLOCK,
@@ -189,7 +206,9 @@ impl Control for GatewayControl {
     }
 
     fn volume_create(&self, name: &str, size_bytes: u64) -> Result<VolumeInfo, ControlError> {
-        self.gateway.create_volume(name, size_bytes / BLOCK).map_err(|refusal| control_error(name, &refusal))?;
+        self.gateway
+            .create_volume(name, size_bytes / BLOCK)
+            .map_err(|refusal| control_error(name, &refusal))?;
         self.found(name)
     }
 
@@ -205,7 +224,12 @@ impl Control for GatewayControl {
         }
         let resized = self.gateway.resize_volume(volume.id, size_bytes / BLOCK);
         resized.map_err(|refusal| control_error(name, &refusal))?;
-        if let Some(server) = self.server.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_ref() {
+        if let Some(server) = self
+            .server
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .as_ref()
+        {
             server.disconnect_resized(name);
         }
         self.found(name)
@@ -217,7 +241,9 @@ impl Control for GatewayControl {
         if connections > 0 {
             return Err(ControlError::volume_in_use(name, connections));
         }
-        self.gateway.delete_volume(volume.id).map_err(|refusal| control_error(name, &refusal))?;
+        self.gateway
+            .delete_volume(volume.id)
+            .map_err(|refusal| control_error(name, &refusal))?;
         Ok(())
     }
 
@@ -241,23 +267,36 @@ fn control_error(name: &str, refusal: &Refusal) -> ControlError {
 }
 
 fn operation_metrics(meter: crate::world::OperationMeter) -> OperationMetrics {
-    let bounds = LATENCY_BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6).chain([f64::INFINITY]);
+    let bounds = LATENCY_BOUNDS_US
+        .iter()
+        .map(|bound| *bound as f64 / 1e6)
+        .chain([f64::INFINITY]);
     OperationMetrics {
         operation: meter.operation,
         errors: meter.errors,
         bytes: meter.bytes,
-        seconds: Histogram { sum: meter.micros as f64 / 1e6, buckets: bounds.zip(meter.buckets).collect() },
+        seconds: Histogram {
+            sum: meter.micros as f64 / 1e6,
+            buckets: bounds.zip(meter.buckets).collect(),
+        },
     }
 }
 
 fn store_metrics(counts: tombolo_cloud_driver::OperationCounts) -> StoreOperationMetrics {
-    let bounds =
-        (0..LATENCY_BUCKETS).map(|index| latency_bucket_micros(index).map_or(f64::INFINITY, |micros| micros as f64 / 1e6));
+    let bounds = (0..LATENCY_BUCKETS)
+        .map(|index| latency_bucket_micros(index).map_or(f64::INFINITY, |micros| micros as f64 / 1e6));
     StoreOperationMetrics {
         operation: counts.operation.name(),
         bytes: counts.bytes,
-        failures: counts.failures.into_iter().map(|(kind, count)| (kind_name(kind), count)).collect(),
-        seconds: Histogram { sum: counts.micros as f64 / 1e6, buckets: bounds.zip(counts.latencies).collect() },
+        failures: counts
+            .failures
+            .into_iter()
+            .map(|(kind, count)| (kind_name(kind), count))
+            .collect(),
+        seconds: Histogram {
+            sum: counts.micros as f64 / 1e6,
+            buckets: bounds.zip(counts.latencies).collect(),
+        },
     }
 }
 

@@ -35,7 +35,9 @@ pub fn options(settings: &Settings) -> Result<Options, ServeError> {
         limits: limits(settings),
         compression: match settings.compression.algorithm {
             CompressionAlgorithm::Off => Compression::Off,
-            CompressionAlgorithm::Zstd => Compression::Zstd { level: settings.compression.level as i32 },
+            CompressionAlgorithm::Zstd => Compression::Zstd {
+                level: settings.compression.level as i32,
+            },
         },
         io_threads: settings.threads.io as usize,
         hash_threads: settings.threads.hash as usize,
@@ -71,9 +73,9 @@ fn core_config(settings: &Settings) -> Config {
 
 fn prefetcher(settings: &Settings) -> Box<dyn Prefetcher> {
     match settings.prefetch.policy {
-        PrefetchPolicy::Sequential => {
-            Box::new(Sequential::new(settings.prefetch.window_bytes_max.0 / BLOCK_BYTES as u64))
-        }
+        PrefetchPolicy::Sequential => Box::new(Sequential::new(
+            settings.prefetch.window_bytes_max.0 / BLOCK_BYTES as u64,
+        )),
         PrefetchPolicy::None => Box::new(NoPrefetch),
     }
 }
@@ -113,6 +115,14 @@ fn retry_policy(settings: &Settings) -> RetryPolicy {
 
 fn limits(settings: &Settings) -> Limits {
     let store = &settings.store;
-    let (puts_max, gets_max) = (store.uploads_in_flight_max as usize, store.downloads_in_flight_max as usize);
-    Limits { puts_max, gets_max, prefetches_max: (gets_max * 3 / 4).max(1), total_max: puts_max + gets_max }
+    let (puts_max, gets_max) = (
+        store.uploads_in_flight_max as usize,
+        store.downloads_in_flight_max as usize,
+    );
+    Limits {
+        puts_max,
+        gets_max,
+        prefetches_max: (gets_max * 3 / 4).max(1),
+        total_max: puts_max + gets_max,
+    }
 }

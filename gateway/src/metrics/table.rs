@@ -4,15 +4,30 @@ use super::{Kind, Labels, Metric, Reading};
 use crate::control::{Histogram, Metrics, OperationMetrics, StoreOperationMetrics, StoreState};
 
 const fn counter(name: &'static str, help: &'static str, read: fn(&Metrics) -> Reading) -> Metric {
-    Metric { name, kind: Kind::Counter, help, read }
+    Metric {
+        name,
+        kind: Kind::Counter,
+        help,
+        read,
+    }
 }
 
 const fn gauge(name: &'static str, help: &'static str, read: fn(&Metrics) -> Reading) -> Metric {
-    Metric { name, kind: Kind::Gauge, help, read }
+    Metric {
+        name,
+        kind: Kind::Gauge,
+        help,
+        read,
+    }
 }
 
 const fn histogram(name: &'static str, help: &'static str, read: fn(&Metrics) -> Reading) -> Metric {
-    Metric { name, kind: Kind::Histogram, help, read }
+    Metric {
+        name,
+        kind: Kind::Histogram,
+        help,
+        read,
+    }
 }
 
 use Reading::{Float, Histograms, Integer, Integers};
@@ -21,123 +36,266 @@ pub(super) const METRICS: &[Metric] = &[
     gauge("tombolo_build_info", "Always 1; the label holds the version.", |m| {
         Integers(vec![(vec![("version", m.status.version.clone())], 1)])
     }),
-    gauge("tombolo_uptime_seconds", "Time since the gateway began to serve.", |m| Float(m.status.uptime_s)),
-    gauge("tombolo_failed", "1 once the local disk has failed and changes are refused.", |m| {
-        Integer(u64::from(m.status.failure.is_some()))
-    }),
+    gauge(
+        "tombolo_uptime_seconds",
+        "Time since the gateway began to serve.",
+        |m| Float(m.status.uptime_s),
+    ),
+    gauge(
+        "tombolo_failed",
+        "1 once the local disk has failed and changes are refused.",
+        |m| Integer(u64::from(m.status.failure.is_some())),
+    ),
     // What is not in the store yet.
-    gauge("tombolo_dirty_bytes", "Acknowledged data that the store lacks.", |m| Integer(m.status.dirty_bytes)),
-    gauge("tombolo_dirty_limit_bytes", "The most that may be dirty.", |m| Integer(m.status.dirty_bytes_max)),
-    gauge("tombolo_oldest_dirty_age_seconds", "The recovery point: age of the oldest dirty data; 0 when clean.", |m| {
-        Float(m.status.oldest_dirty_age_s)
+    gauge("tombolo_dirty_bytes", "Acknowledged data that the store lacks.", |m| {
+        Integer(m.status.dirty_bytes)
     }),
-    gauge("tombolo_clean_bytes_per_second", "Dirty data that became clean per second, lately.", |m| {
-        Float(m.status.upload.clean_bytes_per_s)
+    gauge("tombolo_dirty_limit_bytes", "The most that may be dirty.", |m| {
+        Integer(m.status.dirty_bytes_max)
     }),
+    gauge(
+        "tombolo_oldest_dirty_age_seconds",
+        "The recovery point: age of the oldest dirty data; 0 when clean.",
+        |m| Float(m.status.oldest_dirty_age_s),
+    ),
+    gauge(
+        "tombolo_clean_bytes_per_second",
+        "Dirty data that became clean per second, lately.",
+        |m| Float(m.status.upload.clean_bytes_per_s),
+    ),
     gauge("tombolo_draining", "1 while a drain that was asked for goes on.", |m| {
         Integer(u64::from(m.status.upload.draining))
     }),
-    counter("tombolo_writes_throttled_total", "Writes slowed on the way to the limit.", |m| {
-        Integer(m.status.writes.throttled)
+    counter(
+        "tombolo_writes_throttled_total",
+        "Writes slowed on the way to the limit.",
+        |m| Integer(m.status.writes.throttled),
+    ),
+    counter(
+        "tombolo_writes_stalled_total",
+        "Writes that had to wait at the limit.",
+        |m| Integer(m.status.writes.stalled),
+    ),
+    counter(
+        "tombolo_writes_refused_total",
+        "Writes refused as busy after waiting too long.",
+        |m| Integer(m.status.writes.refused),
+    ),
+    gauge("tombolo_writes_waiting", "Writes waiting at the limit now.", |m| {
+        Integer(m.status.writes.waiting)
     }),
-    counter("tombolo_writes_stalled_total", "Writes that had to wait at the limit.", |m| {
-        Integer(m.status.writes.stalled)
-    }),
-    counter("tombolo_writes_refused_total", "Writes refused as busy after waiting too long.", |m| {
-        Integer(m.status.writes.refused)
-    }),
-    gauge("tombolo_writes_waiting", "Writes waiting at the limit now.", |m| Integer(m.status.writes.waiting)),
     // The store.
-    gauge("tombolo_store_state", "1 for the present state of the store, 0 for the others.", store_states),
-    gauge("tombolo_store_last_success_age_seconds", "Since the last request that succeeded; absent before the first.", |m| {
-        let age = m.status.store.last_success_age_s;
-        age.map_or(Integers(Vec::new()), Float)
+    gauge(
+        "tombolo_store_state",
+        "1 for the present state of the store, 0 for the others.",
+        store_states,
+    ),
+    gauge(
+        "tombolo_store_last_success_age_seconds",
+        "Since the last request that succeeded; absent before the first.",
+        |m| {
+            let age = m.status.store.last_success_age_s;
+            age.map_or(Integers(Vec::new()), Float)
+        },
+    ),
+    histogram(
+        "tombolo_store_request_duration_seconds",
+        "Requests to the store, every attempt, by operation.",
+        |m| {
+            Histograms(
+                m.store
+                    .iter()
+                    .map(|entry| (operation(entry.operation), entry.seconds.clone()))
+                    .collect(),
+            )
+        },
+    ),
+    counter(
+        "tombolo_store_request_bytes_total",
+        "Payload of requests to the store, by operation.",
+        |m| by_store_operation(m, |entry| entry.bytes),
+    ),
+    counter(
+        "tombolo_store_request_failures_total",
+        "Failed attempts, by operation and kind.",
+        store_failures,
+    ),
+    gauge(
+        "tombolo_store_bytes",
+        "Bytes of all objects, after deduplication and compression.",
+        |m| Integer(m.status.stored_bytes),
+    ),
+    gauge("tombolo_store_objects", "Objects in the store.", |m| {
+        Integer(m.status.objects)
     }),
-    histogram("tombolo_store_request_duration_seconds", "Requests to the store, every attempt, by operation.", |m| {
-        Histograms(m.store.iter().map(|entry| (operation(entry.operation), entry.seconds.clone())).collect())
+    counter("tombolo_uploads_total", "Objects uploaded.", |m| {
+        Integer(m.work.uploads)
     }),
-    counter("tombolo_store_request_bytes_total", "Payload of requests to the store, by operation.", |m| {
-        by_store_operation(m, |entry| entry.bytes)
+    counter(
+        "tombolo_upload_failures_total",
+        "Uploads that failed after all attempts and begin again.",
+        |m| Integer(m.work.upload_failures),
+    ),
+    counter("tombolo_upload_bytes_total", "Bytes of uploaded objects.", |m| {
+        Integer(m.work.upload_bytes)
     }),
-    counter("tombolo_store_request_failures_total", "Failed attempts, by operation and kind.", store_failures),
-    gauge("tombolo_store_bytes", "Bytes of all objects, after deduplication and compression.", |m| {
-        Integer(m.status.stored_bytes)
-    }),
-    gauge("tombolo_store_objects", "Objects in the store.", |m| Integer(m.status.objects)),
-    counter("tombolo_uploads_total", "Objects uploaded.", |m| Integer(m.work.uploads)),
-    counter("tombolo_upload_failures_total", "Uploads that failed after all attempts and begin again.", |m| {
-        Integer(m.work.upload_failures)
-    }),
-    counter("tombolo_upload_bytes_total", "Bytes of uploaded objects.", |m| Integer(m.work.upload_bytes)),
     gauge("tombolo_uploads_in_flight", "Objects on their way to the store.", |m| {
         Integer(m.status.upload.objects_in_flight)
     }),
-    counter("tombolo_fetches_total", "Fetches from the store.", |m| Integer(m.work.fetches)),
-    counter("tombolo_fetch_failures_total", "Fetches that failed after all attempts.", |m| Integer(m.work.fetch_failures)),
-    gauge("tombolo_fetches_in_flight", "Fetches under way.", |m| Integer(m.work.fetches_in_flight)),
+    counter("tombolo_fetches_total", "Fetches from the store.", |m| {
+        Integer(m.work.fetches)
+    }),
+    counter(
+        "tombolo_fetch_failures_total",
+        "Fetches that failed after all attempts.",
+        |m| Integer(m.work.fetch_failures),
+    ),
+    gauge("tombolo_fetches_in_flight", "Fetches under way.", |m| {
+        Integer(m.work.fetches_in_flight)
+    }),
     // Deduplication.
-    counter("tombolo_dedup_blocks_total", "Blocks written, by what became of them.", |m| {
-        let dedup = &m.status.dedup;
-        let outcomes = [("zero", dedup.blocks_zero), ("duplicate", dedup.blocks_duplicate), ("unique", dedup.blocks_unique)];
-        Integers(outcomes.map(|(outcome, count)| (vec![("outcome", outcome.to_owned())], count)).into())
+    counter(
+        "tombolo_dedup_blocks_total",
+        "Blocks written, by what became of them.",
+        |m| {
+            let dedup = &m.status.dedup;
+            let outcomes = [
+                ("zero", dedup.blocks_zero),
+                ("duplicate", dedup.blocks_duplicate),
+                ("unique", dedup.blocks_unique),
+            ];
+            Integers(
+                outcomes
+                    .map(|(outcome, count)| (vec![("outcome", outcome.to_owned())], count))
+                    .into(),
+            )
+        },
+    ),
+    gauge("tombolo_dedup_ratio", "Blocks written for each block uploaded.", |m| {
+        Float(m.status.dedup.ratio)
     }),
-    gauge("tombolo_dedup_ratio", "Blocks written for each block uploaded.", |m| Float(m.status.dedup.ratio)),
-    gauge("tombolo_index_entries", "Fingerprints in the index.", |m| Integer(m.work.index_entries)),
-    gauge("tombolo_index_runs", "Sorted runs of the index on disk.", |m| Integer(m.work.index_runs)),
-    counter("tombolo_index_entries_dropped_total", "Fingerprints not kept because the index was full.", |m| {
-        Integer(m.work.index_entries_dropped)
+    gauge("tombolo_index_entries", "Fingerprints in the index.", |m| {
+        Integer(m.work.index_entries)
     }),
+    gauge("tombolo_index_runs", "Sorted runs of the index on disk.", |m| {
+        Integer(m.work.index_runs)
+    }),
+    counter(
+        "tombolo_index_entries_dropped_total",
+        "Fingerprints not kept because the index was full.",
+        |m| Integer(m.work.index_entries_dropped),
+    ),
     // The cache.
-    gauge("tombolo_cache_size_bytes", "Size of the cache.", |m| Integer(m.status.cache.size_bytes)),
-    gauge("tombolo_cache_used_bytes", "Dirty and clean blocks in the cache.", |m| Integer(m.status.cache.used_bytes)),
-    counter("tombolo_cache_block_reads_total", "Blocks read, by what the cache could do.", |m| {
-        let cache = &m.status.cache;
-        let results =
-            [("hit", cache.hits), ("partial_miss", cache.partial_misses), ("complete_miss", cache.complete_misses)];
-        Integers(results.map(|(result, count)| (vec![("result", result.to_owned())], count)).into())
+    gauge("tombolo_cache_size_bytes", "Size of the cache.", |m| {
+        Integer(m.status.cache.size_bytes)
     }),
-    counter("tombolo_cache_blocks_prefetched_total", "Blocks fetched before anybody asked.", |m| {
-        Integer(m.status.cache.blocks_prefetched)
-    }),
-    counter("tombolo_cache_slots_corrupt_total", "Slots whose content did not match its checksum.", |m| {
-        Integer(m.status.cache.slots_corrupt)
-    }),
-    counter("tombolo_cache_slots_stale_total", "Slots that held an older block than expected.", |m| {
-        Integer(m.work.slots_stale)
-    }),
-    counter("tombolo_blocks_lost_total", "Blocks whose only copy was corrupt: loss of data.", |m| {
-        Integer(m.status.cache.blocks_lost)
-    }),
+    gauge(
+        "tombolo_cache_used_bytes",
+        "Dirty and clean blocks in the cache.",
+        |m| Integer(m.status.cache.used_bytes),
+    ),
+    counter(
+        "tombolo_cache_block_reads_total",
+        "Blocks read, by what the cache could do.",
+        |m| {
+            let cache = &m.status.cache;
+            let results = [
+                ("hit", cache.hits),
+                ("partial_miss", cache.partial_misses),
+                ("complete_miss", cache.complete_misses),
+            ];
+            Integers(
+                results
+                    .map(|(result, count)| (vec![("result", result.to_owned())], count))
+                    .into(),
+            )
+        },
+    ),
+    counter(
+        "tombolo_cache_blocks_prefetched_total",
+        "Blocks fetched before anybody asked.",
+        |m| Integer(m.status.cache.blocks_prefetched),
+    ),
+    counter(
+        "tombolo_cache_slots_corrupt_total",
+        "Slots whose content did not match its checksum.",
+        |m| Integer(m.status.cache.slots_corrupt),
+    ),
+    counter(
+        "tombolo_cache_slots_stale_total",
+        "Slots that held an older block than expected.",
+        |m| Integer(m.work.slots_stale),
+    ),
+    counter(
+        "tombolo_blocks_lost_total",
+        "Blocks whose only copy was corrupt: loss of data.",
+        |m| Integer(m.status.cache.blocks_lost),
+    ),
     // The local disk.
-    gauge("tombolo_journal_bytes", "Journal that a restart would replay or that is not free yet.", |m| {
-        Integer(m.status.journal.bytes)
-    }),
+    gauge(
+        "tombolo_journal_bytes",
+        "Journal that a restart would replay or that is not free yet.",
+        |m| Integer(m.status.journal.bytes),
+    ),
     gauge("tombolo_checkpoint_age_seconds", "Since the last checkpoint.", |m| {
         Float(m.status.journal.last_checkpoint_age_s)
     }),
-    counter("tombolo_checkpoints_total", "Checkpoints.", |m| Integer(m.work.checkpoints)),
-    counter("tombolo_syncs_total", "Group commits to stable storage.", |m| Integer(m.work.syncs)),
-    gauge("tombolo_metadata_bytes", "Local metadata on disk.", |m| Integer(m.work.metadata_bytes)),
+    counter("tombolo_checkpoints_total", "Checkpoints.", |m| {
+        Integer(m.work.checkpoints)
+    }),
+    counter("tombolo_syncs_total", "Group commits to stable storage.", |m| {
+        Integer(m.work.syncs)
+    }),
+    gauge("tombolo_metadata_bytes", "Local metadata on disk.", |m| {
+        Integer(m.work.metadata_bytes)
+    }),
     gauge("tombolo_memory_bytes", "Memory by purpose.", memory),
     gauge("tombolo_resident_memory_bytes", "Memory of the whole process.", |m| {
         Integer(m.status.memory.resident_bytes)
     }),
     // Clients.
-    gauge("tombolo_connections", "Clients connected.", |m| Integer(m.status.connections)),
-    gauge("tombolo_volumes", "Volumes.", |m| Integer(m.status.volumes.len() as u64)),
-    gauge("tombolo_volume_size_bytes", "Size of each volume as its clients see it.", |m| {
-        let volumes = m.status.volumes.iter();
-        Integers(volumes.map(|volume| (vec![("volume", volume.name.clone())], volume.size_bytes)).collect())
+    gauge("tombolo_connections", "Clients connected.", |m| {
+        Integer(m.status.connections)
     }),
-    histogram("tombolo_request_duration_seconds", "Requests of clients until their answer, by operation.", |m| {
-        Histograms(m.requests.iter().map(|entry| (operation(entry.operation), duration(entry))).collect())
-    }),
-    counter("tombolo_request_bytes_total", "Data of clients' requests, by operation.", |m| {
-        by_operation(m, |entry| entry.bytes)
-    }),
-    counter("tombolo_request_errors_total", "Requests of clients answered with an error, by operation.", |m| {
-        by_operation(m, |entry| entry.errors)
-    }),
+    gauge(
+        "tombolo_volumes",
+        "Volumes.",
+        |m| Integer(m.status.volumes.len() as u64),
+    ),
+    gauge(
+        "tombolo_volume_size_bytes",
+        "Size of each volume as its clients see it.",
+        |m| {
+            let volumes = m.status.volumes.iter();
+            Integers(
+                volumes
+                    .map(|volume| (vec![("volume", volume.name.clone())], volume.size_bytes))
+                    .collect(),
+            )
+        },
+    ),
+    histogram(
+        "tombolo_request_duration_seconds",
+        "Requests of clients until their answer, by operation.",
+        |m| {
+            Histograms(
+                m.requests
+                    .iter()
+                    .map(|entry| (operation(entry.operation), duration(entry)))
+                    .collect(),
+            )
+        },
+    ),
+    counter(
+        "tombolo_request_bytes_total",
+        "Data of clients' requests, by operation.",
+        |m| by_operation(m, |entry| entry.bytes),
+    ),
+    counter(
+        "tombolo_request_errors_total",
+        "Requests of clients answered with an error, by operation.",
+        |m| by_operation(m, |entry| entry.errors),
+    ),
 ];
 
 fn operation(name: &'static str) -> Labels {
@@ -149,26 +307,42 @@ fn duration(entry: &OperationMetrics) -> Histogram {
 }
 
 fn by_operation(metrics: &Metrics, read: fn(&OperationMetrics) -> u64) -> Reading {
-    Integers(metrics.requests.iter().map(|entry| (operation(entry.operation), read(entry))).collect())
+    Integers(
+        metrics
+            .requests
+            .iter()
+            .map(|entry| (operation(entry.operation), read(entry)))
+            .collect(),
+    )
 }
 
 fn by_store_operation(metrics: &Metrics, read: fn(&StoreOperationMetrics) -> u64) -> Reading {
-    Integers(metrics.store.iter().map(|entry| (operation(entry.operation), read(entry))).collect())
+    Integers(
+        metrics
+            .store
+            .iter()
+            .map(|entry| (operation(entry.operation), read(entry)))
+            .collect(),
+    )
 }
 
 fn store_states(metrics: &Metrics) -> Reading {
     let present = metrics.status.store.state;
     let states = [StoreState::Ok, StoreState::Degraded, StoreState::Unreachable];
-    Integers(states.map(|state| (vec![("state", state.as_str().to_owned())], u64::from(state == present))).into())
+    Integers(
+        states
+            .map(|state| (vec![("state", state.as_str().to_owned())], u64::from(state == present)))
+            .into(),
+    )
 }
 
 fn store_failures(metrics: &Metrics) -> Reading {
     let labelled = |entry: &StoreOperationMetrics| {
         let name = entry.operation;
         let failures = entry.failures.clone();
-        failures.into_iter().map(move |(kind, count)| {
-            (vec![("operation", name.to_owned()), ("kind", kind.to_owned())], count)
-        })
+        failures
+            .into_iter()
+            .map(move |(kind, count)| (vec![("operation", name.to_owned()), ("kind", kind.to_owned())], count))
     };
     Integers(metrics.store.iter().flat_map(labelled).collect())
 }
@@ -182,5 +356,9 @@ fn memory(metrics: &Metrics) -> Reading {
         ("descriptor_cache", memory.descriptor_cache_bytes),
         ("fingerprint_index", memory.fingerprint_index_bytes),
     ];
-    Integers(purposes.map(|(purpose, bytes)| (vec![("purpose", purpose.to_owned())], bytes)).into())
+    Integers(
+        purposes
+            .map(|(purpose, bytes)| (vec![("purpose", purpose.to_owned())], bytes))
+            .into(),
+    )
 }

@@ -1,9 +1,14 @@
 use super::*;
-use crate::control::{DedupStatus, OperationMetrics, Status, StoreOperationMetrics, StoreState, StoreStatus, VolumeInfo};
+use crate::control::{
+    DedupStatus, OperationMetrics, Status, StoreOperationMetrics, StoreState, StoreStatus, VolumeInfo,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn example() -> Metrics {
-    let seconds = Histogram { sum: 1.5, buckets: vec![(0.001, 3), (0.1, 2), (f64::INFINITY, 1)] };
+    let seconds = Histogram {
+        sum: 1.5,
+        buckets: vec![(0.001, 3), (0.1, 2), (f64::INFINITY, 1)],
+    };
     Metrics {
         status: Status {
             version: "1.2.3".into(),
@@ -15,15 +20,27 @@ fn example() -> Metrics {
                 last_success_age_s: Some(7.0),
                 ..Default::default()
             },
-            volumes: vec![VolumeInfo { name: "vol\"1".into(), size_bytes: 1 << 30, connections: 2 }],
+            volumes: vec![VolumeInfo {
+                name: "vol\"1".into(),
+                size_bytes: 1 << 30,
+                connections: 2,
+            }],
             ..Default::default()
         },
-        requests: vec![OperationMetrics { operation: "read", errors: 1, bytes: 8192, seconds: seconds.clone() }],
+        requests: vec![OperationMetrics {
+            operation: "read",
+            errors: 1,
+            bytes: 8192,
+            seconds: seconds.clone(),
+        }],
         store: vec![StoreOperationMetrics {
             operation: "put",
             bytes: 7,
             failures: vec![("throttled", 4)],
-            seconds: Histogram { sum: 0.5, buckets: vec![(0.1, 1)] },
+            seconds: Histogram {
+                sum: 0.5,
+                buckets: vec![(0.1, 1)],
+            },
         }],
         ..Default::default()
     }
@@ -35,11 +52,17 @@ fn parse(text: &str) -> (BTreeMap<String, f64>, BTreeMap<String, String>) {
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap();
-            assert!(types.insert(name.to_owned(), kind.to_owned()).is_none(), "{name} is described twice");
+            assert!(
+                types.insert(name.to_owned(), kind.to_owned()).is_none(),
+                "{name} is described twice"
+            );
         } else if !line.starts_with('#') {
             let (series, value) = line.rsplit_once(' ').unwrap();
             let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
-            assert!(samples.insert(series.to_owned(), value).is_none(), "{series} stands twice");
+            assert!(
+                samples.insert(series.to_owned(), value).is_none(),
+                "{series} stands twice"
+            );
         }
     }
     (samples, types)
@@ -60,10 +83,22 @@ fn values_arrive_under_their_names() {
         ("tombolo_volume_size_bytes{volume=\"vol\\\"1\"}", 1073741824.0),
         ("tombolo_request_duration_seconds_count{operation=\"read\"}", 6.0),
         ("tombolo_request_duration_seconds_sum{operation=\"read\"}", 1.5),
-        ("tombolo_request_duration_seconds_bucket{le=\"0.1\",operation=\"read\"}", 5.0),
-        ("tombolo_request_duration_seconds_bucket{le=\"+Inf\",operation=\"read\"}", 6.0),
-        ("tombolo_store_request_duration_seconds_bucket{le=\"+Inf\",operation=\"put\"}", 1.0),
-        ("tombolo_store_request_failures_total{operation=\"put\",kind=\"throttled\"}", 4.0),
+        (
+            "tombolo_request_duration_seconds_bucket{le=\"0.1\",operation=\"read\"}",
+            5.0,
+        ),
+        (
+            "tombolo_request_duration_seconds_bucket{le=\"+Inf\",operation=\"read\"}",
+            6.0,
+        ),
+        (
+            "tombolo_store_request_duration_seconds_bucket{le=\"+Inf\",operation=\"put\"}",
+            1.0,
+        ),
+        (
+            "tombolo_store_request_failures_total{operation=\"put\",kind=\"throttled\"}",
+            4.0,
+        ),
         ("tombolo_request_errors_total{operation=\"read\"}", 1.0),
     ] {
         assert_eq!(samples.get(series), Some(&value), "{series}");
@@ -89,8 +124,17 @@ fn every_series_is_named_in_the_table() {
 fn names_and_help_follow_the_conventions() {
     for metric in all() {
         assert!(metric.name.starts_with("tombolo_"));
-        assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
-        assert!(metric.help.ends_with('.') && !metric.help.contains('\n'), "{}", metric.name);
+        assert_eq!(
+            metric.name.ends_with("_total"),
+            metric.kind == Kind::Counter,
+            "{}",
+            metric.name
+        );
+        assert!(
+            metric.help.ends_with('.') && !metric.help.contains('\n'),
+            "{}",
+            metric.name
+        );
     }
 }
 

@@ -6,8 +6,14 @@ use std::str::FromStr;
 pub struct ByteSize(pub u64);
 
 /// Largest first, so that the first that divides is the one to show.
-const UNITS: [(&str, u64); 6] =
-    [("EiB", 1 << 60), ("PiB", 1 << 50), ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+const UNITS: [(&str, u64); 6] = [
+    ("EiB", 1 << 60),
+    ("PiB", 1 << 50),
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+];
 
 /// Why a text is no size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +48,10 @@ impl FromStr for ByteSize {
 impl fmt::Display for ByteSize {
     /// Exact: the largest unit that divides the size, so that the text parses to the same number.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS.iter().find(|(_, factor)| self.0 != 0 && self.0.is_multiple_of(*factor)) {
+        match UNITS
+            .iter()
+            .find(|(_, factor)| self.0 != 0 && self.0.is_multiple_of(*factor))
+        {
             Some((unit, factor)) => write!(out, "{}{unit}", self.0 / factor),
             None => write!(out, "{}", self.0),
         }
@@ -56,7 +65,13 @@ mod tests {
 
     #[test]
     fn sizes_are_read() {
-        for (text, bytes) in [("0", 0), ("4096", 4096), ("10GiB", 10 << 30), (" 3 KiB ", 3072), ("15EiB", 15 << 60)] {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("10GiB", 10 << 30),
+            (" 3 KiB ", 3072),
+            ("15EiB", 15 << 60),
+        ] {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text:?}");
         }
     }

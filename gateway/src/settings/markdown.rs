@@ -29,7 +29,11 @@ pub(super) fn document(settings: &Settings) -> String {
 }
 
 fn start_section(text: &mut String, name: &str) {
-    let title = if name.is_empty() { "Above all tables".into() } else { format!("`[{name}]`") };
+    let title = if name.is_empty() {
+        "Above all tables".into()
+    } else {
+        format!("`[{name}]`")
+    };
     let _ = write!(
         text,
         "\n## {title}\n\n| Key | Type | Default | Permitted | Meaning | Why this default and these bounds |\n\
@@ -38,7 +42,10 @@ fn start_section(text: &mut String, name: &str) {
 }
 
 fn row(field: &Field) -> String {
-    let default = field.value.as_ref().map_or("unset".into(), |value| format!("`{value}`"));
+    let default = field
+        .value
+        .as_ref()
+        .map_or("unset".into(), |value| format!("`{value}`"));
     let meaning: String = field.meaning.concat();
     format!(
         "| `{}` | {} | {default} | {} | {} | {} |",

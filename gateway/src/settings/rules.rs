@@ -32,7 +32,10 @@ fn is_plain_absolute(path: &Path) -> bool {
 }
 
 fn check_directories(settings: &Settings, faults: &mut Vec<Fault>) {
-    let (state, runtime) = (&settings.directories.state_directory, &settings.directories.runtime_directory);
+    let (state, runtime) = (
+        &settings.directories.state_directory,
+        &settings.directories.runtime_directory,
+    );
     for (key, path) in [("state_directory", state), ("runtime_directory", runtime)] {
         if !is_plain_absolute(path) {
             let reason = "the working directory of a service is nothing to rely on";
@@ -46,7 +49,13 @@ fn check_directories(settings: &Settings, faults: &mut Vec<Fault>) {
     }
     if STATE_ENTRIES.iter().any(|entry| runtime.starts_with(state.join(entry))) {
         let reason = format!("{} holds the gateway's own files", state.display());
-        faults.push(fault("", "runtime_directory", runtime.display(), "a directory of its own", reason));
+        faults.push(fault(
+            "",
+            "runtime_directory",
+            runtime.display(),
+            "a directory of its own",
+            reason,
+        ));
     }
 }
 
@@ -65,7 +74,13 @@ fn check_store(settings: &Settings, faults: &mut Vec<Fault>) {
     }
     if let Some(file) = store.ca_file.as_ref().filter(|file| !is_plain_absolute(file)) {
         let reason = "the working directory of a service is nothing to rely on";
-        faults.push(fault("store", "ca_file", file.display(), "an absolute path without ..", reason));
+        faults.push(fault(
+            "store",
+            "ca_file",
+            file.display(),
+            "an absolute path without ..",
+            reason,
+        ));
     }
 }
 
@@ -73,25 +88,45 @@ fn check_directory_store(settings: &Settings, store: &Path, faults: &mut Vec<Fau
     let state = &settings.directories.state_directory;
     let shown = settings.store.url.as_str();
     if state.starts_with(store) {
-        let reason = format!("it contains the state directory {}, whose files are no objects", state.display());
+        let reason = format!(
+            "it contains the state directory {}, whose files are no objects",
+            state.display()
+        );
         faults.push(fault("store", "url", shown, "a directory of its own", reason));
     } else if let Some(entry) = STATE_ENTRIES.iter().find(|entry| store.starts_with(state.join(entry))) {
         let reason = format!("{} is the gateway's own", state.join(entry).display());
         faults.push(fault("store", "url", shown, "a directory of its own", reason));
     }
-    if settings.directories.runtime_directory.starts_with(store) || store.starts_with(&settings.directories.runtime_directory) {
+    if settings.directories.runtime_directory.starts_with(store)
+        || store.starts_with(&settings.directories.runtime_directory)
+    {
         let reason = "the runtime directory is for sockets and is emptied at boot";
-        faults.push(fault("store", "url", shown, "a directory outside runtime_directory", reason));
+        faults.push(fault(
+            "store",
+            "url",
+            shown,
+            "a directory outside runtime_directory",
+            reason,
+        ));
     }
     if let Some(endpoint) = &settings.store.endpoint {
         let shown = without_userinfo(endpoint);
-        faults.push(fault("store", "endpoint", shown, "unset with a dir: store", "a directory has no endpoint"));
+        faults.push(fault(
+            "store",
+            "endpoint",
+            shown,
+            "unset with a dir: store",
+            "a directory has no endpoint",
+        ));
     }
 }
 
 fn check_endpoint(endpoint: &str, allow_http: bool, faults: &mut Vec<Fault>) {
     let shown = without_userinfo(endpoint);
-    let Some((scheme, rest)) = endpoint.split_once("://").filter(|(scheme, _)| ["http", "https"].contains(scheme)) else {
+    let Some((scheme, rest)) = endpoint
+        .split_once("://")
+        .filter(|(scheme, _)| ["http", "https"].contains(scheme))
+    else {
         let reason = "the scheme says whether TLS is used";
         faults.push(fault("store", "endpoint", shown, "https://host[:port]", reason));
         return;
@@ -105,7 +140,8 @@ fn check_endpoint(endpoint: &str, allow_http: bool, faults: &mut Vec<Fault>) {
         faults.push(fault("store", "endpoint", &shown, "https://host[:port]", reason));
     }
     if scheme == "http" && !allow_http {
-        let reason = "without TLS others on the network can read the data; set [store] allow_http = true to accept that";
+        let reason =
+            "without TLS others on the network can read the data; set [store] allow_http = true to accept that";
         faults.push(fault("store", "endpoint", shown, "https://host[:port]", reason));
     }
 }
@@ -119,18 +155,39 @@ fn check_sizes(settings: &Settings, faults: &mut Vec<Fault>) {
     if settings.dirty_bytes_max() > cache {
         let reason = format!("dirty data is held in the cache, and [cache] size = {cache}");
         let permitted = format!("at most {cache}");
-        faults.push(fault("flush", "dirty_bytes_max", settings.dirty_bytes_max(), permitted, reason));
+        faults.push(fault(
+            "flush",
+            "dirty_bytes_max",
+            settings.dirty_bytes_max(),
+            permitted,
+            reason,
+        ));
     }
     let window_max = ByteSize(cache.0 / 4);
     if settings.prefetch.window_bytes_max > window_max {
         let reason = format!("one reader's window must not crowd out the cache, and [cache] size = {cache}");
         let permitted = format!("at most a quarter of the cache, {window_max}");
-        faults.push(fault("prefetch", "window_bytes_max", settings.prefetch.window_bytes_max, permitted, reason));
+        faults.push(fault(
+            "prefetch",
+            "window_bytes_max",
+            settings.prefetch.window_bytes_max,
+            permitted,
+            reason,
+        ));
     }
-    let (segment, checkpoint) = (settings.journal.segment_bytes, settings.journal.checkpoint_journal_bytes);
+    let (segment, checkpoint) = (
+        settings.journal.segment_bytes,
+        settings.journal.checkpoint_journal_bytes,
+    );
     if segment > checkpoint {
         let reason = "a checkpoint frees whole segments, and [journal] checkpoint_journal_bytes is smaller than one";
-        faults.push(fault("journal", "segment_bytes", segment, format!("at most {checkpoint}"), reason));
+        faults.push(fault(
+            "journal",
+            "segment_bytes",
+            segment,
+            format!("at most {checkpoint}"),
+            reason,
+        ));
     }
 }
 
@@ -142,7 +199,13 @@ fn check_metrics(settings: &Settings, faults: &mut Vec<Fault>) {
     match listen.parse::<SocketAddr>() {
         Err(_) => {
             let reason = "a numeric address and a port are wanted; names may change their meaning";
-            faults.push(fault("metrics", "listen", listen, "ADDRESS:PORT, such as 127.0.0.1:9464, or empty", reason));
+            faults.push(fault(
+                "metrics",
+                "listen",
+                listen,
+                "ADDRESS:PORT, such as 127.0.0.1:9464, or empty",
+                reason,
+            ));
         }
         Ok(address) if !address.ip().is_loopback() && !settings.metrics.allow_remote => {
             let reason = "other machines could read it; set [metrics] allow_remote = true to accept that";

@@ -82,7 +82,11 @@ impl Field {
 }
 
 pub(super) fn qualified(section: &str, key: &str) -> String {
-    if section.is_empty() { key.to_owned() } else { format!("[{section}] {key}") }
+    if section.is_empty() {
+        key.to_owned()
+    } else {
+        format!("[{section}] {key}")
+    }
 }
 
 /// A group of settings, usually one table of the file.

@@ -36,7 +36,10 @@ fn sizes_may_be_integers_or_texts() {
 
 #[test]
 fn dirty_cap_defaults_to_half_of_the_cache() {
-    assert_eq!(Settings::parse("[cache]\nsize = \"4GiB\"").unwrap().dirty_bytes_max(), ByteSize(2 << 30));
+    assert_eq!(
+        Settings::parse("[cache]\nsize = \"4GiB\"").unwrap().dirty_bytes_max(),
+        ByteSize(2 << 30)
+    );
 }
 
 #[test]
@@ -51,9 +54,9 @@ fn every_number_is_refused_just_outside_its_range_and_taken_at_its_ends() {
             let permitted = field.permitted.to_string();
             match Settings::parse(&text) {
                 Ok(_) => false,
-                Err(SettingsError::Faults(faults)) => {
-                    faults.iter().any(|fault| fault.key == field.name() && fault.permitted == permitted)
-                }
+                Err(SettingsError::Faults(faults)) => faults
+                    .iter()
+                    .any(|fault| fault.key == field.name() && fault.permitted == permitted),
                 Err(error) => panic!("{text}: {error}"),
             }
         };
@@ -99,31 +102,74 @@ fn wrong_types_are_named() {
 #[test]
 fn contradictions_are_refused() {
     for (text, key, word) in [
-        ("[cache]\nsize = \"64MiB\"\n[flush]\ndirty_bytes_max = \"1GiB\"", "[flush] dirty_bytes_max", "64MiB"),
+        (
+            "[cache]\nsize = \"64MiB\"\n[flush]\ndirty_bytes_max = \"1GiB\"",
+            "[flush] dirty_bytes_max",
+            "64MiB",
+        ),
         ("[cache]\nsize = 67108865", "[cache] size", "blocks"),
         ("[cache]\nsize = \"16MiB\"", "[prefetch] window_bytes_max", "quarter"),
-        ("[journal]\nsegment_bytes = \"512MiB\"", "[journal] segment_bytes", "256MiB"),
+        (
+            "[journal]\nsegment_bytes = \"512MiB\"",
+            "[journal] segment_bytes",
+            "256MiB",
+        ),
         ("[store]\nurl = \"ftp://host/path\"", "[store] url", "ftp://host/path"),
-        ("[store]\nurl = \"dir:/var/lib/tombolo\"", "[store] url", "state directory"),
+        (
+            "[store]\nurl = \"dir:/var/lib/tombolo\"",
+            "[store] url",
+            "state directory",
+        ),
         ("[store]\nurl = \"dir:/var\"", "[store] url", "state directory"),
-        ("[store]\nurl = \"dir:/var/lib/tombolo/journal/x\"", "[store] url", "journal"),
+        (
+            "[store]\nurl = \"dir:/var/lib/tombolo/journal/x\"",
+            "[store] url",
+            "journal",
+        ),
         ("[store]\nurl = \"dir:/run/tombolo/store\"", "[store] url", "runtime"),
-        ("[store]\nendpoint = \"https://host\"", "[store] endpoint", "no endpoint"),
-        ("[store]\nurl = \"s3://bucket\"\nendpoint = \"http://host\"", "[store] endpoint", "allow_http"),
-        ("[store]\nurl = \"s3://bucket\"\nendpoint = \"host:9000\"", "[store] endpoint", "scheme"),
-        ("[store]\nurl = \"s3://bucket\"\nendpoint = \"https://\"", "[store] endpoint", "server"),
+        (
+            "[store]\nendpoint = \"https://host\"",
+            "[store] endpoint",
+            "no endpoint",
+        ),
+        (
+            "[store]\nurl = \"s3://bucket\"\nendpoint = \"http://host\"",
+            "[store] endpoint",
+            "allow_http",
+        ),
+        (
+            "[store]\nurl = \"s3://bucket\"\nendpoint = \"host:9000\"",
+            "[store] endpoint",
+            "scheme",
+        ),
+        (
+            "[store]\nurl = \"s3://bucket\"\nendpoint = \"https://\"",
+            "[store] endpoint",
+            "server",
+        ),
         ("[store]\nca_file = \"ca.pem\"", "[store] ca_file", "absolute"),
         ("[metrics]\nlisten = \"127.0.0.1\"", "[metrics] listen", "127.0.0.1"),
-        ("[metrics]\nlisten = \"0.0.0.0:9464\"", "[metrics] listen", "allow_remote"),
+        (
+            "[metrics]\nlisten = \"0.0.0.0:9464\"",
+            "[metrics] listen",
+            "allow_remote",
+        ),
         ("state_directory = \"lib\"", "state_directory", "absolute"),
         ("runtime_directory = \"/run/../x\"", "runtime_directory", "without"),
-        ("runtime_directory = \"/var/lib/tombolo/cache\"", "runtime_directory", "own files"),
+        (
+            "runtime_directory = \"/var/lib/tombolo/cache\"",
+            "runtime_directory",
+            "own files",
+        ),
     ] {
         let fault = only_fault(text);
         assert_eq!(fault.key, key, "{text}");
         assert!(fault.to_string().contains(word), "{word} is not in: {fault}");
     }
-    assert_eq!(only_fault(&format!("runtime_directory = \"/{}\"", "r".repeat(96))).permitted, "at most 96 bytes");
+    assert_eq!(
+        only_fault(&format!("runtime_directory = \"/{}\"", "r".repeat(96))).permitted,
+        "at most 96 bytes"
+    );
 }
 
 #[test]
@@ -178,9 +224,17 @@ fn broken_toml_says_where() {
 #[test]
 fn every_field_says_what_why_and_what_is_permitted() {
     for field in Settings::default().fields() {
-        assert!(!field.meaning.is_empty() && field.reason.ends_with('.'), "{}", field.name());
+        assert!(
+            !field.meaning.is_empty() && field.reason.ends_with('.'),
+            "{}",
+            field.name()
+        );
         assert!(!field.permitted.to_string().is_empty(), "{}", field.name());
-        assert!(!field.reason.contains('|') && !field.meaning.concat().contains('|'), "{}", field.name());
+        assert!(
+            !field.reason.contains('|') && !field.meaning.concat().contains('|'),
+            "{}",
+            field.name()
+        );
     }
 }
 
@@ -188,5 +242,8 @@ fn every_field_says_what_why_and_what_is_permitted() {
 fn configuration_document_is_up_to_date() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/CONFIGURATION.md");
     let document = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(document == Settings::markdown(), "regenerate it: tombolo settings --markdown > docs/CONFIGURATION.md");
+    assert!(
+        document == Settings::markdown(),
+        "regenerate it: tombolo settings --markdown > docs/CONFIGURATION.md"
+    );
 }

@@ -53,7 +53,11 @@ impl Value for ByteSize {
 
     fn written(&self) -> Option<String> {
         let shown = self.to_string();
-        Some(if shown.bytes().all(|byte| byte.is_ascii_digit()) { shown } else { quoted(&shown) })
+        Some(if shown.bytes().all(|byte| byte.is_ascii_digit()) {
+            shown
+        } else {
+            quoted(&shown)
+        })
     }
 
     fn number(&self) -> Option<u64> {

@@ -17,8 +17,13 @@ pub struct CacheFile {
 impl CacheFile {
     pub fn open(path: &Path, slot_count: u32) -> io::Result<Self> {
         let bytes = u64::from(slot_count) * BLOCK_BYTES as u64;
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
         let is_new = file.metadata()?.len() == 0;
         if file.metadata()?.len() != bytes {
             allocate(&file, bytes)?;
@@ -43,10 +48,19 @@ impl CacheFile {
 
     /// Reads only what the kernel holds in memory; false when that is not all of it.
     pub fn try_read(&self, slot: Lcbn, bytes: &mut [u8]) -> io::Result<bool> {
-        let vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let vector = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
         // SAFETY: the vector describes `bytes`, which outlives the call, and the descriptor is open.
         let read = unsafe {
-            libc::preadv2(self.file.as_raw_fd(), &vector, 1, slot.offset_bytes() as libc::off_t, libc::RWF_NOWAIT)
+            libc::preadv2(
+                self.file.as_raw_fd(),
+                &vector,
+                1,
+                slot.offset_bytes() as libc::off_t,
+                libc::RWF_NOWAIT,
+            )
         };
         if read >= 0 {
             return Ok(read as usize == bytes.len());

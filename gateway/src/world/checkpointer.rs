@@ -34,7 +34,9 @@ impl Gateway {
         let mut writing = self.metadata.write().map_err(|error| failed("begin", &error))?;
         apply_checkpoint(&mut writing, frozen).map_err(|error| failed("merge", &error))?;
         if let Some(manifest) = &manifest {
-            writing.put_manifest(&manifest.encode()).map_err(|error| failed("index manifest", &error))?;
+            writing
+                .put_manifest(&manifest.encode())
+                .map_err(|error| failed("index manifest", &error))?;
         }
         writing.commit().map_err(|error| failed("commit", &error))?;
         if let Some(manifest) = manifest {
@@ -82,9 +84,7 @@ impl Gateway {
     /// Merges runs in the background, one merge at a time.
     fn compact(self: &Arc<Self>) {
         let gateway = self.clone();
-        self.compacting.run(move || {
-            while gateway.compact_once() {}
-        });
+        self.compacting.run(move || while gateway.compact_once() {});
     }
 
     fn compact_once(&self) -> bool {

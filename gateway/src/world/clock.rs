@@ -22,7 +22,11 @@ const REST: Duration = Duration::from_millis(1);
 
 impl Default for Clock {
     fn default() -> Self {
-        Self { origin: RealInstant::now(), alarm: Mutex::default(), changed: Condvar::new() }
+        Self {
+            origin: RealInstant::now(),
+            alarm: Mutex::default(),
+            changed: Condvar::new(),
+        }
     }
 }
 
@@ -61,7 +65,11 @@ impl Clock {
                     Some(at) if at <= now => break,
                     Some(at) => {
                         let wait = Duration::from_micros(at.micros_since(now));
-                        alarm = self.changed.wait_timeout(alarm, wait).unwrap_or_else(|e| e.into_inner()).0;
+                        alarm = self
+                            .changed
+                            .wait_timeout(alarm, wait)
+                            .unwrap_or_else(|e| e.into_inner())
+                            .0;
                     }
                     None => alarm = self.changed.wait(alarm).unwrap_or_else(|e| e.into_inner()),
                 }

@@ -6,10 +6,10 @@ use super::execute::disk_error;
 use std::sync::Arc;
 use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor};
 use tombolo_cloud_driver::object::{Compression, byte_range, decode_block};
+use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
     Counting, ErrorKind, Limited, Limits, ObjectStore, Priority, PutMode, Retrying, StoreCounts, StoreError,
 };
-use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_core::{BlockLoss, Event, FetchItem, JobId, StoreFailure, UploadFailure};
 
 pub struct Cloud {
@@ -35,7 +35,13 @@ impl Cloud {
         let retrying = Retrying::new(Arc::new(counting), policy);
         let limited = Limited::new(Arc::new(retrying), limits);
         let prefetch = Arc::new(limited.with_priority(Priority::Prefetch));
-        Self { demand: Arc::new(limited), prefetch, counts, compression, runtime }
+        Self {
+            demand: Arc::new(limited),
+            prefetch,
+            counts,
+            compression,
+            runtime,
+        }
     }
 }
 
@@ -49,7 +55,11 @@ impl Gateway {
     ) {
         let gateway = self.clone();
         self.cloud.runtime.spawn(async move {
-            let store = if demand { &gateway.cloud.demand } else { &gateway.cloud.prefetch };
+            let store = if demand {
+                &gateway.cloud.demand
+            } else {
+                &gateway.cloud.prefetch
+            };
             let blocks = usize::from(items[0].index)..usize::from(items[items.len() - 1].index) + 1;
             let range = match byte_range(&descriptor, blocks) {
                 Ok(range) => range,
@@ -75,7 +85,10 @@ impl Gateway {
         bytes: &[u8],
     ) -> Vec<Result<BlockSum, BlockLoss>> {
         let mut block = [0; BLOCK_BYTES];
-        items.iter().map(|item| self.land_block(descriptor, item, base, bytes, &mut block)).collect()
+        items
+            .iter()
+            .map(|item| self.land_block(descriptor, item, base, bytes, &mut block))
+            .collect()
     }
 
     fn land_block(
@@ -89,7 +102,12 @@ impl Gateway {
         let packed = &descriptor.blocks()[usize::from(item.index)];
         let start = (u64::from(packed.offset_bytes) - base) as usize;
         let loss = |reason: String| {
-            tracing::error!(object = descriptor.id().key(), pvbn = packed.pvbn.0, reason, "a block in the cloud is bad");
+            tracing::error!(
+                object = descriptor.id().key(),
+                pvbn = packed.pvbn.0,
+                reason,
+                "a block in the cloud is bad"
+            );
             BlockLoss(format!("object {}: {reason}", descriptor.id().key()))
         };
         let stored = bytes
@@ -104,7 +122,11 @@ impl Gateway {
     pub(super) fn put(self: &Arc<Self>, job: JobId, descriptor: ObjectDescriptor, object: Vec<u8>) {
         let gateway = self.clone();
         self.cloud.runtime.spawn(async move {
-            let put = gateway.cloud.demand.put(&descriptor.id().key(), object.into(), PutMode::Overwrite).await;
+            let put = gateway
+                .cloud
+                .demand
+                .put(&descriptor.id().key(), object.into(), PutMode::Overwrite)
+                .await;
             let result = match put {
                 Ok(_) => Ok(descriptor),
                 Err(error) => {
@@ -129,5 +151,8 @@ fn store_failure(error: &StoreError) -> StoreFailure {
         | ErrorKind::Internal => true,
         ErrorKind::NotFound | ErrorKind::Precondition | ErrorKind::Invalid | ErrorKind::Corrupt => false,
     };
-    StoreFailure { retryable, reason: error.to_string() }
+    StoreFailure {
+        retryable,
+        reason: error.to_string(),
+    }
 }

@@ -17,8 +17,15 @@ impl Gateway {
             Command::WriteSlots { token, pieces } => events.push(self.write_slots(token, &pieces)),
             Command::ReadSlots { token, pieces } => self.read_slots(token, pieces, events),
             Command::WriteJournal(write) => {
-                let result = self.journal.write(&write).map_err(|error| disk_error("journal write", &error));
-                events.push(Event::JournalWritten { lsn: write.lsn, end: write.end, result });
+                let result = self
+                    .journal
+                    .write(&write)
+                    .map_err(|error| disk_error("journal write", &error));
+                events.push(Event::JournalWritten {
+                    lsn: write.lsn,
+                    end: write.end,
+                    result,
+                });
             }
             Command::Sync => self.sync(),
             Command::TrimJournal { keep_from } => {
@@ -29,16 +36,30 @@ impl Gateway {
                     }
                 });
             }
-            Command::LoadPage { volume, page, generation } => {
+            Command::LoadPage {
+                volume,
+                page,
+                generation,
+            } => {
                 let result = self.read_metadata(|reading| load_map_page(reading, volume, page));
-                events.push(Event::PageLoaded { volume, page, generation, result });
+                events.push(Event::PageLoaded {
+                    volume,
+                    page,
+                    generation,
+                    result,
+                });
             }
             Command::LoadDescriptor { pvbn } => {
                 let result = self.read_metadata(|reading| load_descriptor(reading, pvbn));
                 let result = result.map(|descriptor| descriptor.map(Arc::new));
                 events.push(Event::DescriptorLoaded { pvbn, result });
             }
-            Command::Fetch { fetch, descriptor, items, demand } => self.fetch(fetch, descriptor, items, demand),
+            Command::Fetch {
+                fetch,
+                descriptor,
+                items,
+                demand,
+            } => self.fetch(fetch, descriptor, items, demand),
             Command::Hash { job, items } => self.hash(job, items),
             Command::Upload { job, items } => self.upload(job, items),
             // Done under the core's lock.
@@ -51,7 +72,9 @@ impl Gateway {
         if matches!(result, Ok(Answer::Locked)) {
             return self.begin_merge(token, events);
         }
-        let Some(Pending { data, reply }) = self.requests.take(token) else { return };
+        let Some(Pending { data, reply }) = self.requests.take(token) else {
+            return;
+        };
         if let Err(refusal) = &result {
             tracing::debug!(token = token.0, %refusal, "request refused");
         }
@@ -78,9 +101,15 @@ impl Gateway {
         let buffer = self.requests.take_buffer(token);
         let write = |piece: &WritePiece| {
             let start = piece.index as usize * BLOCK_BYTES;
-            self.cache.write(piece.slots.first, &buffer[start..start + piece.slots.count as usize * BLOCK_BYTES])
+            self.cache.write(
+                piece.slots.first,
+                &buffer[start..start + piece.slots.count as usize * BLOCK_BYTES],
+            )
         };
-        let result = pieces.iter().try_for_each(write).map_err(|error| disk_error("cache file write", &error));
+        let result = pieces
+            .iter()
+            .try_for_each(write)
+            .map_err(|error| disk_error("cache file write", &error));
         Event::SlotsWritten { token, result }
     }
 
@@ -94,7 +123,9 @@ impl Gateway {
                 // The disk is slow and others wait on this thread: a worker reads the rest.
                 Ok(false) => {
                     let gateway = self.clone();
-                    return self.io.run(move || gateway.read_slots_waiting(token, &pieces[done..], buffer, corrupt));
+                    return self
+                        .io
+                        .run(move || gateway.read_slots_waiting(token, &pieces[done..], buffer, corrupt));
                 }
                 Err(error) => {
                     let result = Err(disk_error("cache file read", &error));
@@ -104,7 +135,11 @@ impl Gateway {
             }
         }
         self.requests.put_buffer(token, buffer);
-        events.push(Event::SlotsRead { token, result: Ok(()), corrupt });
+        events.push(Event::SlotsRead {
+            token,
+            result: Ok(()),
+            corrupt,
+        });
     }
 
     fn read_slots_waiting(
@@ -139,10 +174,17 @@ impl Gateway {
             gateway.cache_syncing.run(move || {
                 let _ = sender.send(other.cache.sync());
             });
-            let journal = gateway.journal.sync().map_err(|error| disk_error("journal sync", &error));
-            let cache = receiver.recv().unwrap_or_else(|_| Err(io::Error::other("the worker has stopped")));
+            let journal = gateway
+                .journal
+                .sync()
+                .map_err(|error| disk_error("journal sync", &error));
+            let cache = receiver
+                .recv()
+                .unwrap_or_else(|_| Err(io::Error::other("the worker has stopped")));
             let cache = cache.map_err(|error| disk_error("cache file sync", &error));
-            gateway.drive(Event::Synced { result: journal.and(cache) });
+            gateway.drive(Event::Synced {
+                result: journal.and(cache),
+            });
         });
     }
 
@@ -170,5 +212,8 @@ fn find_corrupt(piece: &ReadPiece, bytes: &[u8], corrupt: &mut Vec<Lcbn>) {
 
 pub(super) fn disk_error(operation: &'static str, error: &io::Error) -> DiskError {
     tracing::error!(operation, %error, "local disk");
-    DiskError { operation, reason: error.to_string() }
+    DiskError {
+        operation,
+        reason: error.to_string(),
+    }
 }

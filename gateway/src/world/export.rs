@@ -22,13 +22,19 @@ struct VolumeExport {
 
 impl Drop for VolumeExport {
     fn drop(&mut self) {
-        self.gateway.clients().entry(self.volume).and_modify(|count| *count -= 1);
+        self.gateway
+            .clients()
+            .entry(self.volume)
+            .and_modify(|count| *count -= 1);
     }
 }
 
 impl VolumeExports {
     fn find(&self, name: &str) -> Result<(VolumeId, ExportInfo), OpenError> {
-        let volume = self.0.volume_named(name).ok_or_else(|| OpenError::NotFound { name: name.to_owned() })?;
+        let volume = self
+            .0
+            .volume_named(name)
+            .ok_or_else(|| OpenError::NotFound { name: name.to_owned() })?;
         let info = ExportInfo {
             size_bytes: volume.blocks * BLOCK,
             read_only: false,
@@ -40,7 +46,12 @@ impl VolumeExports {
 
 impl Exports for VolumeExports {
     fn list(&self) -> Vec<String> {
-        self.0.snapshot().volumes.into_iter().map(|volume| volume.name).collect()
+        self.0
+            .snapshot()
+            .volumes
+            .into_iter()
+            .map(|volume| volume.name)
+            .collect()
     }
 
     fn describe(&self, name: &str) -> Result<ExportInfo, OpenError> {
@@ -50,7 +61,11 @@ impl Exports for VolumeExports {
     fn open(&self, name: &str) -> Result<Box<dyn Export>, OpenError> {
         let (volume, info) = self.find(name)?;
         *self.0.clients().entry(volume).or_insert(0) += 1;
-        Ok(Box::new(VolumeExport { gateway: self.0.clone(), volume, info }))
+        Ok(Box::new(VolumeExport {
+            gateway: self.0.clone(),
+            volume,
+            info,
+        }))
     }
 }
 
@@ -65,15 +80,29 @@ impl Export for VolumeExport {
             Request::Read { offset, length } => self.read(offset, length, Reply::Client(completion, started)),
             Request::Write { offset, data, fua } => self.write(offset, data, fua, Reply::Client(completion, started)),
             Request::Flush => {
-                self.send(Pending::plain(Reply::Client(completion, started)), |token| Event::Flush { token });
+                self.send(Pending::plain(Reply::Client(completion, started)), |token| {
+                    Event::Flush { token }
+                });
             }
             Request::Trim { offset, length, fua } => self.trim(offset, length, fua, completion, started),
-            Request::WriteZeroes { offset, length, fua, no_hole: _ } => {
+            Request::WriteZeroes {
+                offset,
+                length,
+                fua,
+                no_hole: _,
+            } => {
                 self.zero(offset, length, fua, completion, started);
             }
-            Request::BlockStatus { offset, length, request_one: _ } => {
+            Request::BlockStatus {
+                offset,
+                length,
+                request_one: _,
+            } => {
                 let span = self.enclosing(offset, u64::from(length));
-                let data = Data::Status { skip: offset % BLOCK, length: u64::from(length) };
+                let data = Data::Status {
+                    skip: offset % BLOCK,
+                    length: u64::from(length),
+                };
                 let reply = Reply::Client(completion, started);
                 self.send(Pending { data, reply }, |token| Event::Status { token, span });
             }
@@ -89,13 +118,21 @@ impl VolumeExport {
 
     fn enclosing(&self, offset: u64, length: u64) -> Span {
         let first = offset / BLOCK;
-        Span { volume: self.volume, first, count: (offset + length).div_ceil(BLOCK) - first }
+        Span {
+            volume: self.volume,
+            first,
+            count: (offset + length).div_ceil(BLOCK) - first,
+        }
     }
 
     fn read(&self, offset: u64, length: u32, reply: Reply) {
         let span = self.enclosing(offset, u64::from(length));
         let buffer = vec![0; (span.count * BLOCK) as usize];
-        let data = Data::Read { buffer, skip: (offset % BLOCK) as usize, length: length as usize };
+        let data = Data::Read {
+            buffer,
+            skip: (offset % BLOCK) as usize,
+            length: length as usize,
+        };
         self.send(Pending { data, reply }, |token| Event::Read { token, span });
     }
 
@@ -103,7 +140,10 @@ impl VolumeExport {
         let span = self.enclosing(offset, data.len() as u64);
         if offset % BLOCK == 0 && data.len() % BLOCK_BYTES == 0 {
             let sums = block_sums(&data);
-            let pending = Pending { data: Data::Write { buffer: data }, reply };
+            let pending = Pending {
+                data: Data::Write { buffer: data },
+                reply,
+            };
             return self.send(pending, |token| Event::Write {
                 token,
                 span,
@@ -115,7 +155,14 @@ impl VolumeExport {
         let skip = (offset % BLOCK) as usize;
         let mut buffer = vec![0; (span.count * BLOCK) as usize];
         buffer[skip..skip + data.len()].copy_from_slice(&data);
-        let data = Data::Merge { buffer, skip, length: data.len(), span, force_unit_access: fua, reads: 0 };
+        let data = Data::Merge {
+            buffer,
+            skip,
+            length: data.len(),
+            span,
+            force_unit_access: fua,
+            reads: 0,
+        };
         self.send(Pending { data, reply }, |token| Event::Lock { token, span });
     }
 
@@ -130,8 +177,16 @@ impl VolumeExport {
         if first >= end {
             return self.send(pending, |token| Event::Flush { token });
         }
-        let span = Span { volume: self.volume, first, count: end - first };
-        self.send(pending, |token| Event::Zero { token, span, force_unit_access: fua });
+        let span = Span {
+            volume: self.volume,
+            first,
+            count: end - first,
+        };
+        self.send(pending, |token| Event::Zero {
+            token,
+            span,
+            force_unit_access: fua,
+        });
     }
 
     /// Every byte must read as zero afterwards: whole blocks become holes, the rest is written.
@@ -139,12 +194,25 @@ impl VolumeExport {
         let end = offset + u64::from(length);
         let (first, last) = (offset.div_ceil(BLOCK), end / BLOCK);
         if offset % BLOCK == 0 && end % BLOCK == 0 {
-            let span = Span { volume: self.volume, first, count: last - first };
+            let span = Span {
+                volume: self.volume,
+                first,
+                count: last - first,
+            };
             let pending = Pending::plain(Reply::Client(completion, started));
-            return self.send(pending, |token| Event::Zero { token, span, force_unit_access: fua });
+            return self.send(pending, |token| Event::Zero {
+                token,
+                span,
+                force_unit_access: fua,
+            });
         }
         if first >= last {
-            return self.write(offset, vec![0; length as usize], fua, Reply::Client(completion, started));
+            return self.write(
+                offset,
+                vec![0; length as usize],
+                fua,
+                Reply::Client(completion, started),
+            );
         }
         let (head, tail) = ((first * BLOCK - offset) as usize, (end - last * BLOCK) as usize);
         let count = 1 + usize::from(head > 0) + usize::from(tail > 0);
@@ -152,7 +220,11 @@ impl VolumeExport {
         if head > 0 {
             self.write(offset, vec![0; head], fua, Reply::Part(parts.clone()));
         }
-        let span = Span { volume: self.volume, first, count: last - first };
+        let span = Span {
+            volume: self.volume,
+            first,
+            count: last - first,
+        };
         self.send(Pending::plain(Reply::Part(parts.clone())), |token| Event::Zero {
             token,
             span,
@@ -168,7 +240,17 @@ impl Gateway {
     /// A partial write holds its lock: read the blocks that it leaves in part as they are.
     pub(super) fn begin_merge(self: &Arc<Self>, token: Token, events: &mut Vec<Event>) {
         let planned = self.requests.with(token, |data| {
-            let Data::Merge { buffer, skip, length, span, reads, .. } = data else { return None };
+            let Data::Merge {
+                buffer,
+                skip,
+                length,
+                span,
+                reads,
+                ..
+            } = data
+            else {
+                return None;
+            };
             let head = *skip > 0;
             let ends_inside = (*skip + *length) % BLOCK_BYTES != 0;
             // One block may be both; it is read once.
@@ -176,12 +258,25 @@ impl Gateway {
             *reads = u8::from(head) + u8::from(tail);
             Some((*span, head, tail))
         });
-        let Some(Some((span, head, tail))) = planned else { return };
+        let Some(Some((span, head, tail))) = planned else {
+            return;
+        };
         let mut read = |block: u64, tail: bool| {
-            let data = Data::Read { buffer: vec![0; BLOCK_BYTES], skip: 0, length: BLOCK_BYTES };
+            let data = Data::Read {
+                buffer: vec![0; BLOCK_BYTES],
+                skip: 0,
+                length: BLOCK_BYTES,
+            };
             let reply = Reply::Merge { parent: token, tail };
             let token = self.requests.insert(Pending { data, reply });
-            events.push(Event::Read { token, span: Span { first: block, count: 1, ..span } });
+            events.push(Event::Read {
+                token,
+                span: Span {
+                    first: block,
+                    count: 1,
+                    ..span
+                },
+            });
         };
         if head {
             read(span.first, false);
@@ -207,14 +302,30 @@ impl Gateway {
                     events.push(Event::Unlock { token: parent });
                     // The parent goes through the same door as every other answer.
                     let token = self.requests.insert(Pending { reply, data });
-                    self.execute(tombolo_core::Command::Answer { token, result: Err(refusal) }, events);
+                    self.execute(
+                        tombolo_core::Command::Answer {
+                            token,
+                            result: Err(refusal),
+                        },
+                        events,
+                    );
                 }
                 return;
             }
             (Ok(other), _) => unreachable!("a read is answered with data, not {other:?}"),
         };
         let ready = self.requests.with(parent, |data| {
-            let Data::Merge { buffer, skip, length, span, force_unit_access, reads } = data else { return None };
+            let Data::Merge {
+                buffer,
+                skip,
+                length,
+                span,
+                force_unit_access,
+                reads,
+            } = data
+            else {
+                return None;
+            };
             let written = *skip..*skip + *length;
             let base = if is_tail { buffer.len() - BLOCK_BYTES } else { 0 };
             for (index, byte) in old.iter().enumerate() {
@@ -226,26 +337,44 @@ impl Gateway {
             (*reads == 0).then(|| (*span, block_sums(buffer), *force_unit_access))
         });
         if let Some(Some((span, sums, force_unit_access))) = ready {
-            events.push(Event::Write { token: parent, span, sums, force_unit_access, locked: true });
+            events.push(Event::Write {
+                token: parent,
+                span,
+                sums,
+                force_unit_access,
+                locked: true,
+            });
         }
     }
 }
 
 fn block_sums(bytes: &[u8]) -> Vec<Option<BlockSum>> {
-    bytes.chunks_exact(BLOCK_BYTES).map(|block| (!is_zero(block)).then(|| BlockSum::of(block))).collect()
+    bytes
+        .chunks_exact(BLOCK_BYTES)
+        .map(|block| (!is_zero(block)).then(|| BlockSum::of(block)))
+        .collect()
 }
 
 /// An answer of the core in NBD's terms.
 pub(super) fn nbd_answer(result: Result<Answer, Refusal>, data: Data) -> Result<nbd::Answer, NbdError> {
     match (result, data) {
-        (Ok(Answer::Read), Data::Read { mut buffer, skip, length }) => {
+        (
+            Ok(Answer::Read),
+            Data::Read {
+                mut buffer,
+                skip,
+                length,
+            },
+        ) => {
             buffer.truncate(skip + length);
             if skip > 0 {
                 buffer.drain(..skip);
             }
             Ok(nbd::Answer::Data(buffer))
         }
-        (Ok(Answer::Status(runs)), Data::Status { skip, length }) => Ok(nbd::Answer::Extents(extents(&runs, skip, length))),
+        (Ok(Answer::Status(runs)), Data::Status { skip, length }) => {
+            Ok(nbd::Answer::Extents(extents(&runs, skip, length)))
+        }
         (Ok(_), _) => Ok(nbd::Answer::Done),
         (Err(refusal), _) => Err(nbd_error(&refusal)),
     }
@@ -259,7 +388,11 @@ fn extents(runs: &[StatusRun], skip: u64, length: u64) -> Vec<nbd::Extent> {
         skip = skip.saturating_sub(run.count * BLOCK);
         left -= bytes;
         if bytes > 0 {
-            extents.push(nbd::Extent { length: bytes as u32, hole: !run.mapped, zero: !run.mapped });
+            extents.push(nbd::Extent {
+                length: bytes as u32,
+                hole: !run.mapped,
+                zero: !run.mapped,
+            });
         }
     }
     extents

@@ -23,11 +23,18 @@ impl Gateway {
             return HashResult::Unreadable;
         }
         if BlockSum::of(&block) != item.sum {
-            tracing::error!(pvbn = item.pvbn.0, slot = item.slot.0, "a dirty block is corrupt in the cache file: lost");
+            tracing::error!(
+                pvbn = item.pvbn.0,
+                slot = item.slot.0,
+                "a dirty block is corrupt in the cache file: lost"
+            );
             return HashResult::Corrupt;
         }
         let fingerprint = Fingerprint::of(&block);
-        HashResult::Done { fingerprint, existing: self.find_fingerprint(&fingerprint) }
+        HashResult::Done {
+            fingerprint,
+            existing: self.find_fingerprint(&fingerprint),
+        }
     }
 
     fn find_fingerprint(&self, fingerprint: &Fingerprint) -> Option<Pvbn> {
@@ -44,7 +51,8 @@ impl Gateway {
         let mut index = self.index();
         for block in descriptor.blocks() {
             if let Err(error) = index.insert(block.fingerprint, block.pvbn) {
-                self.index_entries_dropped.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                self.index_entries_dropped
+                    .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 if matches!(error, InsertError::MemtableFull { .. })
                     && !self.index_is_full.swap(true, std::sync::atomic::Ordering::Relaxed)
                 {
@@ -59,7 +67,10 @@ impl Gateway {
         let gateway = self.clone();
         self.hashing.run(move || match gateway.make_object(&items) {
             Ok((descriptor, object)) => gateway.put(job, descriptor, object),
-            Err(failure) => gateway.drive(Event::Uploaded { job, result: Err(failure) }),
+            Err(failure) => gateway.drive(Event::Uploaded {
+                job,
+                result: Err(failure),
+            }),
         });
     }
 
@@ -81,6 +92,9 @@ impl Gateway {
             .zip(bytes.chunks_exact(BLOCK_BYTES))
             .map(|(item, block)| (item.pvbn, item.fingerprint, block))
             .collect();
-        Ok(tombolo_cloud_driver::object::encode_object(&blocks, self.cloud.compression))
+        Ok(tombolo_cloud_driver::object::encode_object(
+            &blocks,
+            self.cloud.compression,
+        ))
     }
 }

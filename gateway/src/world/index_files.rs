@@ -17,15 +17,25 @@ pub struct IndexFiles {
 impl IndexFiles {
     pub fn open(directory: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&directory)?;
-        Ok(Self { directory, open: Mutex::new(HashMap::new()) })
+        Ok(Self {
+            directory,
+            open: Mutex::new(HashMap::new()),
+        })
     }
 
     pub fn list(&self) -> io::Result<Vec<RunId>> {
         let mut runs = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let name = entry?.file_name();
-            let digits = name.to_str().and_then(|name| name.split_once('.')).map(|(digits, _)| digits);
-            runs.extend(digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(RunId));
+            let digits = name
+                .to_str()
+                .and_then(|name| name.split_once('.'))
+                .map(|(digits, _)| digits);
+            runs.extend(
+                digits
+                    .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+                    .map(RunId),
+            );
         }
         runs.sort_unstable();
         runs.dedup();

@@ -108,7 +108,10 @@ impl JournalFiles {
             .open(self.path(number))?;
         allocate(&file, self.segment_bytes + SLACK_BYTES)?;
         self.directory_changed.store(true, Ordering::Release);
-        let segment = Arc::new(Segment { file, unsynced: AtomicBool::new(true) });
+        let segment = Arc::new(Segment {
+            file,
+            unsynced: AtomicBool::new(true),
+        });
         segments.insert(number, segment.clone());
         Ok(segment)
     }

@@ -63,11 +63,17 @@ impl Metadata {
     }
 
     pub fn read(&self) -> Result<Reading<'_>, heed::Error> {
-        Ok(Reading { transaction: self.env.read_txn()?, tables: self.tables })
+        Ok(Reading {
+            transaction: self.env.read_txn()?,
+            tables: self.tables,
+        })
     }
 
     pub fn write(&self) -> Result<Writing<'_>, heed::Error> {
-        Ok(Writing { transaction: self.env.write_txn()?, tables: self.tables })
+        Ok(Writing {
+            transaction: self.env.write_txn()?,
+            tables: self.tables,
+        })
     }
 
     pub fn manifest(&self) -> Result<Option<Vec<u8>>, heed::Error> {
@@ -118,7 +124,9 @@ macro_rules! reads {
 
             fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
                 let found = self.tables.of(table).get(&self.transaction, key_of(table, key));
-                found.map(|value| value.map(<[u8]>::to_vec)).map_err(|error| error.to_string())
+                found
+                    .map(|value| value.map(<[u8]>::to_vec))
+                    .map_err(|error| error.to_string())
             }
 
             fn ceiling(&self, table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, String> {
@@ -145,7 +153,10 @@ fn owned(entry: Option<(&[u8], &[u8])>) -> Option<(Vec<u8>, Vec<u8>)> {
 
 impl MetadataTransaction for Writing<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), String> {
-        let put = self.tables.of(table).put(&mut self.transaction, key_of(table, key), value);
+        let put = self
+            .tables
+            .of(table)
+            .put(&mut self.transaction, key_of(table, key), value);
         put.map_err(|error| error.to_string())
     }
 

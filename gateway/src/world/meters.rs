@@ -5,8 +5,9 @@ use std::time::Instant;
 use tombolo_nbd::Request;
 
 /// Upper bounds of the latency buckets, in microseconds; a last one without bound follows.
-pub const LATENCY_BOUNDS_US: [u64; 14] =
-    [50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 102_400, 409_600, 1_638_400, 6_553_600];
+pub const LATENCY_BOUNDS_US: [u64; 14] = [
+    50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 102_400, 409_600, 1_638_400, 6_553_600,
+];
 const BUCKETS: usize = LATENCY_BOUNDS_US.len() + 1;
 const OPERATIONS: [&str; 6] = ["read", "write", "flush", "trim", "write_zeroes", "block_status"];
 
@@ -27,7 +28,11 @@ impl Started {
             Request::WriteZeroes { length, .. } => (4, u64::from(*length)),
             Request::BlockStatus { .. } => (5, 0),
         };
-        Self { operation, bytes, at: Instant::now() }
+        Self {
+            operation,
+            bytes,
+            at: Instant::now(),
+        }
     }
 }
 

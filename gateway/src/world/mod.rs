@@ -118,7 +118,9 @@ impl Gateway {
                 gateway.drive(Event::Tick);
             }
         };
-        let timer = thread::Builder::new().name("timer".into()).spawn(move || clock.run(ring))?;
+        let timer = thread::Builder::new()
+            .name("timer".into())
+            .spawn(move || clock.run(ring))?;
         *self.timer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(timer);
         Ok(())
     }
@@ -183,7 +185,12 @@ impl Gateway {
             tracing::warn!("stopping without a last checkpoint; the journal will be replayed at the next start");
         }
         self.clock.stop();
-        if let Some(timer) = self.timer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
+        if let Some(timer) = self
+            .timer
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .take()
+        {
             let _ = timer.join();
         }
     }

@@ -1,5 +1,6 @@
 //! Opens a state directory: lock, cache file, journal, metadata, index; recovers the core; starts the threads.
 
+use super::Gateway;
 use super::cache_file::CacheFile;
 use super::clock::Clock;
 use super::cloud::Cloud;
@@ -9,7 +10,6 @@ use super::metadata::Metadata;
 use super::meters::Meters;
 use super::requests::Requests;
 use super::workers::Workers;
-use super::Gateway;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 use tombolo_base::{BlockSum, Lcbn};
 use tombolo_cloud_driver::object::Compression;
-use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, StoreError};
 use tombolo_cloud_driver::retry::RetryPolicy;
+use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, StoreError};
 use tombolo_core::Config;
 use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, recover};
 use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage};
@@ -45,15 +45,25 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{path}: {action}: {error}")]
-    Disk { path: PathBuf, action: &'static str, error: io::Error },
+    Disk {
+        path: PathBuf,
+        action: &'static str,
+        error: io::Error,
+    },
     #[error("{path} is in use by another gateway (process {holder}); one state directory serves one gateway")]
     InUse { path: PathBuf, holder: String },
     #[error("{path}: {error}")]
     Metadata { path: PathBuf, error: heed::Error },
     #[error("fingerprint index in {path}: {error}")]
-    Index { path: PathBuf, error: IndexError<io::Error> },
+    Index {
+        path: PathBuf,
+        error: IndexError<io::Error>,
+    },
     #[error("recovery of {path}: {error}")]
-    Recovery { path: PathBuf, error: RecoveryError<String> },
+    Recovery {
+        path: PathBuf,
+        error: RecoveryError<String>,
+    },
     #[error("store: {0}")]
     Store(StoreError),
 }
@@ -79,20 +89,30 @@ impl Gateway {
             .map_err(disk("cannot start threads", &state))?;
         check_store(&runtime, &options.store)?;
         let cache_path = state.join("cache");
-        let cache = CacheFile::open(&cache_path, options.core.slot_count)
-            .map_err(disk("cannot make the cache file in full; is there room for [cache] size?", &cache_path))?;
+        let cache = CacheFile::open(&cache_path, options.core.slot_count).map_err(disk(
+            "cannot make the cache file in full; is there room for [cache] size?",
+            &cache_path,
+        ))?;
         let journal_path = state.join("journal");
         let journal = JournalFiles::open(journal_path.clone(), options.core.segment_bytes)
             .map_err(disk("cannot open the journal", &journal_path))?;
         let metadata_path = state.join("metadata");
-        let metadata = Metadata::open(&metadata_path, options.metadata_map_bytes)
-            .map_err(|error| OpenError::Metadata { path: metadata_path.clone(), error })?;
-        let metadata_fault = |error| OpenError::Metadata { path: metadata_path.clone(), error };
+        let metadata =
+            Metadata::open(&metadata_path, options.metadata_map_bytes).map_err(|error| OpenError::Metadata {
+                path: metadata_path.clone(),
+                error,
+            })?;
+        let metadata_fault = |error| OpenError::Metadata {
+            path: metadata_path.clone(),
+            error,
+        };
         let index_path = state.join("index");
         let index_files = IndexFiles::open(index_path.clone()).map_err(disk("cannot open the index", &index_path))?;
         let manifest = metadata.manifest().map_err(metadata_fault)?;
-        let mut index = open_index(&index_files, manifest, options.index)
-            .map_err(|error| OpenError::Index { path: index_path.clone(), error })?;
+        let mut index = open_index(&index_files, manifest, options.index).map_err(|error| OpenError::Index {
+            path: index_path.clone(),
+            error,
+        })?;
 
         let clock = Arc::new(Clock::default());
         let parts = Parts {
@@ -103,17 +123,27 @@ impl Gateway {
         };
         let (core, report) = {
             let reading = metadata.read().map_err(metadata_fault)?;
-            recover(clock.now(), parts, &reading, &Disk { cache: &cache, journal: &journal })
-                .map_err(|error| OpenError::Recovery { path: state.clone(), error })?
+            recover(
+                clock.now(),
+                parts,
+                &reading,
+                &Disk {
+                    cache: &cache,
+                    journal: &journal,
+                },
+            )
+            .map_err(|error| OpenError::Recovery {
+                path: state.clone(),
+                error,
+            })?
         };
         // What was replayed counts as durable from here on.
         cache.sync().map_err(disk("sync", &cache_path))?;
         journal.sync_existing().map_err(disk("sync", &journal_path))?;
         finish_recovery(&journal, &mut index, &report);
 
-        let threads = |name, count, niceness| {
-            Workers::new(name, count, niceness).map_err(disk("cannot start threads", &state))
-        };
+        let threads =
+            |name, count, niceness| Workers::new(name, count, niceness).map_err(disk("cannot start threads", &state));
         let gateway = Arc::new(Self {
             core: Mutex::new(core),
             clock,
@@ -127,7 +157,13 @@ impl Gateway {
             index_files,
             index_is_full: AtomicBool::new(false),
             index_entries_dropped: AtomicU64::new(0),
-            cloud: Cloud::new(options.store, options.retry, options.limits, options.compression, runtime),
+            cloud: Cloud::new(
+                options.store,
+                options.retry,
+                options.limits,
+                options.compression,
+                runtime,
+            ),
             io: threads("io", options.io_threads, 0)?,
             hashing: threads("hash", options.hash_threads, 10)?,
             syncing: threads("sync", 1, 0)?,
@@ -148,7 +184,12 @@ impl Gateway {
 fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn ObjectStore>) -> Result<(), OpenError> {
     match runtime.block_on(store.check()) {
         Ok(()) => Ok(()),
-        Err(error) if matches!(error.kind(), ErrorKind::Retry | ErrorKind::Throttled | ErrorKind::Unreachable) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::Retry | ErrorKind::Throttled | ErrorKind::Unreachable
+            ) =>
+        {
             tracing::warn!(%error, "the store does not answer; starting on the local cache alone");
             Ok(())
         }
@@ -158,13 +199,26 @@ fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn ObjectStore>) 
 
 fn lock(state: &Path) -> Result<File, OpenError> {
     let path = state.join("lock");
-    let disk = |error| OpenError::Disk { path: path.clone(), action: "cannot open the lock file", error };
-    let file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(disk)?;
+    let disk = |error| OpenError::Disk {
+        path: path.clone(),
+        action: "cannot open the lock file",
+        error,
+    };
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(disk)?;
     // SAFETY: the descriptor is open; the call touches no memory of ours.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let holder = fs::read_to_string(&path).unwrap_or_default();
-        return Err(OpenError::InUse { path: state.to_owned(), holder: holder.trim().to_owned() });
+        return Err(OpenError::InUse {
+            path: state.to_owned(),
+            holder: holder.trim().to_owned(),
+        });
     }
     file.set_len(0).map_err(disk)?;
     io::Write::write_all(&mut &file, std::process::id().to_string().as_bytes()).map_err(disk)?;
@@ -176,10 +230,13 @@ fn open_index(
     manifest: Option<Vec<u8>>,
     config: tombolo_dedup::Config,
 ) -> Result<Index, IndexError<io::Error>> {
-    let manifest = manifest.map(|bytes| Manifest::decode(&bytes)).transpose().unwrap_or_else(|error| {
-        tracing::warn!(%error, "the fingerprint index's manifest is damaged; it begins anew");
-        None
-    });
+    let manifest = manifest
+        .map(|bytes| Manifest::decode(&bytes))
+        .transpose()
+        .unwrap_or_else(|error| {
+            tracing::warn!(%error, "the fingerprint index's manifest is damaged; it begins anew");
+            None
+        });
     let policy = OnBadRun::Drop(OlderRuns::Keep);
     let (mut index, bad_runs) = Index::open(files, &manifest.unwrap_or_default(), config, policy)?;
     for bad in bad_runs {
@@ -222,7 +279,9 @@ fn fresh_identity() -> u64 {
     if got == bytes.len() as isize {
         return u64::from_le_bytes(bytes);
     }
-    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since_epoch = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     since_epoch.as_nanos() as u64
 }
 
@@ -233,11 +292,15 @@ struct Disk<'w> {
 
 impl LocalDisk for Disk<'_> {
     fn segments(&self) -> Result<Vec<u64>, String> {
-        self.journal.list().map_err(|error| format!("{}: {error}", self.journal.directory().display()))
+        self.journal
+            .list()
+            .map_err(|error| format!("{}: {error}", self.journal.directory().display()))
     }
 
     fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String> {
-        self.journal.read(segment).map_err(|error| format!("journal segment {segment}: {error}"))
+        self.journal
+            .read(segment)
+            .map_err(|error| format!("journal segment {segment}: {error}"))
     }
 
     fn cache_is_new(&self) -> bool {
@@ -245,6 +308,8 @@ impl LocalDisk for Disk<'_> {
     }
 
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
-        self.cache.sum(slot).map_err(|error| format!("cache file, slot {}: {error}", slot.0))
+        self.cache
+            .sum(slot)
+            .map_err(|error| format!("cache file, slot {}: {error}", slot.0))
     }
 }

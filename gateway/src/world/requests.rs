@@ -14,7 +14,10 @@ pub enum Reply {
     /// One of several parts of a client's request.
     Part(Arc<Parts>),
     /// A block that a partial write needs; `tail` says which of the two.
-    Merge { parent: Token, tail: bool },
+    Merge {
+        parent: Token,
+        tail: bool,
+    },
     Channel(SyncSender<Result<Answer, Refusal>>),
 }
 
@@ -32,7 +35,13 @@ struct PartsState {
 impl Parts {
     pub fn new(count: usize, completion: Completion, started: Started) -> Arc<Self> {
         let client = Some((completion, started));
-        Arc::new(Self { state: Mutex::new(PartsState { left: count, refusal: None, client }) })
+        Arc::new(Self {
+            state: Mutex::new(PartsState {
+                left: count,
+                refusal: None,
+                client,
+            }),
+        })
     }
 
     /// Counts a part; the last one gets the client and the first refusal.
@@ -46,7 +55,10 @@ impl Parts {
             return None;
         }
         let refusal = state.refusal.take();
-        state.client.take().map(|(completion, started)| (completion, started, refusal))
+        state
+            .client
+            .take()
+            .map(|(completion, started)| (completion, started, refusal))
     }
 }
 
@@ -54,13 +66,29 @@ impl Parts {
 pub enum Data {
     None,
     /// Whole blocks, being read; the client asked for `skip..skip + length` of them.
-    Read { buffer: Vec<u8>, skip: usize, length: usize },
+    Read {
+        buffer: Vec<u8>,
+        skip: usize,
+        length: usize,
+    },
     /// Whole blocks, to be written.
-    Write { buffer: Vec<u8> },
+    Write {
+        buffer: Vec<u8>,
+    },
     /// Whole blocks of which the client wrote `skip..skip + length`; the rest is read first, under a lock.
-    Merge { buffer: Vec<u8>, skip: usize, length: usize, span: Span, force_unit_access: bool, reads: u8 },
+    Merge {
+        buffer: Vec<u8>,
+        skip: usize,
+        length: usize,
+        span: Span,
+        force_unit_access: bool,
+        reads: u8,
+    },
     /// A map query for the bytes `skip..skip + length` of the span.
-    Status { skip: u64, length: u64 },
+    Status {
+        skip: u64,
+        length: u64,
+    },
 }
 
 pub struct Pending {
@@ -70,7 +98,10 @@ pub struct Pending {
 
 impl Pending {
     pub fn plain(reply: Reply) -> Self {
-        Self { data: Data::None, reply }
+        Self {
+            data: Data::None,
+            reply,
+        }
     }
 }
 

@@ -28,7 +28,10 @@ impl Workers {
             };
             threads.push(thread::Builder::new().name(format!("{name}-{index}")).spawn(run)?);
         }
-        Ok(Self { jobs: Some(jobs), threads })
+        Ok(Self {
+            jobs: Some(jobs),
+            threads,
+        })
     }
 
     /// Runs the job on one of the threads; dropped when they are stopping.
@@ -56,7 +59,11 @@ impl Drop for Workers {
 }
 
 fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
-    queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv().ok()
+    queue
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .recv()
+        .ok()
 }
 
 fn lower_priority(niceness: i32) {

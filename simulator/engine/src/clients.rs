@@ -12,16 +12,29 @@ use tombolo_core::{Answer, Event, Refusal, Span, StatusRun, Token};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
-    Write { force_unit_access: bool },
-    Zero { force_unit_access: bool },
-    Flush { covers: u64 },
+    Write {
+        force_unit_access: bool,
+    },
+    Zero {
+        force_unit_access: bool,
+    },
+    Flush {
+        covers: u64,
+    },
     Status,
     /// A partial write: lock, read (under a token of its own), write.
     Partial(Stage),
     /// The read of the partial write that holds the lock.
-    PartialRead { lock: Token },
-    Create { name: String, blocks: u64 },
-    Resize { blocks: u64 },
+    PartialRead {
+        lock: Token,
+    },
+    Create {
+        name: String,
+        blocks: u64,
+    },
+    Resize {
+        blocks: u64,
+    },
     Delete,
     /// A read of the final check.
     Verify,
@@ -195,7 +208,9 @@ impl World {
     }
 
     fn fresh_values(&mut self, count: u64) -> Vec<Value> {
-        (0..count).map(|_| self.clients.value(self.scenario.common_values)).collect()
+        (0..count)
+            .map(|_| self.clients.value(self.scenario.common_values))
+            .collect()
     }
 
     fn ask_flush(&mut self, client: usize) {
@@ -205,14 +220,22 @@ impl World {
 
     fn ask_create(&mut self, client: usize) {
         self.clients.names += 1;
-        let number = if self.clients.prng.chance(100) { 1 } else { self.clients.names };
+        let number = if self.clients.prng.chance(100) {
+            1
+        } else {
+            self.clients.names
+        };
         let name = format!("volume-{number}");
         let blocks = self.clients.prng.below(self.scenario.volume_blocks_max);
         self.ask(client, Kind::Create { name, blocks }, no_span(VolumeId(0)), Vec::new());
     }
 
     fn ask_resize(&mut self, client: usize, volume: VolumeId, blocks: u64) {
-        let bound = if self.clients.prng.chance(500) { blocks + 1 } else { self.scenario.volume_blocks_max };
+        let bound = if self.clients.prng.chance(500) {
+            blocks + 1
+        } else {
+            self.scenario.volume_blocks_max
+        };
         let blocks = self.clients.prng.below(bound);
         self.ask(client, Kind::Resize { blocks }, no_span(volume), Vec::new());
     }
@@ -236,7 +259,10 @@ impl World {
 
     pub(crate) fn ask(&mut self, client: usize, kind: Kind, span: Span, values: Vec<Value>) -> Token {
         let token = self.clients.token();
-        let is_read = matches!(kind, Kind::Read | Kind::Status | Kind::PartialRead { .. } | Kind::Verify);
+        let is_read = matches!(
+            kind,
+            Kind::Read | Kind::Status | Kind::PartialRead { .. } | Kind::Verify
+        );
         if is_read {
             self.model.begin_read(token, span);
         }
@@ -246,7 +272,11 @@ impl World {
             kind,
             client,
             span,
-            values: if is_read { vec![ZERO; span.count as usize] } else { values },
+            values: if is_read {
+                vec![ZERO; span.count as usize]
+            } else {
+                values
+            },
             since: self.model.number(),
             at: self.now,
             is_cancelled: false,
@@ -400,11 +430,18 @@ impl World {
             Kind::Verify => {
                 self.clients.verify_refusals += 1;
                 if !matches!(refusal, Refusal::Lost { .. }) {
-                    assert!(self.clients.verify_refusals < 1_000, "reads are refused for ever: {refusal}");
+                    assert!(
+                        self.clients.verify_refusals < 1_000,
+                        "reads are refused for ever: {refusal}"
+                    );
                     self.clients.to_verify.push_back(request.span);
                 } else if request.span.count > 1 {
                     let blocks = request.span.first..request.span.end();
-                    let single = blocks.map(|first| Span { first, count: 1, ..request.span });
+                    let single = blocks.map(|first| Span {
+                        first,
+                        count: 1,
+                        ..request.span
+                    });
                     self.clients.to_verify.extend(single);
                 }
                 self.verify_next();

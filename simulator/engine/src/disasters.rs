@@ -31,7 +31,8 @@ impl World {
     }
 
     pub(crate) fn rot_slot(&mut self) {
-        if self.is_calm {
+        // A cache that consists of lost blocks has no room for others: so many bad slots are another disk's story.
+        if self.is_calm || self.rotten.len() as u64 > u64::from(self.scenario.config.slot_count) / 8 {
             return;
         }
         let slot = Lcbn(self.prng.below(u64::from(self.scenario.config.slot_count)) as u32);

@@ -129,7 +129,9 @@ impl FingerprintIndex {
     }
 
     pub fn lookup(&self, files: &RunFiles, fingerprint: &Fingerprint) -> Option<Pvbn> {
-        self.index.lookup(files, fingerprint).expect("files in memory do not fail")
+        self.index
+            .lookup(files, fingerprint)
+            .expect("files in memory do not fail")
     }
 
     /// What the checkpoint up to `lsn` is to commit: the same again when it is repeated after a failure.
@@ -167,7 +169,9 @@ impl FingerprintIndex {
 
     fn compact(&mut self, files: &RunFiles) {
         while let Some(plan) = self.index.plan_compaction() {
-            let Some(mut merge) = self.index.start_merge(&plan) else { return };
+            let Some(mut merge) = self.index.start_merge(&plan) else {
+                return;
+            };
             let merged = loop {
                 if let Some(merged) = merge.step(files, 4).expect("files in memory do not fail") {
                     break merged;

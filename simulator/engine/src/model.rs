@@ -301,7 +301,12 @@ impl Model {
         };
         let first = expected.span.first as usize;
         let now = &self.current[&expected.span.volume].values[first..first + expected.before.len()];
-        assert_eq!(now, &expected.before[..], "a partial write is atomic: {:?}", expected.span);
+        assert_eq!(
+            now,
+            &expected.before[..],
+            "a partial write is atomic: {:?}",
+            expected.span
+        );
     }
 
     /// A change is acknowledged; `flushed` says that it was promised to be on stable storage.
@@ -341,13 +346,20 @@ impl Model {
 
     /// A crash left the journal's first `recovered` bytes in force.
     pub fn on_recovered(&mut self, recovered: u64, after_power_loss: bool) {
-        let least = if after_power_loss { self.flushed } else { self.acknowledged };
+        let least = if after_power_loss {
+            self.flushed
+        } else {
+            self.acknowledged
+        };
         assert!(
             recovered >= least,
             "lost: recovered up to LSN {recovered}, promised up to LSN {least} (power loss: {after_power_loss})"
         );
-        let is_boundary =
-            recovered == self.base_lsn || self.steps.iter().any(|step| step.end == recovered || step.lsn == recovered);
+        let is_boundary = recovered == self.base_lsn
+            || self
+                .steps
+                .iter()
+                .any(|step| step.end == recovered || step.lsn == recovered);
         assert!(is_boundary, "recovered up to LSN {recovered}, which no batch ends at");
         for step in self.steps.iter().filter(|step| step.end > recovered) {
             for effect in &step.effects {
@@ -457,9 +469,7 @@ fn is_write(effects: &[Effect], span: Span, values: &[Value]) -> bool {
         let fits = match effect {
             Effect::Write {
                 volume, first, values, ..
-            } => {
-                *volume == span.volume && *first == next && part(*first, values.len() as u64) == Some(&values[..])
-            }
+            } => *volume == span.volume && *first == next && part(*first, values.len() as u64) == Some(&values[..]),
             Effect::Hole { volume, first, count } => {
                 *volume == span.volume
                     && *first == next

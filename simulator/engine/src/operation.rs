@@ -227,10 +227,12 @@ impl World {
             Operation::Upload { job, items } => {
                 let result = self.upload(&items);
                 self.step(Event::Uploaded { job, result });
+                self.perhaps_crash_soon();
             }
             Operation::Checkpoint { frozen, manifest, upto } => {
                 let result = self.checkpoint(&frozen, manifest, upto);
                 self.step(Event::Checkpointed { result });
+                self.perhaps_crash_soon();
             }
             Operation::Restart => self.restart_wanted = true,
             Operation::Outage => self.begin_outage(),
@@ -398,6 +400,7 @@ impl World {
         }
         let result = self.disk_result(fails, "sync");
         self.step(Event::Synced { result });
+        self.perhaps_crash_soon();
     }
 
     fn metadata_fault(&mut self) -> Option<MetadataError> {
@@ -534,7 +537,11 @@ impl World {
             let packed = &descriptor.blocks()[usize::from(item.index)];
             let start = (u64::from(packed.offset_bytes) - range.start) as usize;
             let mut block = vec![0; BLOCK_BYTES];
-            let decoded = decode_block(packed, &stored[start..start + usize::from(packed.stored_bytes)], &mut block);
+            let decoded = decode_block(
+                packed,
+                &stored[start..start + usize::from(packed.stored_bytes)],
+                &mut block,
+            );
             results.push(match decoded {
                 Ok(()) => {
                     if self.scenario.canary == Some(Canary::WrongBytes) && self.prng.chance(50) {

@@ -98,8 +98,12 @@ impl World {
         });
         self.step(Event::Drain);
         self.settle("everything is uploaded", |world| world.core.is_drained());
+        self.make_checkpoint();
+    }
+
+    fn make_checkpoint(&mut self) {
         self.step(Event::CheckpointNow);
-        self.settle("a checkpoint holds everything", |world| world.core.is_settled());
+        self.settle("a checkpoint holds everything", |world| world.core.is_checkpointed());
     }
 
     fn settle(&mut self, what: &str, is_done: impl Fn(&Self) -> bool) {
@@ -145,7 +149,8 @@ impl World {
 
     /// The reference counts equal the number of blocks that map to each PVBN, and the map says what the model says.
     fn check_references(&mut self) {
-        assert!(self.core.is_settled());
+        assert!(self.core.is_drained());
+        self.make_checkpoint();
         let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
         for (key, bytes) in self.metadata.table(Table::Map) {
             let page = MapPage::decode(bytes).expect("a map page");

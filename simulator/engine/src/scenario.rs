@@ -78,22 +78,20 @@ impl Scenario {
         let config = draw_config(prng, slot_count, dirty_blocks_max);
         let client_count = 1 + prng.below(4) as usize;
         let requests_per_client = 1 + prng.below(4) as usize;
-        // Readers pin slots; together they must leave some to be taken.
-        let share = u64::from(slot_count - dirty_blocks_max) / (2 * (client_count * requests_per_client) as u64);
         Self {
             config,
             delays: Delays::draw(prng),
             faults: draw_faults(prng),
             client_count,
             requests_per_client,
-            request_count: 150 + prng.below(500),
+            request_count: 150 + prng.below(600),
             volume_count: 2 + prng.below(2) as usize,
             volume_blocks_max: 64 + prng.below(540),
-            read_blocks_max: share.clamp(1, 24),
+            read_blocks_max: 1 + prng.below(24),
             write_blocks_max: 1 + prng.below(16),
             common_values: 4 + prng.below(60),
             prefetch: prng.chance(400),
-            crash_count: if prng.chance(250) { 0 } else { 1 + prng.below(6) },
+            crash_count: if prng.chance(250) { 0 } else { 1 + prng.below(10) },
             events_per_life: 20 + prng.below(2_500),
             power_loss_permille: prng.below(3) * 500,
             canary,

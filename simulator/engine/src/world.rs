@@ -254,7 +254,11 @@ impl World {
         if self.crashes_left > 0 && !self.is_calm {
             self.crashes_left -= 1;
             // Now and then almost at once: in the middle of what follows a recovery.
-            let bound = if self.prng.chance(150) { 12 } else { self.scenario.events_per_life };
+            let bound = if self.prng.chance(150) {
+                12
+            } else {
+                self.scenario.events_per_life
+            };
             self.crash_after_events = Some(1 + self.prng.below(bound));
         }
         self.clients.reset();
@@ -264,6 +268,13 @@ impl World {
                 let micros = self.scenario.delays.of(think, &mut self.prng);
                 self.schedule(micros, Operation::ClientWakes(client));
             }
+        }
+    }
+
+    /// What has just become durable is the best moment for a crash: the next events build on it.
+    pub(crate) fn perhaps_crash_soon(&mut self) {
+        if self.crash_after_events.is_some() && self.prng.chance(40) {
+            self.crash_after_events = Some(self.prng.below(30));
         }
     }
 

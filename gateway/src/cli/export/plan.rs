@@ -42,7 +42,10 @@ pub(super) fn plan(wanted: &Target, shown: &[Shown], accounts: &[String]) -> Res
     let existing = shown.iter().find(|target| target.iqn == wanted.iqn);
     let tid = existing.map_or_else(|| free_tid(shown), |target| target.tid);
     if existing.is_none() {
-        steps.push(Step::NewTarget { tid, iqn: wanted.iqn.clone() });
+        steps.push(Step::NewTarget {
+            tid,
+            iqn: wanted.iqn.clone(),
+        });
     }
     match existing.and_then(|target| target.luns.iter().find(|lun| lun.lun == LUN)) {
         Some(lun) if lun.store_type == BACKING_STORE_TYPE && same_volume(lun, wanted) => {}
@@ -77,20 +80,32 @@ fn plan_access(
     match &wanted.chap {
         Some(chap) => {
             if !accounts.contains(&chap.user) {
-                steps.push(Step::NewAccount { user: chap.user.clone(), secret: chap.secret.clone() });
+                steps.push(Step::NewAccount {
+                    user: chap.user.clone(),
+                    secret: chap.secret.clone(),
+                });
             }
             if !bound.contains(&chap.user) {
-                steps.push(Step::BindAccount { tid, user: chap.user.clone() });
+                steps.push(Step::BindAccount {
+                    tid,
+                    user: chap.user.clone(),
+                });
             }
         }
         None if !bound.is_empty() => {
             let users = bound.join(", ");
-            return Err(format!("{} requires CHAP ({users}); give --chap-user, or delete that target first", wanted.iqn));
+            return Err(format!(
+                "{} requires CHAP ({users}); give --chap-user, or delete that target first",
+                wanted.iqn
+            ));
         }
         None => {}
     }
     if !existing.is_some_and(|target| target.initiators.contains(&wanted.initiator)) {
-        steps.push(Step::BindInitiator { tid, initiator: wanted.initiator.clone() });
+        steps.push(Step::BindInitiator {
+            tid,
+            initiator: wanted.initiator.clone(),
+        });
     }
     Ok(())
 }
@@ -106,7 +121,11 @@ pub(super) fn parse_targets(text: &str) -> Vec<Shown> {
     for line in text.lines() {
         if let Some((tid, iqn)) = line.strip_prefix("Target ").and_then(|rest| rest.split_once(": ")) {
             if let Ok(tid) = tid.parse() {
-                targets.push(Shown { tid, iqn: iqn.trim().into(), ..Shown::default() });
+                targets.push(Shown {
+                    tid,
+                    iqn: iqn.trim().into(),
+                    ..Shown::default()
+                });
             }
             continue;
         }
@@ -125,9 +144,14 @@ pub(super) fn parse_targets(text: &str) -> Vec<Shown> {
 }
 
 fn parse_lun_line(line: &str, luns: &mut Vec<ShownLun>) {
-    let Some((key, value)) = line.split_once(": ") else { return };
+    let Some((key, value)) = line.split_once(": ") else {
+        return;
+    };
     match (key, luns.last_mut()) {
-        ("LUN", _) => luns.extend(value.parse().map(|lun| ShownLun { lun, ..ShownLun::default() })),
+        ("LUN", _) => luns.extend(value.parse().map(|lun| ShownLun {
+            lun,
+            ..ShownLun::default()
+        })),
         ("Backing store type", Some(lun)) => lun.store_type = value.into(),
         ("Backing store path", Some(lun)) => lun.path = value.into(),
         _ => {}
@@ -136,16 +160,31 @@ fn parse_lun_line(line: &str, luns: &mut Vec<ShownLun>) {
 
 /// Reads the text of `tgtadm --op show --mode account`: a heading and one name per line.
 pub(super) fn parse_accounts(text: &str) -> Vec<String> {
-    text.lines().skip(1).map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+    text.lines()
+        .skip(1)
+        .map(|line| line.trim().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect()
 }
 
 /// Reads the first portal of `tgtadm --op show --mode portal` (`Portal: 0.0.0.0:3260,1`). A wildcard address is shown as
 /// loopback, which is certain to work here.
 pub(super) fn parse_portal(text: &str) -> Option<String> {
-    let portal = text.lines().find_map(|line| line.trim().strip_prefix("Portal:"))?.trim();
+    let portal = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Portal:"))?
+        .trim();
     let portal = portal.split(',').next()?;
-    let portal = portal.strip_prefix("0.0.0.0:").map(|port| format!("127.0.0.1:{port}")).unwrap_or(portal.into());
-    Some(portal.strip_prefix("[::]:").map(|port| format!("[::1]:{port}")).unwrap_or(portal))
+    let portal = portal
+        .strip_prefix("0.0.0.0:")
+        .map(|port| format!("127.0.0.1:{port}"))
+        .unwrap_or(portal.into());
+    Some(
+        portal
+            .strip_prefix("[::]:")
+            .map(|port| format!("[::1]:{port}"))
+            .unwrap_or(portal),
+    )
 }
 
 #[cfg(test)]
@@ -185,7 +224,13 @@ Target 7: iqn.other
 ";
 
     fn with_chap() -> Target {
-        Target { chap: Some(Chap { user: "user".into(), secret: "twelve-bytes".into() }), ..example() }
+        Target {
+            chap: Some(Chap {
+                user: "user".into(),
+                secret: "twelve-bytes".into(),
+            }),
+            ..example()
+        }
     }
 
     #[test]
@@ -198,7 +243,10 @@ Target 7: iqn.other
         assert_eq!(targets[0].luns[1].path, example().nbd_uri());
         assert_eq!((targets[1].tid, targets[1].iqn.as_str()), (7, "iqn.other"));
         assert_eq!(parse_accounts("Account list:\n    user\n    two\n"), ["user", "two"]);
-        assert_eq!(parse_portal("Portal: 0.0.0.0:3260,1\n").as_deref(), Some("127.0.0.1:3260"));
+        assert_eq!(
+            parse_portal("Portal: 0.0.0.0:3260,1\n").as_deref(),
+            Some("127.0.0.1:3260")
+        );
         assert_eq!(parse_portal("Portal: [::]:3260,1\n").as_deref(), Some("[::1]:3260"));
         assert_eq!(parse_portal("Portal: 10.1.1.1:99,1\n").as_deref(), Some("10.1.1.1:99"));
         assert_eq!(parse_portal(""), None);
@@ -209,12 +257,27 @@ Target 7: iqn.other
     fn a_new_target_is_made_and_opened_last() {
         let steps = plan(&with_chap(), &parse_targets("Target 3: iqn.x\n"), &[]).unwrap();
         let expected = [
-            Step::NewTarget { tid: 4, iqn: example().iqn },
-            Step::NewLun { tid: 4, path: example().nbd_uri() },
+            Step::NewTarget {
+                tid: 4,
+                iqn: example().iqn,
+            },
+            Step::NewLun {
+                tid: 4,
+                path: example().nbd_uri(),
+            },
             Step::SetThin { tid: 4 },
-            Step::NewAccount { user: "user".into(), secret: "twelve-bytes".into() },
-            Step::BindAccount { tid: 4, user: "user".into() },
-            Step::BindInitiator { tid: 4, initiator: "ALL".into() },
+            Step::NewAccount {
+                user: "user".into(),
+                secret: "twelve-bytes".into(),
+            },
+            Step::BindAccount {
+                tid: 4,
+                user: "user".into(),
+            },
+            Step::BindInitiator {
+                tid: 4,
+                initiator: "ALL".into(),
+            },
         ];
         assert_eq!(steps, expected);
     }
@@ -222,14 +285,27 @@ Target 7: iqn.other
     #[test]
     fn what_is_so_already_needs_nothing() {
         assert_eq!(plan(&with_chap(), &parse_targets(SHOWN), &["user".into()]), Ok(vec![]));
-        let from_file = SHOWN.replace("nbd+unix:///vol_1?socket=/run/tombolo/nbd.sock", "/run/tombolo/nbd.sock");
-        assert_eq!(plan(&with_chap(), &parse_targets(&from_file), &["user".into()]), Ok(vec![]));
+        let from_file = SHOWN.replace(
+            "nbd+unix:///vol_1?socket=/run/tombolo/nbd.sock",
+            "/run/tombolo/nbd.sock",
+        );
+        assert_eq!(
+            plan(&with_chap(), &parse_targets(&from_file), &["user".into()]),
+            Ok(vec![])
+        );
     }
 
     #[test]
     fn conflicts_are_not_overwritten() {
-        let other = Target { volume: "other".into(), ..with_chap() };
+        let other = Target {
+            volume: "other".into(),
+            ..with_chap()
+        };
         assert!(plan(&other, &parse_targets(SHOWN), &[]).unwrap_err().contains("--iqn"));
-        assert!(plan(&example(), &parse_targets(SHOWN), &[]).unwrap_err().contains("CHAP"));
+        assert!(
+            plan(&example(), &parse_targets(SHOWN), &[])
+                .unwrap_err()
+                .contains("CHAP")
+        );
     }
 }

@@ -17,7 +17,9 @@ pub(super) fn without_secret(target: &Target) -> String {
 
 fn stanza(target: &Target, secret: fn(&Chap) -> &str) -> String {
     let chap = target.chap.as_ref();
-    let account = chap.map(|chap| format!("    incominguser {} {}\n", chap.user, secret(chap))).unwrap_or_default();
+    let account = chap
+        .map(|chap| format!("    incominguser {} {}\n", chap.user, secret(chap)))
+        .unwrap_or_default();
     format!(
         "# Volume {volume} of Tombolo; written by `tombolo export iscsi`.\n\
          <target {iqn}>\n\
@@ -64,8 +66,14 @@ mod tests {
 
     #[test]
     fn secret_stands_in_the_file_only() {
-        let chap = Chap { user: "user".into(), secret: "twelve-bytes".into() };
-        let target = Target { chap: Some(chap), ..example() };
+        let chap = Chap {
+            user: "user".into(),
+            secret: "twelve-bytes".into(),
+        };
+        let target = Target {
+            chap: Some(chap),
+            ..example()
+        };
         assert!(with_secret(&target).contains("    incominguser user twelve-bytes\n"));
         assert!(without_secret(&target).contains("    incominguser user SECRET\n"));
     }

@@ -27,7 +27,9 @@ pub(super) struct Chap {
 
 impl fmt::Debug for Chap {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Chap").field("user", &self.user).finish_non_exhaustive()
+        out.debug_struct("Chap")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
     }
 }
 
@@ -41,15 +43,23 @@ impl Target {
     pub fn check(&self) -> Result<(), String> {
         if !is_iscsi_name(&self.iqn) {
             let form = "iqn.YYYY-MM.REVERSED.DOMAIN[:NAME] of a-z 0-9 . : -";
-            return Err(format!("{:?} is no iSCSI name: {form}, at most {IQN_BYTES_MAX} bytes, is wanted", self.iqn));
+            return Err(format!(
+                "{:?} is no iSCSI name: {form}, at most {IQN_BYTES_MAX} bytes, is wanted",
+                self.iqn
+            ));
         }
         if self.initiator != "ALL" && !is_address(&self.initiator) {
-            return Err(format!("{:?} is neither ALL nor an address or network of an initiator", self.initiator));
+            return Err(format!(
+                "{:?} is neither ALL nor an address or network of an initiator",
+                self.initiator
+            ));
         }
         let socket = self.nbd_socket.to_string_lossy();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@".contains(&byte);
         if !socket.bytes().all(plain) {
-            return Err(format!("{socket:?} cannot stand in a configuration of tgt: use letters, digits and /._-+@"));
+            return Err(format!(
+                "{socket:?} cannot stand in a configuration of tgt: use letters, digits and /._-+@"
+            ));
         }
         self.chap.as_ref().map_or(Ok(()), Chap::check)
     }
@@ -62,10 +72,16 @@ impl Chap {
             text.len() < CHAP_FIELD_BYTES && !text.starts_with('-') && text.bytes().all(plain)
         };
         if self.user.is_empty() || !fits(&self.user) {
-            return Err(format!("{:?} is no CHAP name: 1 to 63 printable ASCII characters without quotes, blanks and # < > \\ ` $ are wanted", self.user));
+            return Err(format!(
+                "{:?} is no CHAP name: 1 to 63 printable ASCII characters without quotes, blanks and # < > \\ ` $ are wanted",
+                self.user
+            ));
         }
         if self.secret.len() < SECRET_BYTES_MIN || !fits(&self.secret) {
-            return Err("the CHAP secret must have 12 to 63 printable ASCII characters without quotes, blanks and # < > \\ ` $".into());
+            return Err(
+                "the CHAP secret must have 12 to 63 printable ASCII characters without quotes, blanks and # < > \\ ` $"
+                    .into(),
+            );
         }
         Ok(())
     }
@@ -110,13 +126,22 @@ pub(super) mod tests {
     }
 
     fn with_chap(user: &str, secret: &str) -> Target {
-        Target { chap: Some(Chap { user: user.into(), secret: secret.into() }), ..example() }
+        Target {
+            chap: Some(Chap {
+                user: user.into(),
+                secret: secret.into(),
+            }),
+            ..example()
+        }
     }
 
     #[test]
     fn default_names_are_legal() {
         for (host, volume) in [("Host_1.example", "Vol_A"), ("", "x"), ("\u{e4}", "0")] {
-            let target = Target { iqn: default_iqn(host, volume), ..example() };
+            let target = Target {
+                iqn: default_iqn(host, volume),
+                ..example()
+            };
             target.check().unwrap();
         }
         assert_eq!(default_iqn("Host_1", "Vol_A"), "iqn.2026-01.io.tombolo:host-1:vol-a");
@@ -124,21 +149,57 @@ pub(super) mod tests {
 
     #[test]
     fn nothing_can_break_out_of_a_configuration() {
-        for iqn in ["", "iqn.", "eui.0123", "iqn.a b", "iqn.a>", "iqn.a\nx", "iqn.A", "iqn.a\"", "iqn.a;id"] {
-            assert!(Target { iqn: iqn.into(), ..example() }.check().is_err(), "{iqn:?}");
+        for iqn in [
+            "", "iqn.", "eui.0123", "iqn.a b", "iqn.a>", "iqn.a\nx", "iqn.A", "iqn.a\"", "iqn.a;id",
+        ] {
+            assert!(
+                Target {
+                    iqn: iqn.into(),
+                    ..example()
+                }
+                .check()
+                .is_err(),
+                "{iqn:?}"
+            );
         }
         for initiator in ["", "all", "10.0.0.1 -x", "host", "10.0.0.0/x"] {
-            assert!(Target { initiator: initiator.into(), ..example() }.check().is_err(), "{initiator:?}");
+            assert!(
+                Target {
+                    initiator: initiator.into(),
+                    ..example()
+                }
+                .check()
+                .is_err(),
+                "{initiator:?}"
+            );
         }
         for socket in ["/run/a b/nbd.sock", "/run/$(id)/nbd.sock", "/run/\"/nbd.sock"] {
-            assert!(Target { nbd_socket: socket.into(), ..example() }.check().is_err(), "{socket:?}");
+            assert!(
+                Target {
+                    nbd_socket: socket.into(),
+                    ..example()
+                }
+                .check()
+                .is_err(),
+                "{socket:?}"
+            );
         }
-        for (user, secret) in [("", "twelve-bytes"), ("u", "short"), ("u x", "twelve-bytes"), ("u", "twelve\nbytes")] {
+        for (user, secret) in [
+            ("", "twelve-bytes"),
+            ("u", "short"),
+            ("u x", "twelve-bytes"),
+            ("u", "twelve\nbytes"),
+        ] {
             assert!(with_chap(user, secret).check().is_err(), "{user:?} {secret:?}");
         }
         with_chap("user", "twelve-bytes").check().unwrap();
         for initiator in ["10.0.0.1", "10.0.0.0/8", "::1"] {
-            Target { initiator: initiator.into(), ..example() }.check().unwrap();
+            Target {
+                initiator: initiator.into(),
+                ..example()
+            }
+            .check()
+            .unwrap();
         }
     }
 

@@ -23,7 +23,10 @@ impl Tgtadm {
             None => Ok(()),
             Some(step) => {
                 let command = describe(&words(step));
-                Err(CliError::Tgtadm { command, said: "tgtd took it, but does not show it".into() })
+                Err(CliError::Tgtadm {
+                    command,
+                    said: "tgtd took it, but does not show it".into(),
+                })
             }
         }
     }
@@ -52,8 +55,15 @@ impl Tgtadm {
             return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-        let said = if said.is_empty() { format!("{}; is tgtd running?", done.status) } else { said };
-        Err(CliError::Tgtadm { command: describe(words), said })
+        let said = if said.is_empty() {
+            format!("{}; is tgtd running?", done.status)
+        } else {
+            said
+        };
+        Err(CliError::Tgtadm {
+            command: describe(words),
+            said,
+        })
     }
 }
 
@@ -73,26 +83,57 @@ fn words(step: &Step) -> Vec<String> {
     let lun = LUN.to_string();
     let on = |tid: &u32| tid.to_string();
     let words: Vec<String> = match step {
-        Step::NewTarget { tid, iqn } => {
-            ["--op", "new", "--mode", "target", "--tid", &on(tid), "--targetname", iqn].map(String::from).into()
-        }
+        Step::NewTarget { tid, iqn } => [
+            "--op",
+            "new",
+            "--mode",
+            "target",
+            "--tid",
+            &on(tid),
+            "--targetname",
+            iqn,
+        ]
+        .map(String::from)
+        .into(),
         Step::NewLun { tid, path } => {
             let place = ["--op", "new", "--mode", "logicalunit", "--tid", &on(tid), "--lun", &lun].map(String::from);
             let store = ["--bstype", BACKING_STORE_TYPE, "--backing-store", path].map(String::from);
             place.into_iter().chain(store).collect()
         }
         Step::SetThin { tid } => {
-            let place = ["--op", "update", "--mode", "logicalunit", "--tid", &on(tid), "--lun", &lun].map(String::from);
-            place.into_iter().chain(["--params", "thin_provisioning=1"].map(String::from)).collect()
+            let place = [
+                "--op",
+                "update",
+                "--mode",
+                "logicalunit",
+                "--tid",
+                &on(tid),
+                "--lun",
+                &lun,
+            ]
+            .map(String::from);
+            place
+                .into_iter()
+                .chain(["--params", "thin_provisioning=1"].map(String::from))
+                .collect()
         }
-        Step::NewAccount { user, secret } => {
-            ["--op", "new", "--mode", "account", "--user", user, "--password", secret].map(String::from).into()
-        }
-        Step::BindAccount { tid, user } => {
-            ["--op", "bind", "--mode", "account", "--tid", &on(tid), "--user", user].map(String::from).into()
-        }
+        Step::NewAccount { user, secret } => ["--op", "new", "--mode", "account", "--user", user, "--password", secret]
+            .map(String::from)
+            .into(),
+        Step::BindAccount { tid, user } => ["--op", "bind", "--mode", "account", "--tid", &on(tid), "--user", user]
+            .map(String::from)
+            .into(),
         Step::BindInitiator { tid, initiator } => {
-            let words = ["--op", "bind", "--mode", "target", "--tid", &on(tid), "--initiator-address", initiator];
+            let words = [
+                "--op",
+                "bind",
+                "--mode",
+                "target",
+                "--tid",
+                &on(tid),
+                "--initiator-address",
+                initiator,
+            ];
             words.map(String::from).into()
         }
     };
@@ -105,7 +146,13 @@ mod tests {
 
     #[test]
     fn errors_hold_no_secret() {
-        let step = Step::NewAccount { user: "user".into(), secret: "hunter2hunter2".into() };
-        assert_eq!(describe(&words(&step)), "tgtadm --op new --mode account --user user --password ...");
+        let step = Step::NewAccount {
+            user: "user".into(),
+            secret: "hunter2hunter2".into(),
+        };
+        assert_eq!(
+            describe(&words(&step)),
+            "tgtadm --op new --mode account --user user --password ..."
+        );
     }
 }

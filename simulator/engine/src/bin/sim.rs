@@ -61,7 +61,12 @@ fn run_many(arguments: &Arguments) -> ExitCode {
     let next = AtomicU64::new(arguments.start);
     let end = arguments.start.saturating_add(arguments.seeds);
     let failures: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-    let (digest, requests, lives, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let (digest, requests, lives, done) = (
+        AtomicU64::new(0),
+        AtomicU64::new(0),
+        AtomicU64::new(0),
+        AtomicU64::new(0),
+    );
     std::thread::scope(|scope| {
         for _ in 0..arguments.threads.max(1) {
             scope.spawn(|| {
@@ -102,5 +107,9 @@ fn run_many(arguments: &Arguments) -> ExitCode {
         digest.into_inner(),
         failed.len()
     );
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failed.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
