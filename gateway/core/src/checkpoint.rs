@@ -25,14 +25,17 @@ pub enum Table {
     Slots,
 }
 
+/// A key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
 /// Reads of local metadata.
 pub trait MetadataRead {
     type Error;
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Self::Error>;
     /// The entry with the least key not below `key`.
-    fn ceiling(&self, table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, Self::Error>;
+    fn ceiling(&self, table: Table, key: &[u8]) -> Result<Option<Entry>, Self::Error>;
     /// The entry with the greatest key not above `key`.
-    fn floor(&self, table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, Self::Error>;
+    fn floor(&self, table: Table, key: &[u8]) -> Result<Option<Entry>, Self::Error>;
 }
 
 /// One transaction: the caller commits it when the merge returns `Ok`, and drops it otherwise.
@@ -345,9 +348,9 @@ fn apply_map<T: MetadataTransaction>(
         while block < extent.end() {
             let number = block / PAGE_ENTRIES;
             let part = (PAGE_ENTRIES - block % PAGE_ENTRIES).min(extent.end() - block);
-            if !open
+            if open
                 .as_ref()
-                .is_some_and(|(volume, page, _)| (*volume, *page) == (extent.volume, number))
+                .is_none_or(|(volume, page, _)| (*volume, *page) != (extent.volume, number))
             {
                 close_map_page(transaction, open.take())?;
                 // A long hole must not visit every page of a vast empty volume.
@@ -515,4 +518,49 @@ pub(crate) fn decode<T, E>(table: Table, key: &[u8], result: Result<T, DecodeErr
         key: key.to_vec(),
         error,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::convert::Infallible;
+    use tombolo_base::{BlockEncoding, Fingerprint};
+
+    struct Objects(BTreeMap<Vec<u8>, Vec<u8>>);
+
+    impl MetadataRead for Objects {
+        type Error = Infallible;
+        fn get(&self, _table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Infallible> {
+            Ok(self.0.get(key).cloned())
+        }
+        fn ceiling(&self, _table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, Infallible> {
+            let found = self.0.range(key.to_vec()..).next();
+            Ok(found.map(|(key, value)| (key.clone(), value.clone())))
+        }
+        fn floor(&self, _table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, Infallible> {
+            let found = self.0.range(..=key.to_vec()).next_back();
+            Ok(found.map(|(key, value)| (key.clone(), value.clone())))
+        }
+    }
+
+    #[test]
+    fn blocks_are_found_in_objects_that_interleave() {
+        let packs: [&[u64]; 4] = [&[3, 9, 40], &[5], &[7, 41], &[OBJECT_SPAN_MAX + 50]];
+        let objects = packs.map(|pvbns| {
+            let stored = |pvbn: &u64| (Pvbn(*pvbn), Fingerprint([0; 32]), 4096, BlockEncoding::Plain);
+            let descriptor = ObjectDescriptor::new(pvbns.iter().map(stored));
+            (pvbns[0].to_be_bytes().to_vec(), descriptor.encode())
+        });
+        let reader = Objects(objects.into());
+        for pvbn in packs.concat() {
+            let found = load_descriptor(&reader, Pvbn(pvbn)).unwrap();
+            assert!(
+                found.is_some_and(|found| found.find(Pvbn(pvbn)).is_some()),
+                "PVBN {pvbn}"
+            );
+        }
+        for pvbn in [0, 4, 8, 42, OBJECT_SPAN_MAX + 49] {
+            assert_eq!(load_descriptor(&reader, Pvbn(pvbn)), Ok(None), "PVBN {pvbn}");
+        }
+    }
 }

@@ -671,3 +671,100 @@ fn replay_record(core: &mut Core, record: Record, report: &mut Report) {
         | Record::Delete { .. } => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots by their sums.
+    struct Sums(Vec<u64>);
+
+    impl LocalDisk for Sums {
+        fn segments(&self) -> Result<Vec<u64>, String> {
+            Ok(Vec::new())
+        }
+        fn read_segment(&self, _segment: u64) -> Result<Vec<u8>, String> {
+            Err(String::new())
+        }
+        fn cache_is_new(&self) -> bool {
+            false
+        }
+        fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
+            Ok(BlockSum(self.0[slot.0 as usize]))
+        }
+    }
+
+    fn write(block: u64, pvbn: u64, slot: u32, sum: u64) -> Record {
+        let run = SlotRun {
+            first: Lcbn(slot),
+            count: 1,
+        };
+        Record::Write {
+            volume: VolumeId(1),
+            first: block,
+            pvbn: Pvbn(pvbn),
+            slots: vec![run],
+            sums: vec![BlockSum(sum)],
+        }
+    }
+
+    fn candidates(records: Vec<Record>) -> Vec<Candidate> {
+        (0..)
+            .zip(records)
+            .map(|(index, record)| Candidate {
+                batch: Batch {
+                    lsn: Lsn(100 * index),
+                    durable_lsn: Lsn(0),
+                    records: vec![record],
+                },
+                end: Lsn(100 * index + 100),
+                segment: 1,
+                offset: 0,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_slot_used_again_does_not_end_the_journal() {
+        // Slot 0 held block 7 until it was overwritten, then block 8.
+        let records = candidates(vec![write(7, 1, 0, 11), write(7, 2, 1, 22), write(8, 3, 0, 33)]);
+        assert_eq!(arrived_count(&records, Lsn(0), &Sums(vec![33, 22])), Ok(3));
+        // Used again by a write whose record was lost with the crash.
+        assert_eq!(arrived_count(&records[..2], Lsn(0), &Sums(vec![99, 22])), Ok(2));
+    }
+
+    #[test]
+    fn a_needed_block_that_did_not_arrive_ends_the_journal_before_it() {
+        let records = candidates(vec![write(7, 1, 0, 11), write(8, 2, 1, 22), write(9, 3, 2, 33)]);
+        assert_eq!(arrived_count(&records, Lsn(0), &Sums(vec![11, 99, 33])), Ok(1));
+        assert_eq!(
+            arrived_count(&records, Lsn(200), &Sums(vec![11, 99, 33])),
+            Ok(3),
+            "known durable"
+        );
+        assert_eq!(arrived_count(&records, Lsn(0), &Sums(vec![99, 22, 33])), Ok(0));
+    }
+
+    #[test]
+    fn a_missing_block_that_is_replaced_by_a_missing_block_ends_the_journal_before_both() {
+        let records = candidates(vec![write(7, 1, 0, 11), write(7, 2, 1, 22), write(9, 3, 2, 33)]);
+        assert_eq!(arrived_count(&records, Lsn(0), &Sums(vec![99, 99, 33])), Ok(0));
+    }
+
+    #[test]
+    fn a_segment_rolled_over_by_an_unsynced_journal_claims_no_durability() {
+        let header = SegmentHeader {
+            segment: 2,
+            first_lsn: Lsn(5_000),
+            journal_identity: 9,
+        };
+        let batch = Batch {
+            lsn: Lsn(5_000),
+            durable_lsn: Lsn(4_000),
+            records: Vec::new(),
+        };
+        let bytes = [&header.encode()[..], &batch.encode(9)].concat();
+        let segment = read_segment(&bytes, 2, &Superblock::default(), true).unwrap();
+        assert_eq!(segment.durable, Lsn(4_000));
+    }
+}

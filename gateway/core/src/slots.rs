@@ -130,9 +130,7 @@ impl Slots {
     pub fn take(&mut self, count: u32) -> Option<Vec<SlotRun>> {
         while self.free_count < count {
             let pins = &self.pins;
-            let Some(victim) = self.policy.victim(&mut |slot| !pins.contains_key(&slot.0)) else {
-                return None;
-            };
+            let victim = self.policy.victim(&mut |slot| !pins.contains_key(&slot.0))?;
             self.forget(victim);
             self.push_free(victim);
         }

@@ -200,7 +200,6 @@ impl Control for GatewayControl {
                 index_entries: local.index_entries,
                 index_runs: local.index_runs,
                 index_entries_dropped: local.index_entries_dropped,
-                ..WorkMetrics::default()
             },
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tombolo_core::checkpoint::apply_checkpoint;
 use tombolo_core::{Event, Frozen, MetadataError};
-use tombolo_dedup::Manifest;
+use tombolo_dedup::{FilterLoad, Flush, Manifest};
 
 /// Pages merged between two looks at whether the gateway stops.
 const MERGE_PAGES: u64 = 1024;
@@ -49,10 +49,7 @@ impl Gateway {
     /// Writes the index's memtable as a run. A failure costs dedup of these blocks after a restart, nothing else, so
     /// it does not keep the checkpoint from being made.
     fn flush_index(&self) -> Option<Manifest> {
-        while let Some(flush) = {
-            let frozen = self.index().freeze();
-            frozen
-        } {
+        while let Some(flush) = self.freeze_index() {
             let run = flush.run();
             match flush.write(&self.index_files) {
                 Ok(flushed) => {
@@ -69,6 +66,15 @@ impl Gateway {
             }
         }
         Some(self.index().manifest())
+    }
+
+    /// On its own, so that the index's lock is not held while the run is written.
+    fn freeze_index(&self) -> Option<Flush> {
+        self.index().freeze()
+    }
+
+    fn next_filter_load(&self) -> Option<FilterLoad> {
+        self.index().next_filter_load()
     }
 
     fn delete_obsolete_runs(&self) {
@@ -113,10 +119,7 @@ impl Gateway {
 
     /// Reads the filters of merged runs, which do without one until then.
     fn load_filters(&self) {
-        while let Some(load) = {
-            let next = self.index().next_filter_load();
-            next
-        } {
+        while let Some(load) = self.next_filter_load() {
             match load.read(&self.index_files) {
                 Ok(loaded) => self.index().install_filter(loaded),
                 Err(error) => {

@@ -138,7 +138,7 @@ impl VolumeExport {
 
     fn write(&self, offset: u64, data: Vec<u8>, fua: bool, reply: Reply) {
         let span = self.enclosing(offset, data.len() as u64);
-        if offset % BLOCK == 0 && data.len() % BLOCK_BYTES == 0 {
+        if offset.is_multiple_of(BLOCK) && data.len().is_multiple_of(BLOCK_BYTES) {
             let sums = block_sums(&data);
             let pending = Pending {
                 data: Data::Write { buffer: data },
@@ -193,7 +193,7 @@ impl VolumeExport {
     fn zero(&self, offset: u64, length: u32, fua: bool, completion: Completion, started: Started) {
         let end = offset + u64::from(length);
         let (first, last) = (offset.div_ceil(BLOCK), end / BLOCK);
-        if offset % BLOCK == 0 && end % BLOCK == 0 {
+        if offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK) {
             let span = Span {
                 volume: self.volume,
                 first,
@@ -252,7 +252,7 @@ impl Gateway {
                 return None;
             };
             let head = *skip > 0;
-            let ends_inside = (*skip + *length) % BLOCK_BYTES != 0;
+            let ends_inside = !(*skip + *length).is_multiple_of(BLOCK_BYTES);
             // One block may be both; it is read once.
             let tail = ends_inside && !(head && buffer.len() == BLOCK_BYTES);
             *reads = u8::from(head) + u8::from(tail);

@@ -108,7 +108,7 @@ impl Writing<'_> {
     }
 }
 
-fn key_of<'k>(table: Table, key: &'k [u8]) -> &'k [u8] {
+fn key_of(table: Table, key: &[u8]) -> &[u8] {
     match table {
         Table::Super => SINGLE_KEY,
         // An empty key asks for the beginning.

@@ -145,6 +145,8 @@ impl Model {
             self.watch(effect);
             if let Effect::Create { volume, .. } | Effect::Resize { volume, .. } | Effect::Delete { volume } = effect {
                 self.volume_changes.insert(*volume, self.number);
+                // A partial write that a change of the volume's size passes by may bring its old blocks back.
+                self.expectations.retain(|_, expected| expected.span.volume != *volume);
             }
             apply(&mut self.current, effect);
         }

@@ -260,12 +260,12 @@ impl World {
                     _ => {}
                 }
             }
-            Operation::Sync { upto } if self.prng.chance(500) && !self.life.has_failed => {
-                if self.scenario.canary != Some(Canary::SkipSync) {
-                    self.disk.sync_slots(upto);
-                    if self.prng.chance(500) {
-                        self.disk.sync_segments(upto);
-                    }
+            Operation::Sync { upto }
+                if self.prng.chance(500) && !self.life.has_failed && self.scenario.canary != Some(Canary::SkipSync) =>
+            {
+                self.disk.sync_slots(upto);
+                if self.prng.chance(500) {
+                    self.disk.sync_segments(upto);
                 }
             }
             Operation::Fetch { descriptor, items, .. } => {

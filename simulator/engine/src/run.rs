@@ -94,7 +94,7 @@ impl World {
             self.crash(false);
         }
         self.settle("requests are answered", |world| {
-            world.requests.values().all(|request| request.is_cancelled)
+            world.requests.values().all(|request| request.is_cancelled) && !world.is_writing()
         });
         self.step(Event::Drain);
         self.settle("everything is uploaded", |world| world.core.is_drained());

@@ -127,6 +127,13 @@ impl World {
         self.schedule(micros, Operation::Deliver(event));
     }
 
+    /// A write whose client has gone may still be under way.
+    pub(crate) fn is_writing(&self) -> bool {
+        let mut operations = self.operations.values();
+        operations.any(|operation| matches!(operation, Operation::WriteSlots { .. }))
+            || self.core.snapshot().writes_waiting > 0
+    }
+
     /// Takes the next thing that happens. False: nothing ever will.
     pub fn advance(&mut self) -> bool {
         if self.restart_wanted || self.crash_after_events == Some(0) {

@@ -1,0 +1,191 @@
+//! A gateway made of a list: enough for the admin API and the command line, which must not know the difference.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+use tombolo::admin::Server;
+use tombolo::control::{
+    Control, ControlError, DedupStatus, ErrorKind, Metrics, Status, StoreState, StoreStatus, UploadStatus, VolumeInfo,
+};
+
+pub const MIB: u64 = 1 << 20;
+
+#[derive(Default)]
+pub struct FakeState {
+    pub volumes: BTreeMap<String, VolumeInfo>,
+    pub dirty_bytes: u64,
+    /// Taken off the dirty bytes at each look, once a drain was asked for.
+    pub clean_bytes_per_look: u64,
+    pub drains: u64,
+    pub store_error: Option<String>,
+    /// What every change is refused with.
+    pub refusal: Option<ControlError>,
+}
+
+#[derive(Default)]
+pub struct Fake(pub Mutex<FakeState>);
+
+impl Fake {
+    fn change(&self) -> Result<std::sync::MutexGuard<'_, FakeState>, ControlError> {
+        let state = self.0.lock().unwrap();
+        state.refusal.clone().map_or(Ok(state), Err)
+    }
+}
+
+impl Control for Fake {
+    fn status(&self) -> Status {
+        let mut state = self.0.lock().unwrap();
+        if state.drains > 0 {
+            state.dirty_bytes = state.dirty_bytes.saturating_sub(state.clean_bytes_per_look);
+        }
+        Status {
+            version: "0.0.0-fake".into(),
+            state_directory: "/nowhere".into(),
+            dirty_bytes: state.dirty_bytes,
+            dirty_bytes_max: 1 << 30,
+            oldest_dirty_age_s: if state.dirty_bytes > 0 { 3.5 } else { 0.0 },
+            dedup: DedupStatus::new(0, 3, 1),
+            upload: UploadStatus {
+                clean_bytes_per_s: MIB as f64,
+                drain_eta_s: UploadStatus::eta_s(state.dirty_bytes, MIB as f64),
+                ..UploadStatus::default()
+            },
+            store: StoreStatus {
+                url: "s3://bucket".into(),
+                state: if state.store_error.is_some() { StoreState::Unreachable } else { StoreState::Ok },
+                last_error: state.store_error.clone(),
+                last_success_age_s: None,
+            },
+            volumes: state.volumes.values().cloned().collect(),
+            ..Status::default()
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics { status: self.status(), ..Metrics::default() }
+    }
+
+    fn volume_create(&self, name: &str, size_bytes: u64) -> Result<VolumeInfo, ControlError> {
+        let mut state = self.change()?;
+        if state.volumes.contains_key(name) {
+            return Err(ControlError::volume_exists(name));
+        }
+        let volume = VolumeInfo { name: name.into(), size_bytes, connections: 0 };
+        state.volumes.insert(name.into(), volume.clone());
+        Ok(volume)
+    }
+
+    fn volume_list(&self) -> Vec<VolumeInfo> {
+        self.0.lock().unwrap().volumes.values().cloned().collect()
+    }
+
+    fn volume_resize(&self, name: &str, size_bytes: u64, allow_shrink: bool) -> Result<VolumeInfo, ControlError> {
+        let mut state = self.change()?;
+        let volume = state.volumes.get_mut(name).ok_or_else(|| ControlError::volume_not_found(name))?;
+        if size_bytes < volume.size_bytes && !allow_shrink {
+            return Err(ControlError::volume_would_shrink(name, volume.size_bytes, size_bytes));
+        }
+        volume.size_bytes = size_bytes;
+        Ok(volume.clone())
+    }
+
+    fn volume_delete(&self, name: &str) -> Result<(), ControlError> {
+        let mut state = self.change()?;
+        let volume = state.volumes.get(name).ok_or_else(|| ControlError::volume_not_found(name))?;
+        if volume.connections > 0 {
+            return Err(ControlError::volume_in_use(name, volume.connections));
+        }
+        state.volumes.remove(name);
+        Ok(())
+    }
+
+    fn drain(&self) -> Result<(), ControlError> {
+        self.change()?.drains += 1;
+        Ok(())
+    }
+}
+
+/// A served fake in a directory of its own.
+pub struct Gateway {
+    pub directory: TempDir,
+    pub fake: Arc<Fake>,
+    server: Option<Server>,
+}
+
+impl Gateway {
+    pub fn start() -> Self {
+        let directory = TempDir::new().unwrap();
+        let fake = Arc::new(Fake::default());
+        let address = "127.0.0.1:0".parse().unwrap();
+        let server = Server::start(&directory.path().join("run/admin.sock"), Some(address), fake.clone()).unwrap();
+        Self { directory, fake, server: Some(server) }
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("run/admin.sock")
+    }
+
+    pub fn metrics_address(&self) -> std::net::SocketAddr {
+        self.server.as_ref().and_then(Server::metrics_address).unwrap()
+    }
+
+    pub fn stop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.shutdown();
+        }
+    }
+
+    pub fn refuse(&self, kind: ErrorKind, message: &str) {
+        self.fake.0.lock().unwrap().refusal = Some(ControlError::new(kind, message));
+    }
+
+    /// Status code and body of one raw request on the socket.
+    pub fn request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        exchange(UnixStream::connect(self.socket()).unwrap(), method, path, body)
+    }
+
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tombolo"));
+        command.env_remove("TOMBOLO_SOCKET").arg("--socket").arg(self.socket()).args(words).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command line and expects an exit code.
+    pub fn cli(&self, words: &[&str], code: i32) -> Said {
+        said(self.command(words), code)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+pub struct Said {
+    pub out: String,
+    pub err: String,
+}
+
+pub fn said(mut command: Command, code: i32) -> Said {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let said = Said { out: String::from_utf8(stdout).unwrap(), err: String::from_utf8(stderr).unwrap() };
+    assert_eq!(status.code(), Some(code), "{command:?}\n{}{}", said.out, said.err);
+    said
+}
+
+pub fn exchange(mut stream: impl Read + Write, method: &str, path: &str, body: &str) -> (u16, String) {
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let code = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (code, body.to_owned())
+}

@@ -1,0 +1,5 @@
+//! The gateway's border, the admin API and the command line, in front of a gateway made of a list.
+
+mod admin;
+mod cli;
+mod fake;
