@@ -6,12 +6,30 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn};
 
 #[derive(Debug)]
 pub struct CacheFile {
     file: File,
     is_new: bool,
+    failed_sync: FailedSync,
+}
+
+/// Remembers that a sync has failed: the kernel drops the pages that it could not write and lets the next sync
+/// succeed, so after one failure none may be believed until a restart has looked at what the disk really holds.
+#[derive(Debug, Default)]
+pub struct FailedSync(AtomicBool);
+
+impl FailedSync {
+    pub fn guard(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if self.0.load(Ordering::Acquire) {
+            return Err(io::Error::other(
+                "an earlier sync failed; restart the gateway when the disk is mended",
+            ));
+        }
+        sync().inspect_err(|_| self.0.store(true, Ordering::Release))
+    }
 }
 
 impl CacheFile {
@@ -30,7 +48,11 @@ impl CacheFile {
             file.set_len(bytes)?;
             file.sync_all()?;
         }
-        Ok(Self { file, is_new })
+        Ok(Self {
+            file,
+            is_new,
+            failed_sync: FailedSync::default(),
+        })
     }
 
     /// The file was not there, so no slot holds anything.
@@ -79,7 +101,7 @@ impl CacheFile {
     }
 
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.failed_sync.guard(|| self.file.sync_data())
     }
 }
 
@@ -90,5 +112,35 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     match result {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_one_failed_sync_none_succeeds() {
+        let syncs = FailedSync::default();
+        assert!(syncs.guard(|| Ok(())).is_ok());
+        assert!(syncs.guard(|| Err(io::Error::other("EIO"))).is_err());
+        assert!(syncs.guard(|| Ok(())).is_err());
+    }
+
+    #[test]
+    fn slots_are_written_in_place_and_a_new_file_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let file = CacheFile::open(&path, 4).unwrap();
+        assert!(file.is_new());
+        file.write(Lcbn(2), &[7; BLOCK_BYTES]).unwrap();
+        drop(file);
+        let file = CacheFile::open(&path, 4).unwrap();
+        assert!(!file.is_new());
+        assert_eq!(file.sum(Lcbn(2)).unwrap(), BlockSum::of(&[7; BLOCK_BYTES]));
+        assert_eq!(file.sum(Lcbn(1)).unwrap(), BlockSum::of(&[0; BLOCK_BYTES]));
+        let mut bytes = [0; BLOCK_BYTES];
+        assert!(file.try_read(Lcbn(2), &mut bytes).unwrap(), "fresh pages are in memory");
+        assert_eq!(bytes, [7; BLOCK_BYTES]);
     }
 }

@@ -1,11 +1,20 @@
 //! Checkpoints: cache file to disk, overlay and index into one LMDB transaction. Then the index's runs are merged.
 
 use super::Gateway;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, Weak};
 use tombolo_core::checkpoint::apply_checkpoint;
 use tombolo_core::{Event, Frozen, MetadataError};
 use tombolo_dedup::{FilterLoad, Flush, Manifest};
+
+/// The index's part of a checkpoint.
+pub struct IndexCheckpoint {
+    /// Which checkpoint it belongs to.
+    frozen: Weak<Frozen>,
+    /// Still to be written.
+    flush: Option<Flush>,
+    manifest: Option<Manifest>,
+}
 
 /// Pages merged between two looks at whether the gateway stops.
 const MERGE_PAGES: u64 = 1024;
@@ -46,33 +55,51 @@ impl Gateway {
         Ok(())
     }
 
-    /// Writes the index's memtable as a run. A failure costs dedup of these blocks after a restart, nothing else, so
-    /// it does not keep the checkpoint from being made.
+    /// Sets the memtable aside; runs under the core's lock, in the order of the steps. A checkpoint that is tried
+    /// again keeps the part that it has.
+    pub(super) fn freeze_index(&self, frozen: &Arc<Frozen>) {
+        let frozen = Arc::downgrade(frozen);
+        let mut checkpoint = self.index_checkpoint();
+        if checkpoint.as_ref().is_none_or(|found| !found.frozen.ptr_eq(&frozen)) {
+            let flush = self.index().freeze();
+            *checkpoint = Some(IndexCheckpoint {
+                frozen,
+                flush,
+                manifest: None,
+            });
+        }
+    }
+
+    /// Writes the memtable that was set aside as a run. A failure costs dedup of these blocks after a restart, nothing
+    /// else, so it does not keep the checkpoint from being made.
     fn flush_index(&self) -> Option<Manifest> {
-        while let Some(flush) = self.freeze_index() {
-            let run = flush.run();
-            match flush.write(&self.index_files) {
+        let Some(IndexCheckpoint { flush, manifest, .. }) = &mut *self.index_checkpoint() else {
+            return None;
+        };
+        if let Some(set_aside) = flush {
+            match set_aside.write(&self.index_files) {
                 Ok(flushed) => {
-                    let adopted = self.index().adopt_flush(flushed);
+                    // Refused only when the run was dropped meanwhile; the manifest does not name it then.
+                    let _ = self.index().adopt_flush(flushed);
                     self.index_is_full.store(false, Ordering::Relaxed);
-                    if adopted.is_err() {
-                        break;
-                    }
+                    *flush = None;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, ?run, "the fingerprint index could not be flushed");
+                    tracing::warn!(%error, run = ?set_aside.run(), "the fingerprint index could not be flushed");
                     return None;
                 }
             }
         }
-        Some(self.index().manifest())
+        Some(manifest.get_or_insert_with(|| self.index().manifest()).clone())
     }
 
-    /// On its own, so that the index's lock is not held while the run is written.
-    fn freeze_index(&self) -> Option<Flush> {
-        self.index().freeze()
+    fn index_checkpoint(&self) -> MutexGuard<'_, Option<IndexCheckpoint>> {
+        self.index_checkpoint
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// On its own, so that the index's lock is not held while the filter is read.
     fn next_filter_load(&self) -> Option<FilterLoad> {
         self.index().next_filter_load()
     }

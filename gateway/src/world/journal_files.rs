@@ -1,7 +1,7 @@
 //! The journal's segments as files, `journal/0000000000000001.log`. Each is allocated when it is made, so that the
 //! disk cannot be found full in the middle of one.
 
-use super::cache_file::allocate;
+use super::cache_file::{FailedSync, allocate};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,6 +17,7 @@ pub struct JournalFiles {
     segment_bytes: u64,
     segments: Mutex<BTreeMap<u64, Arc<Segment>>>,
     directory_changed: AtomicBool,
+    failed_sync: FailedSync,
 }
 
 #[derive(Debug)]
@@ -36,6 +37,7 @@ impl JournalFiles {
             segment_bytes,
             segments: Mutex::new(BTreeMap::new()),
             directory_changed: AtomicBool::new(false),
+            failed_sync: FailedSync::default(),
         })
     }
 
@@ -62,6 +64,10 @@ impl JournalFiles {
 
     /// Everything written before the call to stable storage.
     pub fn sync(&self) -> io::Result<()> {
+        self.failed_sync.guard(|| self.sync_changed())
+    }
+
+    fn sync_changed(&self) -> io::Result<()> {
         let segments: Vec<Arc<Segment>> = self.lock().values().cloned().collect();
         for segment in segments {
             if segment.unsynced.swap(false, Ordering::AcqRel) {
@@ -87,6 +93,14 @@ impl JournalFiles {
             self.remove(segment)?;
         }
         Ok(())
+    }
+
+    /// Ends a segment where recovery stopped reading it.
+    pub fn truncate(&self, segment: u64, length_bytes: u64) -> io::Result<()> {
+        OpenOptions::new()
+            .write(true)
+            .open(self.path(segment))?
+            .set_len(length_bytes)
     }
 
     pub fn remove(&self, segment: u64) -> io::Result<()> {

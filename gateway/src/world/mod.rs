@@ -27,6 +27,7 @@ pub use open::{OpenError, Options};
 pub use requests::Reply;
 
 use cache_file::CacheFile;
+use checkpointer::IndexCheckpoint;
 use clock::Clock;
 use cloud::Cloud;
 use index_files::IndexFiles;
@@ -61,6 +62,8 @@ pub struct Gateway {
     index_files: IndexFiles,
     index_is_full: AtomicBool,
     index_entries_dropped: AtomicU64,
+    /// The index's part of the checkpoint under way.
+    index_checkpoint: Mutex<Option<IndexCheckpoint>>,
     cloud: Cloud,
     io: Workers,
     hashing: Workers,
@@ -101,10 +104,13 @@ impl Gateway {
         for event in events.drain(..) {
             core.step(self.clock.now(), event, commands);
         }
-        // Under the core's lock: no later step may begin a hash job that would not find these.
+        // Under the core's lock, so in the order of the steps: no later step may begin a hash job that would not find
+        // a confirmed block, and no block confirmed after a checkpoint may get into that checkpoint's index.
         for command in commands.iter() {
-            if let Command::Remember { descriptor } = command {
-                self.remember(descriptor);
+            match command {
+                Command::Remember { descriptor } => self.remember(descriptor),
+                Command::Checkpoint { frozen } => self.freeze_index(frozen),
+                _ => {}
             }
         }
         self.clock.set_alarm(core.next_deadline());

@@ -137,10 +137,10 @@ impl Gateway {
                 error,
             })?
         };
+        finish_recovery(&journal, &mut index, &report).map_err(disk("cannot tidy up the journal", &journal_path))?;
         // What was replayed counts as durable from here on.
         cache.sync().map_err(disk("sync", &cache_path))?;
         journal.sync_existing().map_err(disk("sync", &journal_path))?;
-        finish_recovery(&journal, &mut index, &report);
 
         let threads =
             |name, count, niceness| Workers::new(name, count, niceness).map_err(disk("cannot start threads", &state));
@@ -157,6 +157,7 @@ impl Gateway {
             index_files,
             index_is_full: AtomicBool::new(false),
             index_entries_dropped: AtomicU64::new(0),
+            index_checkpoint: Mutex::default(),
             cloud: Cloud::new(
                 options.store,
                 options.retry,
@@ -250,11 +251,13 @@ fn open_index(
     Ok(index)
 }
 
-fn finish_recovery(journal: &JournalFiles, index: &mut Index, report: &Report) {
+/// What recovery gave up must be gone before anything new is written, or a second crash could bring it back.
+fn finish_recovery(journal: &JournalFiles, index: &mut Index, report: &Report) -> io::Result<()> {
+    if let Some((segment, length_bytes)) = report.cut {
+        journal.truncate(segment, length_bytes)?;
+    }
     for segment in &report.obsolete_segments {
-        if let Err(error) = journal.remove(*segment) {
-            tracing::warn!(%error, segment, "an old journal segment could not be removed");
-        }
+        journal.remove(*segment)?;
     }
     for descriptor in &report.objects {
         for block in descriptor.blocks() {
@@ -270,6 +273,7 @@ fn finish_recovery(journal: &JournalFiles, index: &mut Index, report: &Report) {
         dirty_blocks = report.dirty_blocks,
         "recovered"
     );
+    Ok(())
 }
 
 fn fresh_identity() -> u64 {

@@ -13,7 +13,10 @@ use tombolo::admin::{AdminError, Server};
 use tombolo::control::ErrorKind;
 
 fn parsed((code, body): (u16, String)) -> (u16, Value) {
-    (code, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+    (
+        code,
+        serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")),
+    )
 }
 
 #[test]
@@ -21,8 +24,14 @@ fn a_volume_lives_and_dies() {
     let gateway = Gateway::start();
     let body = json!({ "name": "vol", "size_bytes": 16 * MIB }).to_string();
     let created = json!({ "name": "vol", "size_bytes": 16 * MIB, "connections": 0 });
-    assert_eq!(parsed(gateway.request("POST", "/v1/volumes", &body)), (201, created.clone()));
-    assert_eq!(parsed(gateway.request("GET", "/v1/volumes", "")), (200, json!([created])));
+    assert_eq!(
+        parsed(gateway.request("POST", "/v1/volumes", &body)),
+        (201, created.clone())
+    );
+    assert_eq!(
+        parsed(gateway.request("GET", "/v1/volumes", "")),
+        (200, json!([created]))
+    );
     let body = json!({ "size_bytes": 32 * MIB }).to_string();
     assert_eq!(gateway.request("PATCH", "/v1/volumes/vol", &body).0, 200);
     let body = json!({ "size_bytes": MIB }).to_string();
@@ -46,12 +55,42 @@ fn every_error_is_json_with_its_kind() {
         ("POST", "/v1/volumes", valid.as_str(), 409, "already_exists"),
         ("POST", "/v1/volumes", "", 400, "invalid"),
         ("POST", "/v1/volumes", "[]", 400, "invalid"),
-        ("POST", "/v1/volumes", r#"{"name": "a/b", "size_bytes": 4096}"#, 400, "invalid"),
-        ("POST", "/v1/volumes", r#"{"name": "x", "size_bytes": 4097}"#, 400, "invalid"),
-        ("POST", "/v1/volumes", r#"{"name": "x", "size_bytes": -1}"#, 400, "invalid"),
-        ("POST", "/v1/volumes", r#"{"name": "x", "size_bytes": 4096, "colour": 1}"#, 400, "invalid"),
+        (
+            "POST",
+            "/v1/volumes",
+            r#"{"name": "a/b", "size_bytes": 4096}"#,
+            400,
+            "invalid",
+        ),
+        (
+            "POST",
+            "/v1/volumes",
+            r#"{"name": "x", "size_bytes": 4097}"#,
+            400,
+            "invalid",
+        ),
+        (
+            "POST",
+            "/v1/volumes",
+            r#"{"name": "x", "size_bytes": -1}"#,
+            400,
+            "invalid",
+        ),
+        (
+            "POST",
+            "/v1/volumes",
+            r#"{"name": "x", "size_bytes": 4096, "colour": 1}"#,
+            400,
+            "invalid",
+        ),
         ("POST", "/v1/volumes", large.as_str(), 400, "invalid"),
-        ("PATCH", "/v1/volumes/absent", r#"{"size_bytes": 4096}"#, 404, "not_found"),
+        (
+            "PATCH",
+            "/v1/volumes/absent",
+            r#"{"size_bytes": 4096}"#,
+            404,
+            "not_found",
+        ),
         ("DELETE", "/v1/volumes/absent", "", 404, "not_found"),
         ("DELETE", "/v1/volumes/%2E%2E", "", 400, "invalid"),
         ("DELETE", "/v1/volumes/%FF", "", 400, "invalid"),
@@ -109,7 +148,10 @@ fn stale_socket_is_replaced_and_a_live_one_is_not() {
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "a socket outlives its listener");
     let first = Server::start(&path, None, fake()).unwrap();
-    assert!(matches!(Server::start(&path, None, fake()), Err(AdminError::Answered(_))));
+    assert!(matches!(
+        Server::start(&path, None, fake()),
+        Err(AdminError::Answered(_))
+    ));
     UnixStream::connect(&path).expect("the first server must be unharmed");
     first.shutdown();
     assert!(!path.exists());
@@ -120,7 +162,10 @@ fn a_file_that_is_no_socket_is_left_alone() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("admin.sock");
     fs::write(&path, "precious").unwrap();
-    assert!(matches!(Server::start(&path, None, Arc::new(Fake::default())), Err(AdminError::NoSocket(_))));
+    assert!(matches!(
+        Server::start(&path, None, Arc::new(Fake::default())),
+        Err(AdminError::NoSocket(_))
+    ));
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }
 
@@ -128,15 +173,22 @@ fn a_file_that_is_no_socket_is_left_alone() {
 fn taken_metrics_address_is_named() {
     let gateway = Gateway::start();
     let path = gateway.directory.path().join("other.sock");
-    let error = Server::start(&path, Some(gateway.metrics_address()), Arc::new(Fake::default())).err().unwrap();
-    assert!(error.to_string().contains(&gateway.metrics_address().to_string()), "{error}");
+    let error = Server::start(&path, Some(gateway.metrics_address()), Arc::new(Fake::default()))
+        .err()
+        .unwrap();
+    assert!(
+        error.to_string().contains(&gateway.metrics_address().to_string()),
+        "{error}"
+    );
     assert!(!path.exists());
 }
 
 #[test]
 fn more_clients_than_places_are_served_in_the_end() {
     let gateway = Gateway::start();
-    let mut idle: Vec<UnixStream> = (0..64).map(|_| UnixStream::connect(gateway.socket()).unwrap()).collect();
+    let mut idle: Vec<UnixStream> = (0..64)
+        .map(|_| UnixStream::connect(gateway.socket()).unwrap())
+        .collect();
     let waiting = UnixStream::connect(gateway.socket()).unwrap();
     idle.pop();
     assert_eq!(exchange(waiting, "GET", "/v1/status", "").0, 200);

@@ -21,8 +21,15 @@ fn bare(words: &[&str]) -> Command {
 #[test]
 fn volumes_are_created_listed_resized_and_deleted() {
     let gateway = Gateway::start();
-    assert_eq!(gateway.cli(&["volume", "create", "b", "--size", "10GiB"], 0).out, "created volume b: 10GiB\n");
-    let created = parsed(&gateway.cli(&["volume", "create", "a.1", "--size", "4096", "--json"], 0).out);
+    assert_eq!(
+        gateway.cli(&["volume", "create", "b", "--size", "10GiB"], 0).out,
+        "created volume b: 10GiB\n"
+    );
+    let created = parsed(
+        &gateway
+            .cli(&["volume", "create", "a.1", "--size", "4096", "--json"], 0)
+            .out,
+    );
     assert_eq!(created, json!({ "name": "a.1", "size_bytes": 4096, "connections": 0 }));
     let listed = gateway.cli(&["volume", "list"], 0).out;
     assert_eq!(listed, "NAME  SIZE   CONNECTIONS\na.1   4KiB   0\nb     10GiB  0\n");
@@ -41,9 +48,21 @@ fn refusals_are_exact_and_have_their_exit_codes() {
     gateway.cli(&["volume", "create", "there", "--size", "16MiB"], 0);
     let long = "n".repeat(300);
     for (words, code, message) in [
-        (&["volume", "delete", "absent"][..], 4, "volume \"absent\" does not exist"),
-        (&["volume", "resize", "absent", "--size", "1GiB"], 4, "volume \"absent\" does not exist"),
-        (&["volume", "create", "there", "--size", "1GiB"], 5, "a volume named \"there\" exists already"),
+        (
+            &["volume", "delete", "absent"][..],
+            4,
+            "volume \"absent\" does not exist",
+        ),
+        (
+            &["volume", "resize", "absent", "--size", "1GiB"],
+            4,
+            "volume \"absent\" does not exist",
+        ),
+        (
+            &["volume", "create", "there", "--size", "1GiB"],
+            5,
+            "a volume named \"there\" exists already",
+        ),
         (&["volume", "create", "new", "--size", "0"], 2, "size"),
         (&["volume", "create", "new", "--size", "lots"], 2, "lots"),
         (&["volume", "create", "a/b", "--size", "1GiB"], 2, "a/b"),
@@ -56,9 +75,18 @@ fn refusals_are_exact_and_have_their_exit_codes() {
         assert!(said.err.contains(message), "{words:?}: {}", said.err);
         assert_eq!(said.out, "", "{words:?}");
     }
-    for (kind, code) in [(ErrorKind::Busy, 6), (ErrorKind::Unavailable, 6), (ErrorKind::ReadOnly, 1)] {
+    for (kind, code) in [
+        (ErrorKind::Busy, 6),
+        (ErrorKind::Unavailable, 6),
+        (ErrorKind::ReadOnly, 1),
+    ] {
         gateway.refuse(kind, "not now");
-        assert!(gateway.cli(&["volume", "delete", "there"], code).err.contains("not now"));
+        assert!(
+            gateway
+                .cli(&["volume", "delete", "there"], code)
+                .err
+                .contains("not now")
+        );
     }
 }
 
@@ -67,8 +95,14 @@ fn status_shows_the_key_figures_and_all_as_json() {
     let gateway = Gateway::start();
     gateway.fake.0.lock().unwrap().dirty_bytes = 3 * MIB;
     let shown = gateway.cli(&["status"], 0).out;
-    assert!(shown.starts_with("dirty           3.00 MiB of at most 1.00 GiB"), "{shown}");
-    assert!(shown.contains("recovery point  3.5 s ago") && shown.contains("4.00 : 1"), "{shown}");
+    assert!(
+        shown.starts_with("dirty           3.00 MiB of at most 1.00 GiB"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("recovery point  3.5 s ago") && shown.contains("4.00 : 1"),
+        "{shown}"
+    );
     let status: Status = serde_json::from_str(&gateway.cli(&["status", "--json"], 0).out).unwrap();
     assert_eq!((status.dirty_bytes, status.dedup.blocks_duplicate), (3 * MIB, 3));
 }
@@ -76,10 +110,16 @@ fn status_shows_the_key_figures_and_all_as_json() {
 #[test]
 fn drain_waits_until_nothing_is_dirty() {
     let gateway = Gateway::start();
-    *gateway.fake.0.lock().unwrap() =
-        FakeState { dirty_bytes: 4 * MIB, clean_bytes_per_look: MIB, ..Default::default() };
+    *gateway.fake.0.lock().unwrap() = FakeState {
+        dirty_bytes: 4 * MIB,
+        clean_bytes_per_look: MIB,
+        ..Default::default()
+    };
     let shown = gateway.cli(&["drain", "--wait"], 0).out;
-    assert_eq!(shown, "3.00 MiB left, 1.00 MiB/s, ready in 3.0 s\nthe store has everything\n");
+    assert_eq!(
+        shown,
+        "3.00 MiB left, 1.00 MiB/s, ready in 3.0 s\nthe store has everything\n"
+    );
     let state = gateway.fake.0.lock().unwrap();
     assert_eq!((state.dirty_bytes, state.drains), (0, 1));
 }
@@ -90,14 +130,20 @@ fn drain_without_waiting_says_how_much_there_is() {
     gateway.fake.0.lock().unwrap().dirty_bytes = MIB;
     assert!(gateway.cli(&["drain"], 0).out.starts_with("draining 1.00 MiB;"));
     let progress = parsed(&gateway.cli(&["drain", "--json"], 0).out);
-    assert_eq!((&progress["dirty_bytes"], &progress["store_state"]), (&json!(MIB), &json!("ok")));
+    assert_eq!(
+        (&progress["dirty_bytes"], &progress["store_state"]),
+        (&json!(MIB), &json!("ok"))
+    );
 }
 
 #[test]
 fn drain_that_takes_too_long_says_why() {
     let gateway = Gateway::start();
-    *gateway.fake.0.lock().unwrap() =
-        FakeState { dirty_bytes: MIB, store_error: Some("connection refused".into()), ..Default::default() };
+    *gateway.fake.0.lock().unwrap() = FakeState {
+        dirty_bytes: MIB,
+        store_error: Some("connection refused".into()),
+        ..Default::default()
+    };
     let said = gateway.cli(&["drain", "--wait", "--timeout-s", "1", "--json"], 6);
     assert!(said.err.contains("1048576 bytes are still dirty") && said.err.contains("connection refused"));
     let first = parsed(said.out.lines().next().unwrap());
@@ -153,9 +199,18 @@ fn settings_are_checked_without_a_gateway() {
     assert!(shown.contains("[cache]\nsize = \"64MiB\"\n"), "{shown}");
     fs::write(&path, "bogus = 1\n[flush]\ndirty_bytes_max = \"1TiB\"\n").unwrap();
     let refused = said(bare(&["check-config", "--config", config, "--json"]), 2);
-    let keys: Vec<Value> = parsed(&refused.out).as_array().unwrap().iter().map(|fault| fault["key"].clone()).collect();
+    let keys: Vec<Value> = parsed(&refused.out)
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|fault| fault["key"].clone())
+        .collect();
     assert_eq!(keys, ["bogus", "[flush] dirty_bytes_max"]);
-    assert!(refused.err.contains("bogus") && refused.err.contains("dirty_bytes_max"), "{}", refused.err);
+    assert!(
+        refused.err.contains("bogus") && refused.err.contains("dirty_bytes_max"),
+        "{}",
+        refused.err
+    );
     for command in ["serve", "check-config", "settings", "status"] {
         let missing = said(bare(&[command, "--config", "/nonexistent/tombolo.toml"]), 2);
         assert!(missing.err.contains("/nonexistent/tombolo.toml"), "{}", missing.err);
@@ -168,14 +223,22 @@ fn documents_come_from_the_program() {
     assert_eq!(markdown, tombolo::settings::Settings::markdown());
     let names = said(bare(&["metrics", "--names"]), 0).out;
     assert!(names.lines().any(|name| name == "tombolo_dirty_bytes"), "{names}");
-    assert!(names.lines().any(|name| name == "tombolo_request_duration_seconds_bucket"), "{names}");
+    assert!(
+        names
+            .lines()
+            .any(|name| name == "tombolo_request_duration_seconds_bucket"),
+        "{names}"
+    );
     assert!(said(bare(&["--help"]), 0).out.contains("no gateway answers"));
 }
 
 #[test]
 fn metrics_come_through_the_socket() {
     let text = Gateway::start().cli(&["metrics"], 0).out;
-    assert!(text.contains("# TYPE tombolo_uploads_total counter\ntombolo_uploads_total 0\n"), "{text}");
+    assert!(
+        text.contains("# TYPE tombolo_uploads_total counter\ntombolo_uploads_total 0\n"),
+        "{text}"
+    );
 }
 
 // Export
@@ -184,21 +247,50 @@ fn metrics_come_through_the_socket() {
 fn configuration_for_tgt_is_shown_and_written() {
     let gateway = Gateway::start();
     gateway.cli(&["volume", "create", "vol", "--size", "16MiB"], 0);
-    let iqn = ["export", "iscsi", "vol", "--iqn", "iqn.2026-01.test:vol", "--portal", "192.0.2.1:3260"];
+    let iqn = [
+        "export",
+        "iscsi",
+        "vol",
+        "--iqn",
+        "iqn.2026-01.test:vol",
+        "--portal",
+        "192.0.2.1:3260",
+    ];
     let shown = gateway.cli(&iqn, 0).out;
     let nbd_socket = gateway.socket().canonicalize().unwrap().with_file_name("nbd.sock");
     assert!(shown.contains("<target iqn.2026-01.test:vol>\n"), "{shown}");
-    assert!(shown.contains(&format!("<backing-store {}>", nbd_socket.display())), "{shown}");
-    assert!(shown.contains("bs-type tombolo\n") && shown.contains("bsopts \"export=vol\"\n"), "{shown}");
-    assert!(shown.ends_with("iscsi://192.0.2.1:3260/iqn.2026-01.test:vol/1\n"), "{shown}");
+    assert!(
+        shown.contains(&format!("<backing-store {}>", nbd_socket.display())),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("bs-type tombolo\n") && shown.contains("bsopts \"export=vol\"\n"),
+        "{shown}"
+    );
+    assert!(
+        shown.ends_with("iscsi://192.0.2.1:3260/iqn.2026-01.test:vol/1\n"),
+        "{shown}"
+    );
 
     let file = gateway.directory.path().join("vol.conf");
-    let chap = ["--write", "--file", file.to_str().unwrap(), "--chap-user", "user", "--chap-secret-file", "-"];
+    let chap = [
+        "--write",
+        "--file",
+        file.to_str().unwrap(),
+        "--chap-user",
+        "user",
+        "--chap-secret-file",
+        "-",
+    ];
     let mut command = gateway.command(&[&iqn[..], &chap[..]].concat());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"twelve-bytes\n").unwrap();
     assert!(child.wait().unwrap().success());
-    assert!(fs::read_to_string(&file).unwrap().contains("incominguser user twelve-bytes\n"));
+    assert!(
+        fs::read_to_string(&file)
+            .unwrap()
+            .contains("incominguser user twelve-bytes\n")
+    );
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -242,7 +334,16 @@ fn a_target_is_made_once_and_found_the_second_time() {
     fs::write(&secret, "twelve-bytes\n").unwrap();
     let apply = || {
         let secret = secret.to_str().unwrap();
-        let words = ["export", "iscsi", "vol", "--apply", "--json", "--iqn", "iqn.2026-01.test:vol", "--chap-user"];
+        let words = [
+            "export",
+            "iscsi",
+            "vol",
+            "--apply",
+            "--json",
+            "--iqn",
+            "iqn.2026-01.test:vol",
+            "--chap-user",
+        ];
         let mut command = gateway.command(&[&words[..], &["user", "--chap-secret-file", secret]].concat());
         let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
         command.env("PATH", path);
@@ -263,7 +364,11 @@ fn a_target_is_made_once_and_found_the_second_time() {
     assert_eq!(calls, expected);
 
     assert_eq!(parsed(&said(apply(), 0).out), done);
-    assert_eq!(fs::read_to_string(folder.join("calls")).unwrap(), expected, "the second time nothing is left to do");
+    assert_eq!(
+        fs::read_to_string(folder.join("calls")).unwrap(),
+        expected,
+        "the second time nothing is left to do"
+    );
 
     fs::write(folder.join("broken"), "").unwrap();
     let failed = said(apply(), 1);
@@ -277,8 +382,21 @@ fn bad_secrets_and_names_are_refused_before_anything_is_done() {
     gateway.cli(&["volume", "create", "vol", "--size", "16MiB"], 0);
     let secret = gateway.directory.path().join("secret");
     fs::write(&secret, "short").unwrap();
-    let chap = ["export", "iscsi", "vol", "--chap-user", "user", "--chap-secret-file", secret.to_str().unwrap()];
+    let chap = [
+        "export",
+        "iscsi",
+        "vol",
+        "--chap-user",
+        "user",
+        "--chap-secret-file",
+        secret.to_str().unwrap(),
+    ];
     assert!(gateway.cli(&chap, 2).err.contains("12 to 63"));
     assert!(gateway.cli(&chap[..5], 2).err.contains("--chap-secret-file"));
-    assert!(gateway.cli(&["export", "iscsi", "vol", "--iqn", "iqn.x>"], 2).err.contains("iqn.x>"));
+    assert!(
+        gateway
+            .cli(&["export", "iscsi", "vol", "--iqn", "iqn.x>"], 2)
+            .err
+            .contains("iqn.x>")
+    );
 }

@@ -56,7 +56,11 @@ impl Control for Fake {
             },
             store: StoreStatus {
                 url: "s3://bucket".into(),
-                state: if state.store_error.is_some() { StoreState::Unreachable } else { StoreState::Ok },
+                state: if state.store_error.is_some() {
+                    StoreState::Unreachable
+                } else {
+                    StoreState::Ok
+                },
                 last_error: state.store_error.clone(),
                 last_success_age_s: None,
             },
@@ -66,7 +70,10 @@ impl Control for Fake {
     }
 
     fn metrics(&self) -> Metrics {
-        Metrics { status: self.status(), ..Metrics::default() }
+        Metrics {
+            status: self.status(),
+            ..Metrics::default()
+        }
     }
 
     fn volume_create(&self, name: &str, size_bytes: u64) -> Result<VolumeInfo, ControlError> {
@@ -74,7 +81,11 @@ impl Control for Fake {
         if state.volumes.contains_key(name) {
             return Err(ControlError::volume_exists(name));
         }
-        let volume = VolumeInfo { name: name.into(), size_bytes, connections: 0 };
+        let volume = VolumeInfo {
+            name: name.into(),
+            size_bytes,
+            connections: 0,
+        };
         state.volumes.insert(name.into(), volume.clone());
         Ok(volume)
     }
@@ -85,7 +96,10 @@ impl Control for Fake {
 
     fn volume_resize(&self, name: &str, size_bytes: u64, allow_shrink: bool) -> Result<VolumeInfo, ControlError> {
         let mut state = self.change()?;
-        let volume = state.volumes.get_mut(name).ok_or_else(|| ControlError::volume_not_found(name))?;
+        let volume = state
+            .volumes
+            .get_mut(name)
+            .ok_or_else(|| ControlError::volume_not_found(name))?;
         if size_bytes < volume.size_bytes && !allow_shrink {
             return Err(ControlError::volume_would_shrink(name, volume.size_bytes, size_bytes));
         }
@@ -95,7 +109,10 @@ impl Control for Fake {
 
     fn volume_delete(&self, name: &str) -> Result<(), ControlError> {
         let mut state = self.change()?;
-        let volume = state.volumes.get(name).ok_or_else(|| ControlError::volume_not_found(name))?;
+        let volume = state
+            .volumes
+            .get(name)
+            .ok_or_else(|| ControlError::volume_not_found(name))?;
         if volume.connections > 0 {
             return Err(ControlError::volume_in_use(name, volume.connections));
         }
@@ -122,7 +139,11 @@ impl Gateway {
         let fake = Arc::new(Fake::default());
         let address = "127.0.0.1:0".parse().unwrap();
         let server = Server::start(&directory.path().join("run/admin.sock"), Some(address), fake.clone()).unwrap();
-        Self { directory, fake, server: Some(server) }
+        Self {
+            directory,
+            fake,
+            server: Some(server),
+        }
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -150,7 +171,12 @@ impl Gateway {
 
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tombolo"));
-        command.env_remove("TOMBOLO_SOCKET").arg("--socket").arg(self.socket()).args(words).stdin(Stdio::null());
+        command
+            .env_remove("TOMBOLO_SOCKET")
+            .arg("--socket")
+            .arg(self.socket())
+            .args(words)
+            .stdin(Stdio::null());
         command
     }
 
@@ -173,7 +199,10 @@ pub struct Said {
 
 pub fn said(mut command: Command, code: i32) -> Said {
     let Output { status, stdout, stderr } = command.output().unwrap();
-    let said = Said { out: String::from_utf8(stdout).unwrap(), err: String::from_utf8(stderr).unwrap() };
+    let said = Said {
+        out: String::from_utf8(stdout).unwrap(),
+        err: String::from_utf8(stderr).unwrap(),
+    };
     assert_eq!(status.code(), Some(code), "{command:?}\n{}{}", said.out, said.err);
     said
 }
