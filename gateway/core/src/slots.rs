@@ -12,7 +12,7 @@
 //!
 //! A slot that readers or uploaders hold (`pin`) is never reused before they let go.
 
-use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 use hashbrown::{HashMap, HashTable};
 use tombolo_base::{BlockSum, Lcbn, Pvbn};
 use tombolo_cache::Replacement;
@@ -37,8 +37,9 @@ pub struct Slots {
     /// Slots whose bytes may be older than the index says, after recovery: a wrong sum there is no corruption.
     unproven: Vec<u64>,
     index: HashTable<u32>,
-    /// Free slots as runs, oldest first, so that consecutive writes find consecutive slots.
-    free: VecDeque<SlotRun>,
+    /// Free slots as runs, a stack: slots freed lately are used first, because the kernel still has their pages; slots
+    /// never used lie at the bottom.
+    free: Vec<SlotRun>,
     free_count: u32,
     dirty_count: u32,
     corrupt_count: u32,
@@ -63,7 +64,7 @@ impl Slots {
             states: vec![SlotState::Free; count as usize],
             unproven: vec![0; count.div_ceil(64) as usize],
             index: HashTable::new(),
-            free: VecDeque::from([SlotRun { first: Lcbn(0), count }]),
+            free: vec![SlotRun { first: Lcbn(0), count }],
             free_count: count,
             dirty_count: 0,
             corrupt_count: 0,
@@ -137,7 +138,7 @@ impl Slots {
         let mut runs: Vec<SlotRun> = Vec::new();
         let mut wanted = count;
         while wanted > 0 {
-            let run = self.free.front_mut()?;
+            let run = self.free.last_mut()?;
             let part = run.count.min(wanted);
             let taken = SlotRun {
                 first: run.first,
@@ -146,7 +147,7 @@ impl Slots {
             run.first.0 += part;
             run.count -= part;
             if run.count == 0 {
-                self.free.pop_front();
+                self.free.pop();
             }
             wanted -= part;
             for slot in taken.first.0..taken.first.0 + part {
@@ -340,9 +341,9 @@ impl Slots {
 
     fn push_free_run(&mut self, slot: Lcbn) {
         self.free_count += 1;
-        match self.free.back_mut() {
+        match self.free.last_mut() {
             Some(last) if last.first.0 + last.count == slot.0 => last.count += 1,
-            _ => self.free.push_back(SlotRun { first: slot, count: 1 }),
+            _ => self.free.push(SlotRun { first: slot, count: 1 }),
         }
     }
 
