@@ -45,6 +45,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(settings: Settings) -> Result<(), ServeError> {
+    end_on_panic();
     let runtime_directory = &settings.directories.runtime_directory;
     let make = fs::DirBuilder::new()
         .recursive(true)
@@ -79,6 +80,16 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
     gateway.stop(STOP_PATIENCE);
     let _ = fs::remove_file(settings.nbd_socket());
     waited
+}
+
+/// A panic is a defect that leaves the core in no known state. The process ends at once instead of hanging or serving
+/// from it; the supervisor starts it again, recovery brings back everything acknowledged, and clients reconnect.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }
 
 /// Returns on SIGTERM or SIGINT.
