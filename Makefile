@@ -35,7 +35,8 @@ test: setup-test ## all tests that belong to every change
 	$(MAKE) e2e
 
 e2e: setup-test ## end-to-end tests against real clients and servers
-	cargo build --locked -p tombolo
+	# The daemon as the tests of the workspace have built it: other features would build most of it again.
+	cargo test --workspace --locked --no-run
 	$(MAKE) -C tgt_plugin all
 	$(PYTEST)
 
