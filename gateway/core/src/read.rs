@@ -485,6 +485,11 @@ impl Core {
         self.load_page(span.volume, page, Waiter::Status(token, span));
     }
 
+    /// Resident, or on its way.
+    fn is_at_hand(&self, pvbn: Pvbn) -> bool {
+        self.slots.find(pvbn).is_some() || self.fetches.contains(pvbn)
+    }
+
     /// Fetches what is neither resident nor on its way, as far as the prefetcher's share of the cache allows.
     fn prefetch(&mut self, span: Span) {
         let Some(volume) = self.volumes.get(&span.volume) else {
@@ -507,9 +512,13 @@ impl Core {
                 }
                 Lookup::Known(target, run) => (target, run.min(end - block)),
             };
-            if let Target::At(first) = target {
+            // A run whose ends are at hand is taken to be at hand: looking at each block of cached data that is read
+            // sequentially would cost more than the rare hole in it.
+            if let Target::At(first) = target
+                && !(self.is_at_hand(first) && self.is_at_hand(first.plus(run - 1)))
+            {
                 for pvbn in (first.0..first.0 + run).map(Pvbn) {
-                    if self.slots.find(pvbn).is_some() || self.fetches.contains(pvbn) {
+                    if self.is_at_hand(pvbn) {
                         continue;
                     }
                     let Some(descriptor) = self.descriptor_of(pvbn) else {

@@ -76,7 +76,8 @@ impl Gateway {
         });
     }
 
-    /// Decodes, verifies and stores each block.
+    /// Decodes and verifies each block, then stores runs of consecutive slots with one write each: writers of one file
+    /// take turns, so a write per block would have the threads wait for each other.
     fn land(
         &self,
         descriptor: &ObjectDescriptor,
@@ -84,39 +85,23 @@ impl Gateway {
         base: u64,
         bytes: &[u8],
     ) -> Vec<Result<BlockSum, BlockLoss>> {
-        let mut block = [0; BLOCK_BYTES];
-        items
+        let mut blocks = vec![0; items.len() * BLOCK_BYTES];
+        let mut results: Vec<_> = items
             .iter()
-            .map(|item| self.land_block(descriptor, item, base, bytes, &mut block))
-            .collect()
-    }
-
-    fn land_block(
-        &self,
-        descriptor: &ObjectDescriptor,
-        item: &FetchItem,
-        base: u64,
-        bytes: &[u8],
-        block: &mut [u8],
-    ) -> Result<BlockSum, BlockLoss> {
-        let packed = &descriptor.blocks()[usize::from(item.index)];
-        let start = (u64::from(packed.offset_bytes) - base) as usize;
-        let loss = |reason: String| {
-            tracing::error!(
-                object = descriptor.id().key(),
-                pvbn = packed.pvbn.0,
-                reason,
-                "a block in the cloud is bad"
-            );
-            BlockLoss(format!("object {}: {reason}", descriptor.id().key()))
-        };
-        let stored = bytes
-            .get(start..start + usize::from(packed.stored_bytes))
-            .ok_or_else(|| loss("the object is shorter than its descriptor says".into()))?;
-        decode_block(packed, stored, block).map_err(|error| loss(error.to_string()))?;
-        let written = self.cache.write(item.slot, block);
-        written.map_err(|error| BlockLoss(disk_error("cache file write", &error).to_string()))?;
-        Ok(BlockSum::of(block))
+            .zip(blocks.chunks_exact_mut(BLOCK_BYTES))
+            .map(|(item, block)| decode_fetched(descriptor, item, base, bytes, block))
+            .collect();
+        let mut done = 0;
+        for run in items.chunk_by(|left, right| left.slot.0 + 1 == right.slot.0) {
+            let range = done..done + run.len();
+            done = range.end;
+            let bytes = &blocks[range.start * BLOCK_BYTES..range.end * BLOCK_BYTES];
+            if let Err(error) = self.cache.write(run[0].slot, bytes) {
+                let loss = BlockLoss(disk_error("cache file write", &error).to_string());
+                results[range].fill(Err(loss));
+            }
+        }
+        results
     }
 
     pub(super) fn put(self: &Arc<Self>, job: JobId, descriptor: ObjectDescriptor, object: Vec<u8>) {
@@ -138,6 +123,32 @@ impl Gateway {
             gateway.io.run(move || worker.drive(Event::Uploaded { job, result }));
         });
     }
+}
+
+fn decode_fetched(
+    descriptor: &ObjectDescriptor,
+    item: &FetchItem,
+    base: u64,
+    bytes: &[u8],
+    block: &mut [u8],
+) -> Result<BlockSum, BlockLoss> {
+    let packed = &descriptor.blocks()[usize::from(item.index)];
+    let start = (u64::from(packed.offset_bytes) - base) as usize;
+    let key = || descriptor.id().key();
+    let loss = |reason: String| {
+        tracing::error!(
+            object = key(),
+            pvbn = packed.pvbn.0,
+            reason,
+            "a block in the cloud is bad"
+        );
+        BlockLoss(format!("object {}: {reason}", key()))
+    };
+    let stored = bytes
+        .get(start..start + usize::from(packed.stored_bytes))
+        .ok_or_else(|| loss("the object is shorter than its descriptor says".into()))?;
+    decode_block(packed, stored, block).map_err(|error| loss(error.to_string()))?;
+    Ok(BlockSum::of(block))
 }
 
 fn store_failure(error: &StoreError) -> StoreFailure {
