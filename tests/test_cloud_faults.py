@@ -144,6 +144,24 @@ def test_outage_fills_the_cap_slows_writers_and_all_drains_afterwards(
     assert_cold_readable(gateway, backlog)
 
 
+@pytest.mark.soak
+def test_outage_of_a_minute_in_mid_load_loses_nothing(
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy
+) -> None:
+    gateway = s3_gateway(make_gateway, s3, proxy, cap="32MiB")
+    backlog = Backlog(gateway, "vol", 192 * MIB)
+    with watched(gateway):
+        backlog.start()
+        wait_for(lambda: gateway.status()["stored_bytes"] > 0, 60, "the first upload")
+        proxy.refuse()
+        time.sleep(60)
+        assert backlog.acknowledged < backlog.size, "the outage must come in mid-load"
+        proxy.listen()
+        backlog.finish(180)
+        gateway.wait_clean()
+    assert_cold_readable(gateway, backlog)
+
+
 def test_write_held_at_the_cap_too_long_is_refused_with_try_again_and_works_later(
     make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy
 ) -> None:
