@@ -39,7 +39,7 @@ fi
 private_apt() {
     apt-get -q -o Dir::Etc::sourcelist="$private/sources.list" -o Dir::Etc::sourceparts=/dev/null \
         -o Dir::State::lists="$private/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root \
-        -o Acquire::Retries=3 "$@"
+        -o APT::Get::AllowUnauthenticated=false -o Acquire::Retries=3 "$@"
 }
 
 private_apt update

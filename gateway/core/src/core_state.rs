@@ -195,11 +195,6 @@ impl Core {
             .min()
     }
 
-    /// True when nothing is dirty, nothing is under way and a checkpoint holds everything.
-    pub fn is_settled(&self) -> bool {
-        self.dirty.is_empty() && self.frozen.is_none() && self.journal.bytes_since(self.durability.checkpoint_lsn) == 0
-    }
-
     pub fn is_drained(&self) -> bool {
         self.dirty.is_empty()
     }
