@@ -65,8 +65,8 @@ section! {
         request_timeout_ms: u64 = 30_000, Permitted::numbers(1_000, 600_000),
             "The largest object, 4 MiB, takes 17 s over 2 Mbit/s.";
         /// Attempts of one request, the first included. What still fails is begun again later; nothing is lost by it.
-        attempts_max: u64 = 8, Permitted::numbers(1, 100),
-            "With doubling delays about 15 s, which rides out a failing server behind a load balancer.";
+        attempts_max: u64 = 30, Permitted::numbers(1, 100),
+            "With half of the requests failing one in 10^9 is given up; `stall_timeout_ms` ends the attempts sooner when the store is away.";
         /// The longest delay between two attempts.
         retry_delay_ms_max: u64 = 20_000, Permitted::numbers(100, 600_000),
             "S3 asks to slow down while it splits partitions, which takes seconds to minutes.";
