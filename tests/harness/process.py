@@ -1,5 +1,6 @@
 """Child processes with a log file, a readiness wait and a bounded end."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,22 @@ END_WAIT_S = 30.0
 
 class ProcessFailed(Exception):
     """A process ended or stayed silent where it should not; the message carries the end of its log."""
+
+
+def descendants(pid: int) -> list[int]:
+    """The ids of all processes below one."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(folder.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
 
 
 class Process:
@@ -79,6 +96,14 @@ class Process:
         self.signal(signal.SIGKILL)
         if self._child is not None:
             self._child.wait(END_WAIT_S)
+
+    def kill9_family(self) -> None:
+        """Kills the process and all that descend from it, as they are now."""
+        family = descendants(self.pid) if self.running else []
+        self.kill9()
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
         if self._child is not None and self._child.poll() is None:

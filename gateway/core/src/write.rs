@@ -6,7 +6,7 @@
 
 use crate::core_state::Core;
 use crate::dirty::{DirtyBlock, Stage};
-use crate::event::{Answer, Command, DiskError, Refusal, Span, Token, WritePiece};
+use crate::event::{Answer, Command, DiskError, MetadataChange, Refusal, Span, Token, WritePiece};
 use crate::record::{Record, SlotRun};
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -30,6 +30,7 @@ enum Kind {
         sums: Vec<Option<BlockSum>>,
         force_unit_access: bool,
         locked: bool,
+        change: MetadataChange,
     },
     Zero {
         force_unit_access: bool,
@@ -45,6 +46,7 @@ struct Running {
     /// One per block that is not zero, in order.
     slots: Vec<Lcbn>,
     force_unit_access: bool,
+    change: MetadataChange,
 }
 
 #[derive(Debug, Default)]
@@ -88,12 +90,14 @@ impl Core {
         sums: Vec<Option<BlockSum>>,
         force_unit_access: bool,
         locked: bool,
+        change: MetadataChange,
     ) {
         assert_eq!(sums.len() as u64, span.count, "a sum per block");
         let kind = Kind::Write {
             sums,
             force_unit_access,
             locked,
+            change,
         };
         self.admit(Waiting {
             token,
@@ -135,7 +139,7 @@ impl Core {
     }
 
     fn admit(&mut self, waiting: Waiting) {
-        let refusal = match (&self.failed, self.check_span(waiting.span)) {
+        let refusal = match (&self.failed, self.check_spans(waiting.spans())) {
             (Some(error), _) => Some(Refusal::Failed(error.clone())),
             (None, Err(refusal)) => Some(refusal),
             (None, Ok(())) if waiting.nonzero() > self.config.dirty_blocks_max => {
@@ -217,6 +221,7 @@ impl Core {
                 Kind::Write {
                     sums,
                     force_unit_access,
+                    change,
                     ..
                 },
             ..
@@ -237,6 +242,7 @@ impl Core {
                 sums,
                 slots,
                 force_unit_access,
+                change,
             },
         );
         if pieces.is_empty() {
@@ -281,10 +287,16 @@ impl Core {
             sums,
             slots,
             force_unit_access,
+            change,
         } = running;
         self.totals.blocks_written += span.count;
         self.totals.blocks_zero += span.count - slots.len() as u64;
-        let (records, blocks) = self.records(span, &sums, &slots);
+        let (written, blocks) = self.records(span, &sums, &slots);
+        let mut records = hole_records(change.holes);
+        records.extend(written);
+        if !change.entries.is_empty() {
+            records.push(Record::Entries(change.entries));
+        }
         let end = self.commit(records);
         for (block, sum) in blocks {
             self.slots.hold_dirty(block.slot, block.pvbn, sum);
@@ -441,6 +453,15 @@ impl Waiting {
         }
     }
 
+    /// Everything that it changes.
+    fn spans(&self) -> Vec<Span> {
+        let mut spans = vec![self.span];
+        if let Kind::Write { change, .. } = &self.kind {
+            spans.extend_from_slice(&change.holes);
+        }
+        spans
+    }
+
     fn is_locked(&self) -> bool {
         matches!(self.kind, Kind::Write { locked: true, .. })
     }
@@ -466,6 +487,13 @@ fn write_pieces(sums: &[Option<BlockSum>], slots: &[Lcbn]) -> Vec<WritePiece> {
         }
     }
     pieces
+}
+
+pub(crate) fn hole_records(holes: Vec<Span>) -> Vec<Record> {
+    let holes = holes.into_iter().filter(|hole| hole.count > 0);
+    holes
+        .map(|Span { volume, first, count }| Record::Hole { volume, first, count })
+        .collect()
 }
 
 fn slot_runs(slots: &[Lcbn]) -> Vec<SlotRun> {
