@@ -198,6 +198,7 @@ start_nfs() {
     launch nfs nsenter --mount="/proc/$port_mapper/ns/mnt" ganesha.nfsd -F -L /dev/stdout \
         -f "$run/ganesha/ganesha.conf" -p "$run/ganesha/ganesha.pid"
     wait_for 60 "NFS server" grep -q "NFS SERVER INITIALIZED" "$run/nfs.log"
+    disown "$port_mapper" # So that the shell does not report its end.
     kill -KILL "$port_mapper"
 }
 

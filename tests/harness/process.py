@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from harness.launching import launching
+
 END_WAIT_S = 30.0
 
 
@@ -54,10 +56,13 @@ class Process:
         if self.running:
             raise ProcessFailed(f"{self.name} is running already")
         words = ["setpriv", "--pdeathsig", "KILL", *map(str, command)]
-        with self.log_path.open("ab") as log:
-            self._child = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **(environment or {})}
-            )
+        everything = {**os.environ, **(environment or {})}
+
+        def launch() -> subprocess.Popen[bytes]:
+            with self.log_path.open("ab") as log:
+                return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=everything)
+
+        self._child = launching(launch)
 
     def wait_until(self, ready: Callable[[], bool], limit_s: float, what: str) -> None:
         """Polls `ready`; fails at once when the process ends."""

@@ -305,6 +305,11 @@ fn encode_change(change: &EntryChange, out: &mut Writer) {
         EntryChange::Delete { key } => (2, key),
         EntryChange::Add { key, .. } => (3, key),
     };
+    // What could not be read back must never reach the journal.
+    assert!(
+        (1..=ENTRY_KEY_BYTES_MAX).contains(&key.len()),
+        "an entry's key is 1 to {ENTRY_KEY_BYTES_MAX} bytes long"
+    );
     out.u8(kind).u16(key.len() as u16).bytes(key);
     match change {
         EntryChange::Put { value, .. } => {
@@ -440,7 +445,12 @@ impl Batch {
             record.encode(&mut out);
         }
         let mut bytes = out.0;
-        let payload_bytes = (bytes.len() - BATCH_HEADER_BYTES) as u32;
+        let payload_bytes = bytes.len() - BATCH_HEADER_BYTES;
+        assert!(
+            payload_bytes <= BATCH_PAYLOAD_BYTES_MAX,
+            "a batch is bounded, or recovery could not read it"
+        );
+        let payload_bytes = payload_bytes as u32;
         bytes[4..8].copy_from_slice(&payload_bytes.to_le_bytes());
         let sum = batch_sum(&bytes);
         bytes[40..48].copy_from_slice(&sum.to_le_bytes());

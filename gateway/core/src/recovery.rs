@@ -760,6 +760,23 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_used_again_after_a_link_does_not_end_the_journal() {
+        let link = |volume, first| {
+            Record::Link(LinkRun {
+                volume,
+                first,
+                count: 1,
+                pvbn: Pvbn(90),
+            })
+        };
+        // Slot 0 held block 7 until a link replaced it, then block 8.
+        let records = candidates(vec![write(7, 1, 0, 11), link(VolumeId(1), 7), write(8, 2, 0, 33)]);
+        assert_eq!(arrived_count(&records, Lsn(0), &Sums(vec![33])), Ok(3));
+        let elsewhere = candidates(vec![write(7, 1, 0, 11), link(VolumeId(1), 6), write(8, 2, 0, 33)]);
+        assert_eq!(arrived_count(&elsewhere, Lsn(0), &Sums(vec![33])), Ok(0));
+    }
+
+    #[test]
     fn a_needed_block_that_did_not_arrive_ends_the_journal_before_it() {
         let records = candidates(vec![write(7, 1, 0, 11), write(8, 2, 1, 22), write(9, 3, 2, 33)]);
         assert_eq!(arrived_count(&records, Lsn(0), &Sums(vec![11, 99, 33])), Ok(1));

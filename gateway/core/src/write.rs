@@ -171,7 +171,7 @@ impl Core {
 
     fn start(&mut self, waiting: Waiting) {
         // What waited may have waited for longer than its volume lived.
-        if let Err(refusal) = self.check_span(waiting.span) {
+        if let Err(refusal) = self.check_spans(waiting.spans()) {
             self.writes.locks.remove(&waiting.token);
             return self.answer(waiting.token, Err(refusal));
         }
@@ -261,7 +261,7 @@ impl Core {
         self.writes.locks.remove(&token);
         match (result, &self.failed) {
             // The volume may have shrunk or gone while the bytes were on their way.
-            (Ok(()), None) => match self.check_span(running.span) {
+            (Ok(()), None) => match self.check_spans(running.spans()) {
                 Ok(()) => self.journal_write(token, running),
                 Err(refusal) => self.abandon(token, running, refusal),
             },
@@ -441,6 +441,15 @@ impl Core {
             .front()
             .map(|waiting| waiting.since.plus_millis(self.config.stall_timeout_ms));
         [delayed, stalled].into_iter().flatten().min()
+    }
+}
+
+impl Running {
+    /// Everything that it changes.
+    fn spans(&self) -> Vec<Span> {
+        let mut spans = vec![self.span];
+        spans.extend_from_slice(&self.change.holes);
+        spans
     }
 }
 

@@ -382,22 +382,19 @@ impl LockTable {
         self.granted_count = self.granted_count - before.map_or(0, |before| before.len()) + added;
     }
 
-    /// Lets in, oldest first, whoever is blocked no more. One pass is enough unless a waiter's own lock shrinks to a
-    /// shared one when it is let in, so passes are made until one changes nothing.
+    /// Lets in whoever is blocked no more: each time the oldest of them, for one that is let in may free room for an
+    /// older one (its own lock may shrink to a shared one).
     fn wake(&mut self, inode: u64) -> Vec<Woken> {
         let mut woken = Vec::new();
         loop {
-            let before = woken.len();
-            for (id, waiter) in self.waiters.of_inode(inode) {
-                if self.conflict(inode, waiter.family, &waiter.lock).is_none() {
-                    self.waiters.remove(id);
-                    let result = self.grant(inode, waiter.family, waiter.lock);
-                    woken.push(Woken { waiter: id, result });
-                }
-            }
-            if woken.len() == before {
+            let mut waiters = self.waiters.of_inode(inode).into_iter();
+            let free = |(_, waiter): &(WaiterId, Waiter)| self.conflict(inode, waiter.family, &waiter.lock).is_none();
+            let Some((id, waiter)) = waiters.find(free) else {
                 return woken;
-            }
+            };
+            self.waiters.remove(id);
+            let result = self.grant(inode, waiter.family, waiter.lock);
+            woken.push(Woken { waiter: id, result });
         }
     }
 }

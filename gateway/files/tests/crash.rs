@@ -50,7 +50,7 @@ fn carry_out(service: &Service, caller: &Caller, inodes: &[u64], operation: Oper
             .rename(caller, place, other_place, RenameMode::Exchange)
             .map(|()| 0),
         14 | 15 => {
-            let data = vec![other as u8; 1 + first * 900];
+            let data = vec![other as u8; 1 + first * 3000];
             service.write(caller, Place { inode, offset }, data, true).map(|_| 0)
         }
         16 => {
@@ -200,6 +200,76 @@ proptest! {
                 }
                 check(&service);
             }
+        }
+    }
+}
+
+/// Storage makes a copy by reference in more than one step.
+#[test]
+fn a_copy_that_was_cut_short_is_put_right_by_the_next_write() {
+    let storage = Arc::new(MemoryStorage::recording());
+    let world = World::over(storage.clone(), 0);
+    let source = world.mknod(1, "source");
+    world.write(source, 0, &[7; 8 * 4096]).unwrap();
+    let target = world.mknod(1, "target");
+    world.write(target, 0, &[9; 2 * 4096]).unwrap();
+    let before = storage.steps().len();
+    let from = Place {
+        inode: source,
+        offset: 0,
+    };
+    let to = Place {
+        inode: target,
+        offset: 4096,
+    };
+    assert_eq!(
+        world.service.copy_range(&world.caller(), from, to, 8 * 4096),
+        Ok(8 * 4096)
+    );
+    let steps = storage.steps();
+    let mut mapped = Vec::new();
+    for count in before..=steps.len() {
+        let storage = Arc::new(MemoryStorage::replayed(&steps[..count]));
+        mapped.push(storage.mapped_blocks());
+        let world = World::again(storage);
+        world.check();
+        let size = world.getattr(target).unwrap().size as usize;
+        // Within the file there is the old or the new, behind its end nothing.
+        assert!(
+            world
+                .read(target, 0, usize::MAX)
+                .unwrap()
+                .iter()
+                .all(|byte| [7, 9].contains(byte))
+        );
+        let set = SetAttributes {
+            size: Some(100_000),
+            ..SetAttributes::default()
+        };
+        world.service.setattr(&world.caller(), target, &set).unwrap();
+        assert!(
+            world
+                .read(target, size as u64, 100_000)
+                .unwrap()
+                .iter()
+                .all(|byte| *byte == 0)
+        );
+        let attributes = world.getattr(target).unwrap();
+        assert_eq!(attributes.allocated_blocks, size as u64 / 4096);
+        world.check();
+    }
+    assert_eq!(mapped, [10, 10, 13, 17]);
+}
+
+/// Numbers are taken from storage many at a time, here for the second time.
+#[test]
+fn no_inode_number_is_given_out_twice() {
+    let world = World::new();
+    for index in 0..2080 {
+        let last = world.mknod(1, &format!("{index}"));
+        if index > 2030 {
+            let killed = World::again(Arc::new(world.storage.copy()));
+            assert!(killed.mknod(1, "another") > last);
         }
     }
 }
