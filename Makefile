@@ -30,11 +30,11 @@ test: setup-test ## all tests that belong to every change
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
 	$(MAKE) -C tgt_plugin all asan
-	$(MAKE) -C fsal_plugin all asan
+	$(MAKE) -C fsal_plugin all sanitized
 	$(MAKE) sim
 	$(MAKE) lint-python
 	$(MAKE) -C tgt_plugin check check-asan
-	$(MAKE) -C fsal_plugin check check-asan
+	$(MAKE) -C fsal_plugin check check-sanitized
 	$(MAKE) e2e
 
 e2e: setup-test ## end-to-end tests against real clients and servers

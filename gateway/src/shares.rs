@@ -106,9 +106,7 @@ impl Shares {
         });
         for session in ended {
             tracing::info!(session, "the client stayed away; its locks and open files are given up");
-            if let Err(error) = self.service.end_session(session) {
-                tracing::warn!(session, %error, "the session could not be ended");
-            }
+            self.end(session);
         }
     }
 
@@ -161,8 +159,21 @@ impl Shares {
         }
     }
 
-    fn detached(&self, session: u64) {
-        if self.service.detach(session) == 0 {
+    /// A connection has gone. With the last one its session waits for the client, unless that comes back no more.
+    fn detached(&self, session: u64, comes_back: bool) {
+        if self.service.detach(session) > 0 {
+            return;
+        }
+        if comes_back {
+            self.absent().insert(session, Instant::now());
+        } else {
+            self.end(session);
+        }
+    }
+
+    fn end(&self, session: u64) {
+        if let Err(error) = self.service.end_session(session) {
+            tracing::warn!(session, %error, "the session could not be ended; it is tried again");
             self.absent().insert(session, Instant::now());
         }
     }
@@ -206,6 +217,7 @@ impl Service for ShareService {
                 max_write: TRANSFER_BYTES_MAX,
                 grace_ms: u32::try_from(shares.options.session_grace.as_millis()).unwrap_or(u32::MAX),
                 resumed: start.resumed,
+                acl_flags: true,
             },
             session: Arc::new(ShareSession::new(shares.clone(), start, kind, attach.stable, listening)),
         })

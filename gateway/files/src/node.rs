@@ -115,6 +115,7 @@ impl Node {
             ctime,
             btime: record.btime,
             change: nanoseconds(ctime),
+            has_xattrs: record.xattr_name_bytes > 0,
         }
     }
 }

@@ -143,6 +143,8 @@ pub struct Attributes {
     pub btime: Timestamp,
     /// `ctime` in nanoseconds: equal exactly when nothing changed.
     pub change: u64,
+    /// Extended attributes; without any there is no ACL either.
+    pub has_xattrs: bool,
 }
 
 impl Attributes {

@@ -35,6 +35,10 @@ pub trait Session: Send + Sync {
         request.may_wait()
     }
 
+    /// The file system was unmounted: the client comes back no more. May be called more than once, always before
+    /// [`Session::detached`].
+    fn unmounted(&self) {}
+
     /// The connection is gone, and its requests with it: answers lead nowhere from now on, and [`Session::handle`] is
     /// not called again. What still waits (for a lock) must be taken back now, for a client that attaches again waits
     /// until nothing of the old connection is left. Called exactly once; may run while requests are carried out.

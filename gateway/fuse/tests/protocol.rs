@@ -525,6 +525,7 @@ fn an_attach_with_other_than_what_is_known_is_refused() {
     assert_eq!(with(16, 0), Err(Errno::INVAL), "an empty name");
     assert_eq!(with(16, u32::MAX), Err(Errno::INVAL), "a name longer than the message");
     let reply = AttachReply {
+        acl_flags: true,
         session: 5,
         boot: 6,
         root: 7,

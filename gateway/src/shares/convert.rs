@@ -2,6 +2,7 @@
 
 use tombolo_base::BLOCK_BYTES;
 use tombolo_files::{self as files, FileError};
+use tombolo_fuse::protocol::flags::{ATTRIBUTES_ACCESS_ACL, ATTRIBUTES_DEFAULT_ACL};
 use tombolo_fuse::protocol::request as fuse;
 use tombolo_fuse::{Attributes, Errno};
 
@@ -24,6 +25,10 @@ pub fn attributes(found: &files::Attributes) -> Attributes {
         gid: found.gid,
         device: found.device,
         block_bytes: BLOCK_BYTES as u32,
+        flags: match found.has_xattrs {
+            true => ATTRIBUTES_ACCESS_ACL | ATTRIBUTES_DEFAULT_ACL,
+            false => 0,
+        },
     }
 }
 

@@ -16,6 +16,7 @@ use super::news::Listening;
 use super::{Shares, locking, now};
 use crate::meters::Started;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
@@ -43,6 +44,7 @@ pub(super) struct Inner {
     /// Changes are on stable storage when they are answered.
     stable: bool,
     _listening: Listening,
+    is_unmounted: AtomicBool,
     pub waiting: locking::Waiting,
 }
 
@@ -102,6 +104,7 @@ impl ShareSession {
             kind,
             stable,
             _listening: listening,
+            is_unmounted: AtomicBool::new(false),
             waiting: locking::Waiting::default(),
         }))
     }
@@ -136,9 +139,14 @@ impl Session for ShareSession {
         }
     }
 
+    fn unmounted(&self) {
+        self.0.is_unmounted.store(true, Ordering::SeqCst);
+    }
+
     fn detached(&self) {
         self.0.waiting.take_all_back(&self.0);
-        self.0.shares.detached(self.0.start.session);
+        let comes_back = !self.0.is_unmounted.load(Ordering::SeqCst);
+        self.0.shares.detached(self.0.start.session, comes_back);
     }
 }
 

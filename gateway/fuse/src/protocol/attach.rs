@@ -4,7 +4,7 @@
 //! | bytes | body of the request | | bytes | body of the answer |
 //! |---|---|---|---|---|
 //! | 4 | version, 1 | | 4 | version, 1 |
-//! | 4 | flags | | 4 | zero |
+//! | 4 | flags | | 4 | 1: attributes tell of ACLs ([`super::flags::ATTRIBUTES_ACCESS_ACL`]) |
 //! | 8 | incarnation of the client | | 8 | session |
 //! | 4 | bytes of the client's name | | 8 | boot: another one after each start of the server |
 //! | 4 | bytes of the share's name | | 8 | node of the share's root |
@@ -45,7 +45,7 @@ wire_structs! {
     }
     AttachOut = "tombolo_attach_out" since 0 {
         version: u32,
-        reserved: u32,
+        features: u32,
         session: u64,
         boot: u64,
         root: u64,
@@ -82,6 +82,8 @@ pub struct AttachReply {
     pub max_write: u32,
     pub grace_ms: u32,
     pub resumed: bool,
+    /// Attributes tell of ACLs.
+    pub acl_flags: bool,
 }
 
 impl Attach {
@@ -163,7 +165,7 @@ impl AttachReply {
         };
         let body = AttachOut {
             version: ATTACH_VERSION,
-            reserved: 0,
+            features: u32::from(self.acl_flags),
             session: self.session,
             boot: self.boot,
             root: self.root,
@@ -190,6 +192,7 @@ impl AttachReply {
             max_write: out.max_write,
             grace_ms: out.grace_ms,
             resumed: out.resumed == 1,
+            acl_flags: out.features & 1 != 0,
         })
     }
 }

@@ -79,6 +79,11 @@ pub mod bits {
     }
 }
 
+/// In `fuse_attr.flags` on a socket, when ATTACH promised so: there may be an access ACL, or a default ACL. Without the bit
+/// there is none, and nobody need ask.
+pub const ATTRIBUTES_ACCESS_ACL: u32 = 1 << 30;
+pub const ATTRIBUTES_DEFAULT_ACL: u32 = 1 << 31;
+
 /// Set in `unique` of a request that the client sends again, because its answer may have got lost
 /// (FUSE_UNIQUE_RESEND).
 pub const UNIQUE_RESEND: u64 = 1 << 63;

@@ -31,6 +31,8 @@ pub struct Attributes {
     /// Of a device node, as mknod(2) encodes it in 32 bits.
     pub device: u32,
     pub block_bytes: u32,
+    /// Of `fuse_attr`. The kernel ignores [`super::flags::ATTRIBUTES_ACCESS_ACL`] and its like.
+    pub flags: u32,
 }
 
 /// A node with a name; node 0 says that there is none, which the client may believe for `entry_valid`.
@@ -284,7 +286,7 @@ fn attr(of: &Attributes) -> Attr {
         gid: of.gid,
         rdev: of.device,
         blksize: of.block_bytes,
-        flags: 0,
+        flags: of.flags,
     }
 }
 

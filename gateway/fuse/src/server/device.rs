@@ -208,6 +208,7 @@ impl DeviceThreads<'_> {
                 Received::Message(header) => self.take_in(scope, queue, &header, &mut buffer),
                 Received::Nothing => {}
                 Received::Unmounted => {
+                    self.session.unmounted();
                     self.devices.stop();
                     return Ok(());
                 }

@@ -255,6 +255,7 @@ impl Service for ToyService {
         Ok(Attached {
             session: Arc::new(ToySession(Arc::clone(&self.0))),
             reply: AttachReply {
+                acl_flags: false,
                 session: 11,
                 boot: 12,
                 root: ROOT,
