@@ -105,7 +105,7 @@ static void measure_names(struct door *door, uint64_t count) {
 static void measure_files(struct door *door, uint64_t count, size_t bytes, bool stable) {
     unsigned char *data = malloc(bytes);
     if (data == NULL) fail("files", "", "no memory");
-    uint64_t state = (uint64_t)(seconds_now() * 1e9) ^ (uint64_t)getpid() << 40 | 1;
+    uint64_t state = (uint64_t)(seconds_now() * 1e9) ^ ((uint64_t)getpid() << 40);
     double begun = seconds_now();
     for (uint64_t index = 0; index < count; ++index) {
         fill_unique(data, bytes, &state);
