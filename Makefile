@@ -66,6 +66,7 @@ bench: setup-bench ## side-by-side measurements; results in docs/results
 	cargo build --release --locked -p tombolo
 	cargo build --release --locked -p tombolo-cloud-driver --example raw_throughput
 	$(MAKE) -C tgt_plugin all
+	$(MAKE) -C fsal_plugin all
 	export TOMBOLO_BINARY="$(BUILT)/release/tombolo"; \
 	export TOMBOLO_RAW_THROUGHPUT="$(BUILT)/release/examples/raw_throughput"; \
 	cd tests && ../$(PYTHON) -m bench $(BENCH_ARGUMENTS)

@@ -25,7 +25,7 @@ packages_test=(
     "${packages_run[@]}" acl attr git libaio-dev libiscsi-dev libnfs13 nbdkit nfs-ganesha-vfs postgresql-15 prometheus
     rsync systemd zlib1g-dev
 )
-packages_bench=("${packages_test[@]}")
+packages_bench=("${packages_test[@]}" libfuse3-dev)
 packages_conformance=(
     "${packages_test[@]}" busybox-static fio kmod open-iscsi samba-testsuite user-mode-linux
 )

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn};
 
 #[derive(Debug)]
@@ -14,6 +14,25 @@ pub struct CacheFile {
     file: File,
     is_new: bool,
     failed_sync: FailedSync,
+    writes: WriteCount,
+}
+
+/// Tells whether anything was written since the last sync: a change of names alone leaves the cache file as it is.
+#[derive(Debug)]
+struct WriteCount {
+    completed: AtomicU64,
+    /// All writes up to this one are on stable storage.
+    synced: AtomicU64,
+}
+
+impl Default for WriteCount {
+    /// What an earlier process wrote may not be on stable storage, so the first sync is a real one.
+    fn default() -> Self {
+        Self {
+            completed: AtomicU64::new(1),
+            synced: AtomicU64::new(0),
+        }
+    }
 }
 
 /// Remembers that a sync has failed: the kernel drops the pages that it could not write and lets the next sync
@@ -22,8 +41,12 @@ pub struct CacheFile {
 pub struct FailedSync(AtomicBool);
 
 impl FailedSync {
+    fn has_failed(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
     pub fn guard(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        if self.0.load(Ordering::Acquire) {
+        if self.has_failed() {
             return Err(io::Error::other(
                 "an earlier sync failed; restart the gateway when the disk is mended",
             ));
@@ -52,6 +75,7 @@ impl CacheFile {
             file,
             is_new,
             failed_sync: FailedSync::default(),
+            writes: WriteCount::default(),
         })
     }
 
@@ -61,7 +85,9 @@ impl CacheFile {
     }
 
     pub fn write(&self, slot: Lcbn, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, slot.offset_bytes())
+        self.file.write_all_at(bytes, slot.offset_bytes())?;
+        self.writes.completed.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     pub fn read(&self, slot: Lcbn, bytes: &mut [u8]) -> io::Result<()> {
@@ -100,8 +126,18 @@ impl CacheFile {
         Ok(BlockSum::of(&block))
     }
 
+    /// False when a sync would change nothing: every write that has returned is on stable storage.
+    pub fn needs_sync(&self) -> bool {
+        let completed = self.writes.completed.load(Ordering::Acquire);
+        self.failed_sync.has_failed() || completed != self.writes.synced.load(Ordering::Acquire)
+    }
+
+    /// Brings every write that has returned to stable storage.
     pub fn sync(&self) -> io::Result<()> {
-        self.failed_sync.guard(|| self.file.sync_data())
+        let completed = self.writes.completed.load(Ordering::Acquire);
+        self.failed_sync.guard(|| self.file.sync_data())?;
+        self.writes.synced.fetch_max(completed, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -125,6 +161,21 @@ mod tests {
         assert!(syncs.guard(|| Ok(())).is_ok());
         assert!(syncs.guard(|| Err(io::Error::other("EIO"))).is_err());
         assert!(syncs.guard(|| Ok(())).is_err());
+    }
+
+    #[test]
+    fn a_sync_is_needed_at_first_and_after_every_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = CacheFile::open(&directory.path().join("cache"), 4).unwrap();
+        assert!(file.needs_sync(), "an earlier process may have written");
+        file.sync().unwrap();
+        assert!(!file.needs_sync());
+        file.write(Lcbn(2), &[7; BLOCK_BYTES]).unwrap();
+        assert!(file.needs_sync());
+        file.sync().unwrap();
+        assert!(!file.needs_sync());
+        file.failed_sync.guard(|| Err(io::Error::other("EIO"))).unwrap_err();
+        assert!(file.needs_sync(), "after a failure no sync is left out");
     }
 
     #[test]

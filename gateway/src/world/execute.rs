@@ -169,6 +169,13 @@ impl Gateway {
     /// durable, so neither has to wait for the other.
     fn sync(self: &Arc<Self>) {
         let gateway = self.clone();
+        if !self.cache.needs_sync() {
+            return self.syncing.run(move || {
+                let journal = gateway.journal.sync();
+                let result = journal.map_err(|error| disk_error("journal sync", &error));
+                gateway.drive(Event::Synced { result });
+            });
+        }
         self.syncing.run(move || {
             let (sender, receiver) = channel();
             let other = gateway.clone();
