@@ -5,7 +5,7 @@ use crate::settings::{AddressingStyle, CompressionAlgorithm, PrefetchPolicy, Rep
 use crate::world::Options;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
-use tombolo_cache::Lru;
+use tombolo_cache::{Capacity, Lru};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{self as driver, Limits, S3Settings, StoreUrl};
@@ -18,7 +18,7 @@ pub fn options(settings: &Settings) -> Result<Options, ServeError> {
     let core = core_config(settings);
     let url: StoreUrl = settings.store.url.parse()?;
     let Replacement::Lru = settings.cache.replacement;
-    let replacement = Box::new(Lru::new(core.slot_count));
+    let replacement = Box::new(Lru::new(Capacity::of_blocks(core.slot_count)));
     Ok(Options {
         state_directory: settings.directories.state_directory.clone(),
         replacement,
