@@ -6,10 +6,12 @@ use crate::{Access, Arrival, Capacity, Cause, Incoming, Replacement, Residents, 
 use alloc::{boxed::Box, vec::Vec};
 use tombolo_base::{BLOCK_BYTES, Lcbn, Pvbn};
 
-/// One request of a trace.
+/// One request of a trace: for something that is cached and evicted as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     pub key: u64,
+    /// See [`Arrival::object`]; the key again, unless the trace's keys are parts of something larger.
+    pub object: u64,
     pub bytes: u32,
     pub is_write: bool,
     /// See [`Arrival::cost_class`] and [`Arrival::latency_us`].
@@ -22,6 +24,7 @@ impl Object {
     pub fn block(key: u64) -> Self {
         Self {
             key,
+            object: key,
             bytes: BLOCK_BYTES as u32,
             is_write: false,
             cost_class: 0,
@@ -131,6 +134,7 @@ impl KeyedCache {
             return Outcome::default();
         };
         let arrival = Arrival {
+            object: object.object,
             bytes: object.bytes,
             cost_class: object.cost_class,
             latency_us: object.latency_us,

@@ -177,8 +177,9 @@ pub enum Verdict {
 /// caller has them.
 pub trait Residents {
     fn block(&self, slot: Lcbn) -> Pvbn;
-    /// Asked at most once per slot and call of [`Replacement::victim`], unless the answer is [`Verdict::Again`]. A slot
-    /// that may go is not always the one that goes: only what `victim` returns counts.
+    /// The same slot may be asked about again within one call of [`Replacement::victim`], and one that may go is not
+    /// always the one that goes: only what `victim` returns counts. [`Verdict::Again`] is acted on each time it is
+    /// given, so it is for the caller to give it once.
     fn judge(&mut self, slot: Lcbn) -> Verdict;
 }
 

@@ -1,0 +1,8 @@
+//! Every policy against a plain model of its paper, slow and obvious, and all of them against the common contract.
+
+mod contract;
+mod driver;
+mod gds;
+mod ghost_policies;
+mod queue_policies;
+mod sarc;
