@@ -10,7 +10,7 @@ use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{self as driver, Limits, S3Settings, StoreUrl};
 use tombolo_core::Config;
-use tombolo_prefetch::{NoPrefetch, Prefetcher, Sequential};
+use tombolo_prefetch::{NoPrefetch, Prefetcher, Ramp};
 
 /// # Errors
 /// When the store's URL or credentials cannot be used.
@@ -73,7 +73,7 @@ fn core_config(settings: &Settings) -> Config {
 
 fn prefetcher(settings: &Settings) -> Box<dyn Prefetcher> {
     match settings.prefetch.policy {
-        PrefetchPolicy::Sequential => Box::new(Sequential::new(
+        PrefetchPolicy::Sequential => Box::new(Ramp::new(
             settings.prefetch.window_bytes_max.0 / BLOCK_BYTES as u64,
         )),
         PrefetchPolicy::None => Box::new(NoPrefetch),

@@ -19,7 +19,7 @@ use tombolo_cache::{Capacity, Lru};
 use tombolo_core::checkpoint::Table;
 use tombolo_core::recovery::{Parts, load_superblock, recover};
 use tombolo_core::{Command, Core, Event, Token};
-use tombolo_prefetch::{NoPrefetch, Sequential};
+use tombolo_prefetch::{NoPrefetch, Ramp};
 
 /// Ticks at one instant beyond which the core is said to spin.
 const TICKS_AT_ONE_INSTANT_MAX: u64 = 20;
@@ -386,7 +386,7 @@ fn parts(scenario: &Scenario, fresh_identity: u64) -> Parts {
         config: scenario.config.clone(),
         replacement: Box::new(Lru::new(Capacity::of_blocks(scenario.config.slot_count))),
         prefetcher: if scenario.prefetch {
-            Box::new(Sequential::new(64))
+            Box::new(Ramp::new(64))
         } else {
             Box::new(NoPrefetch)
         },
