@@ -1,4 +1,4 @@
-//! LIRS. About 50 bytes a slot, of which 31 are ghosts.
+//! LIRS. About 47 bytes a slot, of which 30 are ghosts.
 //!
 //! Source: Jiang and Zhang, SIGMETRICS'02, section 3. Stack S orders blocks by recency and holds ghosts too; LIR blocks
 //! (99 % of the cache) have a short time between uses and are all in S, whose oldest entry is always LIR (pruning);
@@ -16,7 +16,7 @@
 
 use crate::key_index::KeyIndex;
 use crate::list::{Links, List, Looks, NONE};
-use crate::{Access, Arrival, Capacity, Cause, Incoming, Recall, Replacement, Residents};
+use crate::{Access, Arrival, Capacity, Cause, Incoming, Recall, Replacement, Residents, Verdict};
 use alloc::vec::Vec;
 use tombolo_base::Lcbn;
 
@@ -91,6 +91,10 @@ fn ghost_node(ghost: u32) -> u32 {
     ghost * 2 + 1
 }
 
+fn is_ghost(node: u32) -> bool {
+    node & 1 == 1
+}
+
 fn hir_max(blocks: u32) -> u32 {
     (blocks / 100).max(1)
 }
@@ -144,7 +148,7 @@ impl Lirs {
     fn demote_oldest_lir(&mut self) {
         let node = self.stack.oldest();
         let slot = node / 2;
-        debug_assert!(node % 2 == 0 && self.is_lir[slot as usize]);
+        debug_assert!(!is_ghost(node) && self.is_lir[slot as usize]);
         self.stack.remove(&mut self.stack_links, node);
         self.is_lir[slot as usize] = false;
         self.lir_count -= 1;
@@ -156,11 +160,11 @@ impl Lirs {
     fn prune(&mut self) {
         loop {
             let node = self.stack.oldest();
-            if node == NONE || (node % 2 == 0 && self.is_lir[(node / 2) as usize]) {
+            if node == NONE || (!is_ghost(node) && self.is_lir[(node / 2) as usize]) {
                 return;
             }
             self.stack.remove(&mut self.stack_links, node);
-            if node % 2 == 1 {
+            if is_ghost(node) {
                 self.ghosts.drop(node / 2);
             }
         }
@@ -298,11 +302,11 @@ impl Replacement for Lirs {
                 return None;
             }
             match residents.judge(Lcbn(slot)) {
-                crate::Verdict::Evict => {
+                Verdict::Evict => {
                     self.evict(slot, residents);
                     return Some(Lcbn(slot));
                 }
-                crate::Verdict::Keep | crate::Verdict::Again => {}
+                Verdict::Keep | Verdict::Again => {}
             }
         }
     }
@@ -333,7 +337,7 @@ impl Replacement for Lirs {
         self.stack.check(&self.stack_links);
         self.queue.check(&self.queue_links);
         self.ghosts.by_eviction.check(&self.ghosts.links);
-        let is_lir = |node: u32| node % 2 == 0 && self.is_lir[(node / 2) as usize];
+        let is_lir = |node: u32| !is_ghost(node) && self.is_lir[(node / 2) as usize];
         let oldest = self.stack.oldest();
         assert!(oldest == NONE || is_lir(oldest), "S is pruned");
         let lir = self.stack.iter(&self.stack_links).filter(|node| is_lir(*node)).count();
@@ -343,7 +347,11 @@ impl Replacement for Lirs {
                 .iter(&self.queue_links)
                 .all(|slot| !self.is_lir[slot as usize])
         );
-        let ghosts = self.stack.iter(&self.stack_links).filter(|node| node % 2 == 1).count();
+        let ghosts = self
+            .stack
+            .iter(&self.stack_links)
+            .filter(|node| is_ghost(*node))
+            .count();
         assert_eq!(ghosts, self.ghosts.by_eviction.len() as usize, "every ghost is in S");
         assert_eq!(ghosts, self.ghosts.index.len());
     }

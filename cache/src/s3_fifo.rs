@@ -1,4 +1,4 @@
-//! S3-FIFO. About 29 bytes a slot, of which 20 are ghosts.
+//! S3-FIFO. About 31 bytes a slot, of which 20 are ghosts.
 //!
 //! Source: Yang et al., SOSP'23, algorithm 1: a small queue for what is new (10 %), a main queue (90 %), and ghosts of
 //! what left the small one (90 % of the cache's blocks). Reads only count, up to three. The small queue's oldest goes

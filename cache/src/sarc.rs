@@ -1,4 +1,4 @@
-//! SARC: sequential prefetching in an adaptive replacement cache. About 23 bytes a slot, with the counter detector 36.
+//! SARC: sequential prefetching in an adaptive replacement cache. About 18 bytes a slot, with the counter detector 27.
 //!
 //! Source: Gill and Modha, USENIX ATC'05. Two LRU lists, SEQ and RANDOM; the target length of SEQ moves towards the list
 //! whose bottom is worth more. A hit in RANDOM's bottom closes an interval; `2 * sequential misses * bottom / |SEQ|` in

@@ -1,4 +1,4 @@
-//! W-TinyLFU. About 13 bytes a slot, of which 4 are the frequency sketch; no ghosts.
+//! W-TinyLFU. About 14 bytes a slot, of which 4 are the frequency sketch; no ghosts.
 //!
 //! Source: Einziger, Friedman and Manes, ACM TOS 2017: an LRU window (1 %) before a segmented LRU (20 % probation, 80 %
 //! protected). Room is made by a contest: the window's oldest enters the main part only if it was used more often

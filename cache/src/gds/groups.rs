@@ -4,16 +4,18 @@
 //! by the object's name.
 
 use crate::Arrival;
+use crate::heap::Rank;
 use crate::key_index::KeyIndex;
 use crate::list::{Links, List, NONE};
 use alloc::vec::Vec;
+use tombolo_base::BLOCK_BYTES;
 
 /// What is fetched, weighed and evicted as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
     /// Each slot holds an object of its own, of any size.
     Slots,
-    /// Slots of `BLOCK_BYTES` each hold blocks of objects. The cheapest group loses this many blocks, least recently
+    /// Slots hold blocks of objects, each weighing `BLOCK_BYTES` whatever its arrival says. The cheapest group loses this many blocks, least recently
     /// used first, before its cost is looked at again; `u32::MAX`: all.
     Objects { evict_blocks: u32 },
 }
@@ -37,6 +39,16 @@ pub(super) struct Group {
     pub region: u8,
 }
 
+impl Group {
+    /// Its place among the others: by H, then by last use.
+    pub fn key(&self) -> Rank {
+        Rank {
+            value: self.rank,
+            stamp: self.stamp,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Groups {
     pub grouping: Grouping,
@@ -45,7 +57,6 @@ pub(super) struct Groups {
     objects: Vec<u64>,
     index: KeyIndex,
     group_of_slot: Vec<u32>,
-    bytes_of_slot: Vec<u32>,
     dirty_slots: Vec<bool>,
     links: Links,
     last_visited: u32,
@@ -65,7 +76,6 @@ impl Groups {
             objects: Vec::new(),
             index: KeyIndex::with_capacity(if grouping == Grouping::Slots { 0 } else { groups }),
             group_of_slot: Vec::new(),
-            bytes_of_slot: Vec::new(),
             dirty_slots: Vec::new(),
             links: Links::with_capacity(blocks as usize),
             last_visited: NONE,
@@ -127,16 +137,17 @@ impl Groups {
         if self.grouping != Grouping::Slots {
             if slot as usize >= self.group_of_slot.len() {
                 self.group_of_slot.resize(slot as usize + 1, NONE);
-                self.bytes_of_slot.resize(slot as usize + 1, 0);
                 self.dirty_slots.resize(slot as usize + 1, false);
             }
             self.group_of_slot[slot as usize] = group;
-            self.bytes_of_slot[slot as usize] = arrival.bytes;
             self.dirty_slots[slot as usize] = arrival.is_dirty;
         }
         let entry = &mut self.groups[group as usize];
         entry.slots.push_newest(&mut self.links, slot);
-        entry.bytes += u64::from(arrival.bytes);
+        entry.bytes += match self.grouping {
+            Grouping::Slots => u64::from(arrival.bytes),
+            Grouping::Objects { .. } => BLOCK_BYTES as u64,
+        };
         entry.dirty += u32::from(arrival.is_dirty);
         entry.class = arrival.cost_class;
         if arrival.latency_us > 0 {
@@ -152,7 +163,7 @@ impl Groups {
         match self.grouping {
             Grouping::Slots => (entry.bytes, entry.dirty) = (0, 0),
             Grouping::Objects { .. } => {
-                entry.bytes -= u64::from(self.bytes_of_slot[slot as usize]);
+                entry.bytes -= BLOCK_BYTES as u64;
                 entry.dirty -= u32::from(self.dirty_slots[slot as usize]);
             }
         }
@@ -202,7 +213,7 @@ impl Groups {
         self.groups.capacity() * size_of::<Group>()
             + self.objects.capacity() * 8
             + self.index.bytes()
-            + (self.free.capacity() + self.group_of_slot.capacity() + self.bytes_of_slot.capacity()) * 4
+            + (self.free.capacity() + self.group_of_slot.capacity()) * 4
             + self.dirty_slots.capacity()
             + self.links.bytes()
     }
@@ -215,7 +226,7 @@ impl Groups {
         assert!(entry.slots.iter(&self.links).all(|slot| self.of_slot(slot) == group));
         if self.grouping != Grouping::Slots {
             let slots = || entry.slots.iter(&self.links);
-            let bytes: u64 = slots().map(|slot| u64::from(self.bytes_of_slot[slot as usize])).sum();
+            let bytes = slots().count() as u64 * BLOCK_BYTES as u64;
             let dirty = slots().filter(|slot| self.dirty_slots[*slot as usize]).count();
             assert_eq!((bytes, dirty), (entry.bytes, entry.dirty as usize));
         }

@@ -97,7 +97,7 @@ impl Run {
         let arrival = Arrival {
             object: block / 8,
             cost_class: (block % 3) as u8,
-            is_dirty: block % 7 == 0,
+            is_dirty: block.is_multiple_of(7),
             ..Arrival::of_block(access, cause, recall)
         };
         self.policy.insert(Lcbn(slot), &arrival);

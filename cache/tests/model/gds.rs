@@ -331,7 +331,7 @@ proptest! {
             .map(|key| Object {
                 object: key / OBJECT_KEYS,
                 cost_class: (key / OBJECT_KEYS % 2) as u8,
-                is_write: key % 5 == 0,
+                is_write: key.is_multiple_of(5),
                 ..Object::block(*key)
             })
             .collect();
