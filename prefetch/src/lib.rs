@@ -52,8 +52,8 @@ use tombolo_base::{Instant, VolumeId};
 /// Addresses at or above this are ignored: 256 PiB of logical space, or of data ever written. It leaves room for every
 /// sum that a policy makes.
 pub const BLOCKS_MAX: u64 = 1 << 46;
-/// Volumes above this are not followed by the history graph, which packs a volume into 24 bits.
-pub const VOLUME_MAX: u32 = (1 << 24) - 1;
+/// Volumes above this are not followed by the history graph, which packs a volume into 22 bits.
+pub const VOLUME_MAX: u32 = (1 << 22) - 1;
 /// The one space of PVBN addressing.
 pub const PVBN_SPACE: VolumeId = VolumeId(VOLUME_MAX);
 /// Suggestions that one call adds at the most.

@@ -7,8 +7,8 @@
 //! to [s, c). The likelihood of going from the first to the second part is then 1/1, so that every product of
 //! likelihoods along a path through X stays what it was. Parts are merged again when nothing distinguishes them.
 //!
-//! Nodes do not cross the borders of 64-block *places*, so that a hash table of places finds the node that covers a
-//! block. By the rule above this changes no likelihood: it is a split made in advance.
+//! Nodes do not cross the borders of 16-block *places*, so that a hash table of places finds the node that covers a
+//! block among at most sixteen. By the rule above this changes no likelihood: it is a split made in advance.
 //!
 //! *Expiry*: counts have two buckets, the current window and the one before, rotated when touched. An event is
 //! thus forgotten after one to two windows. *Bounds*: 28 bytes a node, 4 for its chain, 16 an edge, 16 edges a node at the
@@ -27,11 +27,11 @@ pub const READ_BLOCKS_MAX: u64 = 1024;
 pub const NODE_BYTES: usize = size_of::<Node>() + 4;
 pub const EDGE_BYTES: usize = size_of::<Edge>();
 
-pub(super) const PLACE_SHIFT: u32 = 6;
+pub(super) const PLACE_SHIFT: u32 = 4;
 pub(super) const PLACE_BLOCKS: u64 = 1 << PLACE_SHIFT;
-const GRANULE_BITS: u32 = 40;
-/// Nodes that covering one place can take: a gap between each two of 32 nodes, and a split at either end.
-const NODES_PER_PLACE: usize = 35;
+const GRANULE_BITS: u32 = 42;
+/// Nodes that covering one place can take: a gap between each two of eight nodes, and a split at either end.
+const NODES_PER_PLACE: usize = 11;
 /// Nodes that the clock hand passes over before it takes the next one, read or not.
 const HAND_STEPS_MAX: u32 = 64;
 
@@ -73,7 +73,7 @@ impl HistoryConfig {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    /// Volume (24 bits) and number of the place (40 bits), in two halves to spare padding.
+    /// Volume (22 bits) and number of the place (42 bits), in two halves to spare padding.
     place: [u32; 2],
     /// The next node of the chain, or the next free one.
     pub(super) chain: u32,
@@ -89,7 +89,7 @@ pub(super) struct Node {
     pub(super) in_count: u16,
     /// First block within the place.
     pub(super) start: u8,
-    /// Blocks, 1 to 64; zero: the slot is free. The upper bit: read since the hand passed.
+    /// Blocks, 1 to 16; zero: the slot is free. The upper bit: read since the hand passed.
     blocks: u8,
 }
 
