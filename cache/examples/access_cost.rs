@@ -109,8 +109,8 @@ impl Replacement for NoPolicy {
 
 fn draw(prng: &mut Prng, keys: u64) -> u32 {
     let uniform = prng.below(1 << 20);
-    let cubed = (uniform * uniform >> 20) * uniform >> 20;
-    let rank = (cubed * keys >> 20) + prng.below(keys / 1024);
+    let cubed = (((uniform * uniform) >> 20) * uniform) >> 20;
+    let rank = ((cubed * keys) >> 20) + prng.below(keys / 1024);
     // Runs of 16 stay together, as blocks of one file do; runs are scattered.
     ((rank / 16 * 16).wrapping_mul(0x9e37_79b1) % keys / 16 * 16 + rank % 16) as u32
 }

@@ -8,7 +8,7 @@
 //! to the same: what is cut is the oldest ghost, and the eviction in between adds the newest.
 //!
 //! Deviations, all without effect when the cache is full and nothing is prefetched:
-//! `p` is a target for a full cache and shrinks in proportion when dirty blocks take part of it; a prefetched block's
+//! c is what dirty blocks leave of the cache, as seen when a victim was last needed; a prefetched block's
 //! first read is its first use, and neither its arrival nor its eviction before that teaches anything; the ghosts
 //! never outnumber the cache's blocks.
 
@@ -38,6 +38,8 @@ enum Place {
 #[derive(Debug)]
 pub struct Arc {
     capacity: u32,
+    /// The paper's c: the capacity, or what was inside when a victim was last needed, if that was less.
+    effective: u32,
     /// Target length of T1.
     p: f64,
     places: Vec<Place>,
@@ -51,6 +53,7 @@ impl Arc {
     pub fn new(capacity: Capacity) -> Self {
         Self {
             capacity: capacity.blocks,
+            effective: capacity.blocks,
             p: 0.0,
             places: Vec::with_capacity(capacity.blocks as usize),
             links: Links::with_capacity(capacity.blocks as usize),
@@ -69,23 +72,17 @@ impl Arc {
 
     /// REPLACE's choice: whether T1 gives the victim.
     fn prefers_t1(&self, recall: Recall) -> bool {
-        let resident = self.t1.len() + self.t2.len();
-        let target = if resident >= self.capacity {
-            self.p
-        } else {
-            self.p * f64::from(resident) / f64::from(self.capacity)
-        };
         let t1 = f64::from(self.t1.len());
-        t1 > target || (recall == FROM_B2 && t1 == target)
+        t1 > self.p || (recall == FROM_B2 && t1 == self.p)
     }
 
     /// |T1|+|B1| <= c and |T1|+|T2|+|B1|+|B2| <= 2c, the paper's invariants, and no more ghosts than blocks.
     fn cut_ghosts(&mut self) {
-        let capacity = self.capacity as usize;
-        while self.t1.len() + self.ghosts.len(B1) > self.capacity && self.ghosts.len(B1) > 0 {
+        let total_max = 2 * self.effective as usize;
+        while self.t1.len() + self.ghosts.len(B1) > self.effective && self.ghosts.len(B1) > 0 {
             self.ghosts.drop_oldest(B1);
         }
-        while self.ghosts.len(B2) > 0 && (self.len() + self.ghosts.total() > 2 * capacity || self.ghosts.is_full()) {
+        while self.ghosts.len(B2) > 0 && (self.len() + self.ghosts.total() > total_max || self.ghosts.is_full()) {
             self.ghosts.drop_oldest(B2);
         }
     }
@@ -113,7 +110,7 @@ impl Replacement for Arc {
         let (b1, b2) = (f64::from(self.ghosts.len(B1)), f64::from(self.ghosts.len(B2)));
         match self.ghosts.forget(access.block) {
             Some(B1) => {
-                self.p = (self.p + (b2 / b1).max(1.0)).min(f64::from(self.capacity));
+                self.p = (self.p + (b2 / b1).max(1.0)).min(f64::from(self.effective));
                 FROM_B1
             }
             Some(_) => {
@@ -168,6 +165,8 @@ impl Replacement for Arc {
 
     fn victim(&mut self, incoming: Incoming, residents: &mut dyn Residents) -> Option<Lcbn> {
         let mut looks = Looks::new();
+        self.effective = self.capacity.min(self.len() as u32);
+        self.p = self.p.min(f64::from(self.effective));
         let first_t1 = self.t2.len() == 0 || (self.t1.len() > 0 && self.prefers_t1(incoming.recall));
         let links = &mut self.links;
         let slot = if first_t1 {
@@ -193,6 +192,7 @@ impl Replacement for Arc {
     fn resize(&mut self, capacity: Capacity) {
         self.p *= f64::from(capacity.blocks) / f64::from(self.capacity.max(1));
         self.capacity = capacity.blocks;
+        self.effective = capacity.blocks;
         self.ghosts.resize(ghosts_max(capacity));
         self.cut_ghosts();
     }

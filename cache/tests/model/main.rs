@@ -2,6 +2,7 @@
 
 mod contract;
 mod driver;
+mod gateway;
 mod gds;
 mod ghost_policies;
 mod queue_policies;
