@@ -160,6 +160,22 @@ impl Gds {
         self.attach(group, UPPER);
     }
 
+    /// A group in the upper region has grown, and counts as used.
+    fn readmit(&mut self, group: u32) {
+        while self.regions[0].bytes > self.regions[0].bytes_max {
+            match self.least(UPPER) {
+                Some(least) if least != group => self.demote(least),
+                _ => {
+                    // The others make room for it, so it stands aside.
+                    self.detach(group);
+                    self.stamp(group);
+                    return self.admit(group);
+                }
+            }
+        }
+        self.refresh(group);
+    }
+
     fn demote(&mut self, group: u32) {
         self.inflate(group);
         self.detach(group);
@@ -281,7 +297,9 @@ impl Replacement for Gds {
 
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
         let group = self.groups.find_or_add(slot.0, arrival);
-        if self.groups.get(group).slots.len() > 0 {
+        let before = *self.groups.get(group);
+        let is_attached = before.slots.len() > 0;
+        if is_attached && before.region == LOWER {
             self.detach(group);
         }
         self.groups.add_slot(group, slot.0, arrival);
@@ -289,8 +307,13 @@ impl Replacement for Gds {
         if arrival.cause != Cause::Prefetch {
             self.groups.visit(group);
         }
-        self.stamp(group);
-        self.admit(group);
+        if is_attached && before.region == UPPER {
+            self.regions[0].bytes += self.groups.get(group).bytes - before.bytes;
+            self.readmit(group);
+        } else {
+            self.stamp(group);
+            self.admit(group);
+        }
     }
 
     fn touch(&mut self, slot: Lcbn, _access: &Access) {

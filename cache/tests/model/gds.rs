@@ -317,6 +317,7 @@ impl Model for Uniform {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
     #[test]
     fn objects_of_many_sizes(bytes in 10_000u64..200_000, which in 0usize..8, requests in objects()) {
         let capacity = Capacity { blocks: 1000, bytes };

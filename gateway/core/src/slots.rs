@@ -180,7 +180,11 @@ impl Slots {
     /// for the block; `None`: nobody had.
     pub fn hold_clean(&mut self, slot: Lcbn, pvbn: Pvbn, sum: BlockSum, recall: Option<Recall>) {
         self.hold(slot, pvbn, sum, SlotState::Clean);
-        let cause = if recall.is_some() { Cause::Demand } else { Cause::Prefetch };
+        let cause = if recall.is_some() {
+            Cause::Demand
+        } else {
+            Cause::Prefetch
+        };
         self.make_evictable(slot, cause, recall.unwrap_or_default());
     }
 
@@ -316,7 +320,10 @@ impl Slots {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        self.states.len() as u64 * (8 + 8 + 1) + self.policy.metadata_bytes() as u64 + self.index.capacity() as u64 * 5 + self.free.len() as u64 * 8
+        self.states.len() as u64 * (8 + 8 + 1)
+            + self.policy.metadata_bytes() as u64
+            + self.index.capacity() as u64 * 5
+            + self.free.len() as u64 * 8
     }
 
     fn hold(&mut self, slot: Lcbn, pvbn: Pvbn, sum: BlockSum, state: SlotState) {
