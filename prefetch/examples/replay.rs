@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::BufRead;
 use tombolo_base::{Instant, VolumeId};
 use tombolo_prefetch::{
-    Access, Class, ClientId, Fate, Feedback, FutureRead, Oracle, OracleConfig, Outcome, PolicyConfig, PolicyName,
-    Prefetcher, Suggestion, Tag,
+    Access, Admission, Class, ClientId, Fate, Feedback, FutureRead, GraphConfig, Offer, Oracle, OracleConfig, Outcome,
+    PolicyConfig, PolicyName, Prefetcher, Prices, Suggestion, Tag,
 };
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -28,8 +28,8 @@ struct Cache {
 }
 
 impl Cache {
-    /// Makes a block the most recently used one; returns what had to go.
-    fn touch(&mut self, block: u64, unread: Option<(Tag, Class)>) -> Option<(u64, Tag)> {
+    /// Makes a block the most recently used one; returns what had to go unread.
+    fn touch(&mut self, block: u64, unread: Option<(Tag, Class)>) -> Option<(u64, Tag, Class)> {
         self.uses += 1;
         let slot = Slot {
             used: self.uses,
@@ -44,7 +44,7 @@ impl Cache {
         }
         let (_, victim) = self.order.pop_first()?;
         let slot = self.slots.remove(&victim)?;
-        slot.unread.map(|(tag, _)| (victim, tag))
+        slot.unread.map(|(tag, class)| (victim, tag, class))
     }
 }
 
@@ -56,7 +56,7 @@ struct Result {
     used: u64,
 }
 
-fn run(policy: &mut dyn Prefetcher, reads: &[(u64, u64)], capacity: usize) -> Result {
+fn run(policy: &mut dyn Prefetcher, admission: &mut Admission, reads: &[(u64, u64)], capacity: usize) -> Result {
     let mut cache = Cache {
         capacity,
         ..Cache::default()
@@ -69,10 +69,17 @@ fn run(policy: &mut dyn Prefetcher, reads: &[(u64, u64)], capacity: usize) -> Re
         let mut missed = 0;
         for block in first..first + count {
             match cache.slots.get(&block) {
-                Some(slot) => prefetched += u64::from(slot.unread.is_some()),
+                Some(Slot {
+                    unread: Some((_, class)),
+                    ..
+                }) => {
+                    prefetched += 1;
+                    admission.on_used(*class, 1);
+                }
+                Some(_) => {}
                 None => missed += 1,
             }
-            evicted(policy, now, cache.touch(block, None));
+            evicted(policy, admission, now, cache.touch(block, None));
         }
         result.used += prefetched;
         result.missed_blocks += missed;
@@ -89,11 +96,21 @@ fn run(policy: &mut dyn Prefetcher, reads: &[(u64, u64)], capacity: usize) -> Re
         suggestions.clear();
         policy.on_read(now, access, &mut suggestions);
         for suggestion in &suggestions {
+            let absent = (suggestion.first..suggestion.end())
+                .filter(|block| !cache.slots.contains_key(block))
+                .count();
+            let offer = Offer {
+                blocks: absent as u64,
+                ..Offer::whole(suggestion)
+            };
+            if absent == 0 || !admission.admits(&offer) {
+                continue;
+            }
             for block in suggestion.first..suggestion.end() {
                 if !cache.slots.contains_key(&block) {
                     result.prefetched += 1;
                     let gone = cache.touch(block, Some((suggestion.tag, suggestion.class)));
-                    evicted(policy, now, gone);
+                    evicted(policy, admission, now, gone);
                 }
             }
         }
@@ -101,8 +118,9 @@ fn run(policy: &mut dyn Prefetcher, reads: &[(u64, u64)], capacity: usize) -> Re
     result
 }
 
-fn evicted(policy: &mut dyn Prefetcher, now: Instant, gone: Option<(u64, Tag)>) {
-    if let Some((first, tag)) = gone {
+fn evicted(policy: &mut dyn Prefetcher, admission: &mut Admission, now: Instant, gone: Option<(u64, Tag, Class)>) {
+    if let Some((first, tag, class)) = gone {
+        admission.on_wasted(class, 1);
         let fate = Fate::Evicted { aged: false };
         policy.on_feedback(
             now,
@@ -139,7 +157,7 @@ fn main() {
         unique.len()
     );
     println!(
-        "{:<12} {:>12} {:>13} {:>12} {:>6} {:>8} {:>8} {:>8}",
+        "{:<14} {:>12} {:>13} {:>12} {:>6} {:>8} {:>8} {:>8}",
         "policy", "missed reads", "missed blocks", "prefetched", "PE %", "nodes", "edges", "seconds"
     );
     let future = reads
@@ -157,21 +175,56 @@ fn main() {
         },
         future,
     );
-    let mut policies: Vec<Box<dyn Prefetcher>> = PolicyName::ALL
+    let built = |config: PolicyConfig| config.build();
+    let mut policies: Vec<(String, Option<u64>, Box<dyn Prefetcher>)> = PolicyName::ALL
         .iter()
-        .map(|name| PolicyConfig::of(*name).build())
+        .map(|name| (name.to_string(), None, built(PolicyConfig::of(*name))))
         .collect();
-    policies.push(Box::new(oracle));
-    for mut policy in policies
+    for track_blocks in [1, 4] {
+        let config = GraphConfig {
+            track_blocks,
+            ..GraphConfig::default()
+        };
+        policies.push((
+            format!("graph T={track_blocks}"),
+            None,
+            built(PolicyConfig::Graph(config)),
+        ));
+    }
+    for permille in [250, 500] {
+        let thresholds = GraphConfig {
+            track_blocks: 4,
+            threshold_miss_permille: permille,
+            threshold_hit_permille: permille,
+            ..GraphConfig::default()
+        };
+        policies.push((
+            format!("graph T=4 L>{permille}"),
+            None,
+            built(PolicyConfig::Graph(thresholds)),
+        ));
+    }
+    for knob in [1000, 100, 30] {
+        policies.push((
+            format!("graph ${knob}u/s"),
+            Some(knob),
+            built(PolicyConfig::of(PolicyName::Graph)),
+        ));
+    }
+    policies.push(("oracle".into(), None, Box::new(oracle)));
+    // S3 Standard, and 100 ms for a fetch.
+    let prices = Prices::from_microdollars(400, 90_000);
+    for (label, knob, mut policy) in policies
         .into_iter()
-        .filter(|policy| chosen.is_empty() || chosen.contains(policy.name()))
+        .filter(|(label, ..)| chosen.is_empty() || chosen.contains(label))
     {
+        let mut admission = Admission::new(prices, knob, 100_000);
         let started = std::time::Instant::now();
-        let result = run(policy.as_mut(), &reads, capacity);
+        let result = run(policy.as_mut(), &mut admission, &reads, capacity);
         let statistics = policy.statistics();
         println!(
-            "{:<12} {:>11.2}% {:>12.2}% {:>12} {:>6.1} {:>8} {:>8} {:>8.1}",
-            policy.name(),
+            "{:<14} {:>11.2}% {:>12.2}% {:>12} {:>6.1} {:>8} {:>8} {:>8.1}",
+            label,
             result.missed_reads as f64 * 100.0 / reads.len() as f64,
             result.missed_blocks as f64 * 100.0 / blocks as f64,
             result.prefetched,

@@ -71,7 +71,7 @@ impl History {
         let with_degree = (node.p, node.g) != (initial, initial / 2);
         let aged = epoch != node.epoch;
         out.u8(node.start)
-            .u8(node.len() - 1 | u8::from(with_degree) << 6 | u8::from(aged) << 7);
+            .u8((node.len() - 1) | (u8::from(with_degree) << 6) | (u8::from(aged) << 7));
         if with_degree {
             put_varint(out, node.p.into());
             put_varint(out, node.g.into());

@@ -314,7 +314,7 @@ impl History {
             return None;
         }
         let end = read.first + read.count.min(READ_BLOCKS_MAX);
-        let places = (end - 1 >> PLACE_SHIFT) - (read.first >> PLACE_SHIFT) + 1;
+        let places = ((end - 1) >> PLACE_SHIFT) - (read.first >> PLACE_SHIFT) + 1;
         self.make_room(now, places as usize * NODES_PER_PLACE, 1);
         let epoch = self.epoch(now);
         let (mut head, mut tail, mut at) = (NONE, NONE, read.first);

@@ -134,7 +134,10 @@ impl Model {
     }
 }
 
-fn contents(history: &History, now: Instant) -> BTreeMap<u64, (u64, BTreeSet<(u64, u64, u64)>)> {
+/// By start of the node: its length, and its successors with part and whole of their likelihoods.
+type Contents = BTreeMap<u64, (u64, BTreeSet<(u64, u64, u64)>)>;
+
+fn contents(history: &History, now: Instant) -> Contents {
     let mut found = BTreeMap::new();
     for id in (0..history.nodes.len() as u32).filter(|id| history.nodes[*id].len() > 0) {
         let range = history.range(NodeId(id));
@@ -147,7 +150,7 @@ fn contents(history: &History, now: Instant) -> BTreeMap<u64, (u64, BTreeSet<(u6
     found
 }
 
-fn model_contents(model: &Model, window: u64) -> BTreeMap<u64, (u64, BTreeSet<(u64, u64, u64)>)> {
+fn model_contents(model: &Model, window: u64) -> Contents {
     let successors = |first: &u64| model.successors(*first, window).into_iter().collect();
     model
         .nodes
