@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tombolo_base::{Fingerprint, Instant, ObjectDescriptor, Prng, Pvbn};
-use tombolo_cache::{Capacity, Lru};
+use tombolo_cache::{Capacity, Grouping};
 use tombolo_core::checkpoint::Table;
 use tombolo_core::recovery::{Parts, load_superblock, recover};
 use tombolo_core::{Command, Core, Event, Token};
@@ -384,7 +384,9 @@ impl World {
 fn parts(scenario: &Scenario, fresh_identity: u64) -> Parts {
     Parts {
         config: scenario.config.clone(),
-        replacement: Box::new(Lru::new(Capacity::of_blocks(scenario.config.slot_count))),
+        replacement: scenario
+            .replacement
+            .build(Capacity::of_blocks(scenario.config.slot_count), Grouping::Slots),
         prefetcher: if scenario.prefetch {
             Box::new(Ramp::new(64))
         } else {
