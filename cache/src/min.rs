@@ -59,9 +59,10 @@ impl Min {
     }
 
     fn node_of(&self, block: Pvbn) -> u32 {
-        let node = self.index.find(&self.keys, block.0);
-        assert!(node.is_some(), "block {} is not in the trace", block.0);
-        node.unwrap_or(0)
+        let Some(node) = self.index.find(&self.keys, block.0) else {
+            panic!("block {} is not in the trace", block.0)
+        };
+        node
     }
 
     /// The trace's next access is to this key.

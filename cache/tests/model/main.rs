@@ -5,5 +5,6 @@ mod driver;
 mod gateway;
 mod gds;
 mod ghost_policies;
+mod keyed;
 mod queue_policies;
 mod sarc;
