@@ -29,7 +29,7 @@ struct Cache {
 
 impl Cache {
     /// Makes a block the most recently used one; returns what had to go unread.
-    fn touch(&mut self, block: u64, unread: Option<(Tag, Class)>) -> Option<(u64, Tag, Class)> {
+    fn touch(&mut self, block: u64, unread: Option<(Tag, Class)>) -> Option<(u64, Tag)> {
         self.uses += 1;
         let slot = Slot {
             used: self.uses,
@@ -44,7 +44,7 @@ impl Cache {
         }
         let (_, victim) = self.order.pop_first()?;
         let slot = self.slots.remove(&victim)?;
-        slot.unread.map(|(tag, class)| (victim, tag, class))
+        slot.unread.map(|(tag, _)| (victim, tag))
     }
 }
 
@@ -79,7 +79,7 @@ fn run(policy: &mut dyn Prefetcher, admission: &mut Admission, reads: &[(u64, u6
                 Some(_) => {}
                 None => missed += 1,
             }
-            evicted(policy, admission, now, cache.touch(block, None));
+            evicted(policy, now, cache.touch(block, None));
         }
         result.used += prefetched;
         result.missed_blocks += missed;
@@ -106,11 +106,12 @@ fn run(policy: &mut dyn Prefetcher, admission: &mut Admission, reads: &[(u64, u6
             if absent == 0 || !admission.admits(&offer) {
                 continue;
             }
+            admission.on_fetched(&offer);
             for block in suggestion.first..suggestion.end() {
                 if !cache.slots.contains_key(&block) {
                     result.prefetched += 1;
                     let gone = cache.touch(block, Some((suggestion.tag, suggestion.class)));
-                    evicted(policy, admission, now, gone);
+                    evicted(policy, now, gone);
                 }
             }
         }
@@ -118,9 +119,8 @@ fn run(policy: &mut dyn Prefetcher, admission: &mut Admission, reads: &[(u64, u6
     result
 }
 
-fn evicted(policy: &mut dyn Prefetcher, admission: &mut Admission, now: Instant, gone: Option<(u64, Tag, Class)>) {
-    if let Some((first, tag, class)) = gone {
-        admission.on_wasted(class, 1);
+fn evicted(policy: &mut dyn Prefetcher, now: Instant, gone: Option<(u64, Tag)>) {
+    if let Some((first, tag)) = gone {
         let fate = Fate::Evicted { aged: false };
         policy.on_feedback(
             now,

@@ -4,9 +4,9 @@
 //! egress and its share of requests (Tombolo, section 6.3, asks for this trade without giving a rule). The one knob is the
 //! price of a second that a reader waits: none admits everything, zero admits what costs nothing.
 //!
-//! L is the policy's likelihood times the precision that its class has shown: the smoothed share of prefetched blocks
-//! that were read. So a policy that overrates itself stops costing money. Since nothing is learnt from what is not
-//! fetched, precision is never taken for less than a fiftieth.
+//! L is the policy's likelihood times the calibration of its class: blocks that were read over blocks that should have
+//! been, by the likelihoods with which they were fetched, both smoothed. So a policy that overrates itself stops costing
+//! money. Since nothing is learnt from what is not fetched, calibration is never taken for less than a fiftieth.
 //!
 //! The wait saved is the smoothed latency of demand fetches less that of hits, once per suggestion: a reader of a range
 //! that is not there would wait once for it, not once per block. Integers throughout: money in billionths of a cent of
@@ -14,9 +14,9 @@
 
 use crate::{Class, Likelihood, Suggestion};
 
-/// Blocks of feedback that precision remembers, about.
-const PRECISION_BLOCKS: u64 = 1024;
-const PRECISION_FLOOR: Likelihood = Likelihood::from_permille(20);
+/// Blocks that calibration remembers, about, in thousandths and a bit (1/1024).
+const CALIBRATION_MAX: u64 = 4096 << 10;
+const CALIBRATION_FLOOR: Likelihood = Likelihood::from_permille(20);
 
 /// Prices of the store, in 1e-11 dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,26 +57,32 @@ impl Offer {
     }
 }
 
+/// In 1024ths of a block.
 #[derive(Clone, Copy, Debug)]
-struct Precision {
-    /// In units of [`PRECISION_BLOCKS`].
+struct Calibration {
     used: u64,
-    judged: u64,
+    expected: u64,
 }
 
-impl Precision {
-    fn learn(&mut self, blocks: u64, used: bool) {
-        let blocks = blocks.min(PRECISION_BLOCKS);
-        self.judged += blocks;
-        self.used += if used { blocks } else { 0 };
-        if self.judged > PRECISION_BLOCKS {
-            self.used = self.used * PRECISION_BLOCKS / self.judged;
-            self.judged = PRECISION_BLOCKS;
+impl Calibration {
+    fn expect(&mut self, blocks: u64, likelihood: Likelihood) {
+        let expected = u128::from(blocks) * u128::from(likelihood.bits() >> 20);
+        self.expected += expected.min(u128::from(CALIBRATION_MAX)) as u64;
+        if self.expected > CALIBRATION_MAX {
+            self.used = (u128::from(self.used) * u128::from(CALIBRATION_MAX) / u128::from(self.expected)) as u64;
+            self.expected = CALIBRATION_MAX;
         }
     }
 
+    fn learn(&mut self, blocks: u64) {
+        self.used = self
+            .used
+            .saturating_add(blocks.min(CALIBRATION_MAX) << 10)
+            .min(CALIBRATION_MAX);
+    }
+
     fn value(&self) -> Likelihood {
-        Likelihood::ratio(self.used, self.judged).max(PRECISION_FLOOR)
+        Likelihood::ratio(self.used, self.expected).max(CALIBRATION_FLOOR)
     }
 }
 
@@ -87,20 +93,23 @@ pub struct Admission {
     second_of_waiting: Option<u64>,
     fetch_micros: u64,
     hit_micros: u64,
-    precision: [Precision; 2],
+    calibration: [Calibration; 2],
 }
 
 impl Admission {
     /// `microdollars_per_second`: the knob. `fetch_micros`: the latency of a fetch until one was measured.
     pub fn new(prices: Prices, microdollars_per_second: Option<u64>, fetch_micros: u64) -> Self {
-        // As if half an object had been read of the first one.
-        let precision = Precision { used: 64, judged: 64 };
+        // As if an object had been fetched and read.
+        let calibration = Calibration {
+            used: 64 << 10,
+            expected: 64 << 10,
+        };
         Self {
             prices,
             second_of_waiting: microdollars_per_second.map(|price| price.saturating_mul(100_000)),
             fetch_micros,
             hit_micros: 0,
-            precision: [precision; 2],
+            calibration: [calibration; 2],
         }
     }
 
@@ -118,19 +127,19 @@ impl Admission {
         self.hit_micros = smoothed(self.hit_micros, micros);
     }
 
+    /// An offer is being fetched.
+    pub fn on_fetched(&mut self, offer: &Offer) {
+        self.calibration[offer.class as usize].expect(offer.blocks, offer.likelihood);
+    }
+
     /// Prefetched blocks of a class were read for the first time.
     pub fn on_used(&mut self, class: Class, blocks: u64) {
-        self.precision[class as usize].learn(blocks, true);
+        self.calibration[class as usize].learn(blocks);
     }
 
-    /// Prefetched blocks of a class were evicted unread.
-    pub fn on_wasted(&mut self, class: Class, blocks: u64) {
-        self.precision[class as usize].learn(blocks, false);
-    }
-
-    /// The share of a class's prefetched blocks that were read, smoothed.
-    pub fn precision(&self, class: Class) -> Likelihood {
-        self.precision[class as usize].value()
+    /// How much of what the class expected came true, smoothed; at most one.
+    pub fn calibration(&self, class: Class) -> Likelihood {
+        self.calibration[class as usize].value()
     }
 
     /// What an offer costs, in 1e-11 dollars.
@@ -149,7 +158,7 @@ impl Admission {
             return true;
         }
         let saved_micros = self.fetch_micros.saturating_sub(self.hit_micros);
-        let likelihood = offer.likelihood.and(self.precision(offer.class));
+        let likelihood = offer.likelihood.and(self.calibration(offer.class));
         let worth = u128::from(second) * u128::from(saved_micros) / 1_000_000;
         // worth < 2^111 at the most; 2^17 remain for the likelihood, so it takes part with its upper 16 bits.
         let expected = (worth * u128::from(likelihood.bits() >> 14)) >> 16;
@@ -203,14 +212,27 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_wastes_is_trusted_less_and_recovers() {
+    fn a_class_that_overrates_itself_is_trusted_less_and_recovers() {
         let mut admission = Admission::new(S3, Some(100), 100_000);
-        (0..200).for_each(|_| admission.on_wasted(Class::History, 16));
-        assert_eq!(admission.precision(Class::History), PRECISION_FLOOR);
-        assert_eq!(admission.precision(Class::Sequential), Likelihood::ONE);
+        (0..2000).for_each(|_| admission.on_fetched(&offer(900, 16)));
+        assert_eq!(admission.calibration(Class::History), CALIBRATION_FLOOR);
+        assert_eq!(admission.calibration(Class::Sequential), Likelihood::ONE);
         assert!(!admission.admits(&offer(900, 16)));
-        (0..400).for_each(|_| admission.on_used(Class::History, 16));
+        for _ in 0..4000 {
+            admission.on_fetched(&offer(900, 16));
+            admission.on_used(Class::History, 14);
+        }
         assert!(admission.admits(&offer(900, 16)));
+    }
+
+    #[test]
+    fn an_honest_class_keeps_its_likelihoods() {
+        let mut admission = Admission::new(S3, Some(100), 100_000);
+        for _ in 0..10_000 {
+            admission.on_fetched(&offer(250, 16));
+            admission.on_used(Class::History, 4);
+        }
+        assert!(admission.calibration(Class::History) > Likelihood::from_permille(980));
     }
 
     proptest! {
@@ -235,7 +257,7 @@ mod tests {
             admission.on_fetch(e);
             admission.on_hit(a);
             admission.on_used(Class::History, b);
-            admission.on_wasted(Class::History, c);
+            admission.on_fetched(&offer(1000, c));
             let _ = admission.admits(&Offer { requests_permille: e, ..offer(1000, d) });
         }
     }
