@@ -11,16 +11,17 @@ BUILT = $(shell scripts/build-folder.sh)
 
 ## Gateway
 
-run: ## start a gateway on loopback with one LUN (STORE=dir|s3, DETACH=1 for the background)
+run: ## start a gateway on loopback with one LUN and one share (STORE=dir|s3, DETACH=1 for the background)
 	scripts/setup.sh run
 	STORE=$(or $(STORE),dir) scripts/run.sh $(if $(DETACH),--detach)
 
 stop: ## stop what `make run DETACH=1` started
 	scripts/run.sh --stop
 
-build: setup-build ## build the daemon and the tgt plugin for production
+build: setup-build ## build the daemon and the plugins for tgt and ganesha for production
 	cargo build --release --locked -p tombolo
 	$(MAKE) -C tgt_plugin all
+	$(MAKE) -C fsal_plugin all
 
 ## Tests
 
@@ -29,15 +30,18 @@ test: setup-test ## all tests that belong to every change
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
 	$(MAKE) -C tgt_plugin all asan
+	$(MAKE) -C fsal_plugin all sanitized
 	$(MAKE) sim
 	$(MAKE) lint-python
 	$(MAKE) -C tgt_plugin check check-asan
+	$(MAKE) -C fsal_plugin check check-sanitized
 	$(MAKE) e2e
 
 e2e: setup-test ## end-to-end tests against real clients and servers
 	# The daemon as the tests of the workspace have built it: other features would build most of it again.
 	cargo test --workspace --locked --no-run
 	$(MAKE) -C tgt_plugin all
+	$(MAKE) -C fsal_plugin all
 	$(PYTEST)
 
 sim: setup-build ## simulated crashes and faults: SEEDS=1000, or SEED=n to replay one
@@ -46,12 +50,14 @@ sim: setup-build ## simulated crashes and faults: SEEDS=1000, or SEED=n to repla
 soak: setup-test ## many rounds of kills under load, large images (about an hour)
 	cargo build --release --locked -p tombolo
 	$(MAKE) -C tgt_plugin all
+	$(MAKE) -C fsal_plugin all
 	export TOMBOLO_BINARY="$(BUILT)/release/tombolo"; $(PYTEST) -m soak
 
-conformance: setup-conformance ## foreign suites: iscsi-test-cu, and a Linux initiator in user-mode Linux
+conformance: setup-conformance ## foreign suites: iscsi-test-cu, smbtorture, pjdfstest; Linux's own clients in user-mode Linux
 	cargo build --release --locked -p tombolo
 	$(MAKE) -C tgt_plugin all
-	export TOMBOLO_BINARY="$(BUILT)/release/tombolo"; $(PYTEST) -m "" test_conformance.py
+	$(MAKE) -C fsal_plugin all
+	export TOMBOLO_BINARY="$(BUILT)/release/tombolo"; $(PYTEST) -m "" test_conformance.py test_shares_conformance.py
 
 fuzz: setup-build ## fuzz every decoder for FUZZ_S seconds each (60)
 	scripts/fuzz.sh $(or $(FUZZ_S),60)

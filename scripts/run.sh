@@ -1,5 +1,6 @@
 #!/bin/bash
-# A gateway on loopback in ./run with one 10 GiB LUN over iSCSI: run.sh [--detach|--stop]
+# A gateway on loopback in ./run with one 10 GiB LUN over iSCSI, and one share that is mounted at ./run/share and served
+# over NFS and SMB: run.sh [--detach|--stop]
 #
 # STORE=dir (default) keeps objects in ./run/store; STORE=s3 starts an S3 server over ./run/objects.
 # What was written stays in ./run for the next time. Ctrl-C, or --stop after --detach, ends every process started
@@ -13,10 +14,14 @@ pids=$run/pids
 volume=lun0
 size=10GiB
 store=${STORE:-dir}
-# Compiled into tgtd. It sees the plugin's build folder mounted there; the machine keeps what it has installed.
+share=share
+# Compiled into tgtd and ganesha. They see the plugins' build folders mounted there; the machine keeps what it has
+# installed.
 modules=/usr/lib/tgt/backing-store
+nfs_modules=/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)/ganesha
 access_key=tombolo-run
 secret_key=tombolo-run-secret
+smb_password=tombolo-run
 
 say() { printf 'run: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -44,6 +49,7 @@ launch() { # NAME COMMAND...
     shift
     setsid "$@" </dev/null >>"$run/$name.log" 2>&1 &
     local pid=$!
+    launched=$pid
     echo "$name $pid $(started_at "$pid")" >>"$pids"
 }
 
@@ -72,8 +78,13 @@ stop_all() {
         *) end_one "$name" "$pid" "$start" TERM ;;
         esac
     done < <(tac "$pids")
+    # Its holder takes the mount away, unless it was killed.
+    if is_mounted; then umount -l "$run/share"; fi
     rm -f "$pids"
 }
+
+# Read from the kernel's list: a look at the folder itself could wait for a gateway that is gone.
+is_mounted() { grep -qF " $run/share " /proc/self/mountinfo; }
 
 running() {
     [ -f "$pids" ] || return 1
@@ -95,6 +106,7 @@ build() {
         binary=$(scripts/build-folder.sh)/release/tombolo
     fi
     make -s -C tgt_plugin all
+    make -s -C fsal_plugin all
     mkdir -p "$modules"
 }
 
@@ -159,16 +171,60 @@ start_all() {
     tombolo export iscsi "$volume" --apply >/dev/null
     iqn=$(tgtadm -C 0 --lld iscsi --op show --mode target | sed -n 's/^Target [0-9]*: //p' | head -n 1)
     lun=iscsi://127.0.0.1:$iscsi_port/$iqn/1
+    start_mount
+    start_nfs
+    start_smb
+}
+
+start_mount() {
+    tombolo share list --json | grep -q "\"$share\"" || tombolo share create "$share" >/dev/null
+    mkdir -p "$run/share"
+    launch mount "$binary" --socket "$run/runtime/admin.sock" share mount "$share" "$run/share"
+    wait_for 20 mount is_mounted
+}
+
+# Ganesha must register with a port mapper while it starts. It finds one of its own in a private /run, and the port mapper
+# has a network of its own, so that neither disturbs what the machine runs.
+start_nfs() {
+    nfs_port=$(free_port)
+    mount_port=$(free_port)
+    tombolo export nfs "$share" --rewrite --v3 --port "$nfs_port" --mount-port "$mount_port" --no-root-squash \
+        --directory "$run/ganesha" --pid-file "$run/ganesha/ganesha.pid" >/dev/null
+    : >"$run/nfs.log"
+    launch rpcbind unshare --mount --net sh -c "mount -t tmpfs tmpfs /run && mount --bind '$root/build/fsal_plugin/release' \
+        $nfs_modules && ip link set lo up && exec rpcbind -f -w"
+    local port_mapper=$launched
+    wait_for 20 "port mapper" is_private_socket "$port_mapper"
+    launch nfs nsenter --mount="/proc/$port_mapper/ns/mnt" ganesha.nfsd -F -L /dev/stdout \
+        -f "$run/ganesha/ganesha.conf" -p "$run/ganesha/ganesha.pid"
+    wait_for 60 "NFS server" grep -q "NFS SERVER INITIALIZED" "$run/nfs.log"
+    disown "$port_mapper" # So that the shell does not report its end.
+    kill -KILL "$port_mapper"
+}
+
+is_private_socket() { # PID
+    [ "$(readlink "/proc/$1/ns/mnt")" != "$(readlink /proc/self/ns/mnt)" ] && [ -S "/proc/$1/root/run/rpcbind.sock" ]
+}
+
+start_smb() {
+    smb_port=$(free_port)
+    tombolo export smb "$share" --rewrite --mount-dir "$run/share" --port "$smb_port" --directory "$run/samba" >/dev/null
+    printf '%s\n%s\n' "$smb_password" "$smb_password" | smbpasswd -c "$run/samba/smb.conf" -s -a root >/dev/null
+    launch smbd smbd -F --no-process-group -s "$run/samba/smb.conf"
+    wait_for 20 "SMB server" bash -c "exec 3<>/dev/tcp/127.0.0.1/$smb_port"
 }
 
 print_commands() {
     local cli="$binary --socket $run/runtime/admin.sock"
     {
         cat <<TEXT
-Tombolo serves the volume $volume ($size); its objects go to $([ "$store" = s3 ] && echo "s3://tombolo/gateway at http://127.0.0.1:$s3_port" || echo "$run/store").
+Tombolo serves the volume $volume ($size) and the share $share; their objects go to $([ "$store" = s3 ] && echo "s3://tombolo/gateway at http://127.0.0.1:$s3_port" || echo "$run/store").
 
   iSCSI   $lun
   NBD     nbd+unix:///$volume?socket=$run/runtime/nbd.sock
+  NFS     127.0.0.1:/$share, port $nfs_port (version 3: MOUNT at port $mount_port, no locks)
+  SMB     //127.0.0.1/$share, port $smb_port, user root, password $smb_password
+  Folder  $run/share
   Metrics http://127.0.0.1:$metrics_port/metrics
 
 Look at it
@@ -186,6 +242,15 @@ Push everything to the store and see how little a second copy adds
   $cli volume create copy --size 10GiB
   qemu-img convert -n -f raw -O raw /tmp/tombolo-demo.img 'nbd+unix:///copy?socket=$run/runtime/nbd.sock'
   $cli drain --wait && $cli status
+
+One share through three doors
+  cp -r /usr/share/doc/bash $run/share/
+  nfs-ls 'nfs://127.0.0.1/$share/bash?version=3&nfsport=$nfs_port&mountport=$mount_port'
+  smbclient -p $smb_port -U root%$smb_password //127.0.0.1/$share -c 'ls bash/*'
+
+With Linux's NFS and SMB clients (packages nfs-common, cifs-utils)
+  mount -t nfs4 -o port=$nfs_port 127.0.0.1:/$share /mnt
+  mount -t cifs -o port=$smb_port,username=root,password=$smb_password //127.0.0.1/$share /mnt
 
 With a Linux initiator (package open-iscsi)
   iscsiadm -m discovery -t sendtargets -p 127.0.0.1:$iscsi_port && iscsiadm -m node -T $iqn --login
@@ -207,7 +272,7 @@ case $store in
 dir | s3) ;;
 *) fail "STORE=$store: expected dir or s3" ;;
 esac
-[ "$(id -u)" -eq 0 ] || fail "tgtd needs root"
+[ "$(id -u)" -eq 0 ] || fail "tgtd, ganesha and the mount need root"
 mkdir -p "$run"
 running && fail "a gateway runs from $run already; end it with: make stop"
 build

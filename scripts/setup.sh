@@ -9,13 +9,26 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 
 versitygw_version=v1.8.0
+pjdfstest_version=0.2.2
+fsx_version=0.3.2
 rust_version_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-packages_build=(build-essential ca-certificates clang dpkg-dev libnbd-dev pkg-config python3 python3-venv)
-packages_run=("${packages_build[@]}" e2fsprogs iproute2 libiscsi-bin libnbd-bin qemu-block-extra qemu-utils tgt util-linux)
-packages_test=("${packages_run[@]}" fuse3 libaio-dev libiscsi-dev nbdkit prometheus systemd zlib1g-dev)
+packages_build=(
+    build-essential ca-certificates clang dpkg-dev libacl1-dev libnbd-dev libntirpc-dev liburcu-dev nfs-ganesha pkg-config
+    python3 python3-venv
+)
+packages_run=(
+    "${packages_build[@]}" e2fsprogs fuse3 iproute2 libiscsi-bin libnbd-bin libnfs-utils qemu-block-extra qemu-utils
+    rpcbind samba samba-vfs-modules smbclient tgt util-linux
+)
+packages_test=(
+    "${packages_run[@]}" acl attr git libaio-dev libiscsi-dev libnfs13 nbdkit nfs-ganesha-vfs postgresql-15 prometheus
+    rsync systemd zlib1g-dev
+)
 packages_bench=("${packages_test[@]}")
-packages_conformance=("${packages_test[@]}" busybox-static fio kmod open-iscsi user-mode-linux)
+packages_conformance=(
+    "${packages_test[@]}" busybox-static fio kmod open-iscsi samba-testsuite user-mode-linux
+)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -44,7 +57,7 @@ install_packages() {
     mkdir -p build
     {
         apt-get update -q
-        DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${wanted[@]}"
+        DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -q -y --no-install-recommends "${wanted[@]}"
     } >build/apt.log 2>&1 || { tail -n 20 build/apt.log >&2; fail "apt-get failed; the whole output is in build/apt.log"; }
     if [ -n "$placed" ]; then
         rm -f "$placed"
@@ -93,6 +106,15 @@ install_fio() {
     scripts/build-fio.sh
 }
 
+# Below build/, so that what the developer has installed stays as it is.
+install_crate() { # NAME VERSION
+    [ -x "build/bin/$1" ] && [ "$(cat "build/bin/$1.version" 2>/dev/null)" = "$2" ] && return
+    say "building $1 $2"
+    cargo install "$1" --version "$2" --locked --root build -q >"build/$1.log" 2>&1 ||
+        { tail -n 20 "build/$1.log" >&2; fail "$1 could not be built"; }
+    echo "$2" >"build/bin/$1.version"
+}
+
 case ${1:-} in
 build)
     install_packages "${packages_build[@]}"
@@ -110,6 +132,8 @@ test)
     install_versitygw
     install_python
     install_fio
+    install_crate fsx "$fsx_version"
+    install_crate pjdfstest "$pjdfstest_version"
     ;;
 bench)
     install_packages "${packages_bench[@]}"
@@ -124,6 +148,8 @@ conformance)
     install_versitygw
     install_python
     install_fio
+    install_crate fsx "$fsx_version"
+    install_crate pjdfstest "$pjdfstest_version"
     ;;
 *)
     fail "usage: setup.sh build|run|test|bench|conformance"

@@ -13,8 +13,12 @@ from typing import Any
 import pytest
 
 from harness.fault_proxy import FaultProxy
+from harness.ganesha import Ganesha
 from harness.gateway import Gateway
+from harness.guest import Guest, make_network
+from harness.mount import Mount
 from harness.object_store import S3Server
+from harness.smbd import Smbd
 from harness.target import Tgtd
 
 LOG_LINES_SHOWN = 60
@@ -94,6 +98,63 @@ def tgtd(folder: Path, closing: ExitStack) -> Tgtd:
     closing.callback(target.close)
     target.start()
     return target
+
+
+@pytest.fixture
+def share(gateway: Gateway) -> Iterator[str]:
+    """The name of an empty share. After the test its gateway, if it runs, finds no contradiction in any share."""
+    yield gateway.create_share("share")
+    if gateway.process.running:
+        gateway.check()
+
+
+MountFactory = Callable[[], Mount]
+
+
+@pytest.fixture
+def make_mount(gateway: Gateway, share: str, closing: ExitStack) -> MountFactory:
+    """Mounts of the share that are not there yet."""
+
+    def make() -> Mount:
+        mount = Mount(gateway, share)
+        closing.callback(mount.close)
+        return mount
+
+    return make
+
+
+@pytest.fixture
+def mount(make_mount: MountFactory) -> Mount:
+    """The share, mounted."""
+    return make_mount().start()
+
+
+@pytest.fixture
+def ganesha(gateway: Gateway, share: str, folder: Path, closing: ExitStack) -> Ganesha:
+    """A running NFS server with the share."""
+    server = Ganesha(folder / "ganesha")
+    closing.callback(server.close)
+    server.serve_share(gateway, share)
+    server.start()
+    return server
+
+
+@pytest.fixture
+def smbd(gateway: Gateway, share: str, mount: Mount, folder: Path, closing: ExitStack) -> Smbd:
+    """A running SMB server with the share."""
+    server = Smbd(folder / "smbd")
+    closing.callback(server.close)
+    server.serve_share(gateway, share, mount.folder)
+    server.start()
+    return server
+
+
+@pytest.fixture
+def guest(folder: Path, closing: ExitStack) -> Guest:
+    """A guest that is not started yet, with a network for it and its servers."""
+    machine = Guest(folder, make_network(closing))
+    closing.callback(machine.close)
+    return machine
 
 
 def s3_settings(endpoint: str, prefix: str = "gateway") -> dict[str, Any]:

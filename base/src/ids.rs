@@ -24,9 +24,23 @@ impl Lcbn {
     }
 }
 
-/// A volume (or, later, a share's inode space). Never reused within one state directory.
+/// What has a block map of its own: a volume, or a file of a share. Never reused within one state directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VolumeId(pub u32);
+pub struct VolumeId(pub u64);
+
+impl VolumeId {
+    const FILE: u64 = 1 << 63;
+
+    /// The map of the file with this inode number, which is below 2^63.
+    pub fn of_inode(inode: u64) -> Self {
+        Self(Self::FILE | inode)
+    }
+
+    /// The inode number, if this is a file's map.
+    pub fn inode(self) -> Option<u64> {
+        (self.0 & Self::FILE != 0).then_some(self.0 & !Self::FILE)
+    }
+}
 
 /// SHA-256 of one block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,12 +8,14 @@ extern crate alloc;
 
 pub mod codec;
 pub mod descriptor;
+mod entry;
 mod ids;
 mod prng;
 mod time;
 
 pub use codec::{DecodeError, Reader, Writer};
 pub use descriptor::{BlockEncoding, ObjectDescriptor, ObjectId, PackedBlock};
+pub use entry::{ENTRY_KEY_BYTES_MAX, ENTRY_VALUE_BYTES_MAX, EntryChange};
 pub use ids::{BlockSum, Fingerprint, Lcbn, Pvbn, VolumeId};
 pub use prng::Prng;
 pub use time::Instant;

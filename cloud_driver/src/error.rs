@@ -38,6 +38,23 @@ impl ErrorKind {
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::Retry | Self::Throttled | Self::Unreachable)
     }
+
+    /// As it stands in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Throttled => "throttled",
+            Self::Unreachable => "unreachable",
+            Self::NotFound => "not_found",
+            Self::Precondition => "precondition",
+            Self::AccessDenied => "access_denied",
+            Self::BucketMissing => "bucket_missing",
+            Self::Invalid => "invalid",
+            Self::Corrupt => "corrupt",
+            Self::OutOfSpace => "out_of_space",
+            Self::Internal => "internal",
+        }
+    }
 }
 
 /// What was asked of the store.

@@ -7,7 +7,7 @@ mod api;
 mod connections;
 mod socket;
 
-pub(crate) use api::{CreateVolume, ResizeVolume};
+pub(crate) use api::{CreateShare, CreateVolume, ResizeVolume, ShareQuota};
 pub use socket::AdminError;
 
 use crate::control::Control;

@@ -1,12 +1,16 @@
-//! The command line. It talks to the running gateway over the admin socket only, and to tgtd through tgtadm.
+//! The command line. It talks to the running gateway over the admin socket only, to tgtd through
+//! tgtadm, and to the servers of shares through their configuration files and signals.
 
 mod arguments;
+mod check;
 mod client;
+mod confirm;
 mod drain;
 mod error;
 mod export;
 mod local;
 mod output;
+mod share;
 mod status;
 mod volume;
 
@@ -54,6 +58,8 @@ fn carry_out<E: Display>(arguments: Arguments, serve: impl FnOnce(Settings) -> R
         Command::Metrics(MetricsArguments { names: true }) => output::lines(crate::metrics::names()),
         Command::Metrics(MetricsArguments { names: false }) => output::text(&client(&connection)?.metrics()?),
         Command::Volume(command) => volume::run(&client(&connection)?, command),
+        Command::Share(command) => share::run(&client(&connection)?, command),
+        Command::Check { json } => check::run(&client(&connection)?, json),
         Command::Export(command) => export::run(&client(&connection)?, command),
         Command::Status { json } => status::run(&client(&connection)?, json),
         Command::Drain(options) => drain::run(&client(&connection)?, &options),

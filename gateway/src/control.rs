@@ -1,18 +1,25 @@
 //! The border to the running gateway: what the admin API, `/metrics` and the command line may ask of it.
 //!
-//! Owns the shapes (status, volumes, errors) and the rules for names and sizes. It does not own how a gateway answers.
+//! Owns the shapes (status, volumes, shares, errors) and the rules for names and sizes. It does not own how a gateway
+//! answers.
 
+mod check;
 mod error;
 mod metrics;
+mod name;
+mod share;
 mod status;
 mod volume;
 
+pub use check::{CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus};
 pub use error::{ControlError, ErrorKind};
 pub use metrics::{Histogram, Metrics, OperationMetrics, StoreOperationMetrics, WorkMetrics};
+pub use name::NAME_BYTES_MAX;
+pub use share::{SHARE_QUOTA_BYTES_MAX, SessionInfo, SessionKind, ShareInfo, check_share_name, check_share_quota};
 pub use status::{
     CacheStatus, DedupStatus, JournalStatus, MemoryStatus, Status, StoreState, StoreStatus, UploadStatus, WriteStatus,
 };
-pub use volume::{VOLUME_BYTES_MAX, VOLUME_NAME_BYTES_MAX, VolumeInfo, check_volume_name, check_volume_size};
+pub use volume::{VOLUME_BYTES_MAX, VolumeInfo, check_volume_name, check_volume_size};
 
 /// A running gateway. Calls may block for as long as a journal write takes; the admin server makes them on threads that
 /// may. Nothing here is retried; a caller that got no answer asks for the state and decides.
@@ -36,4 +43,23 @@ pub trait Control: Send + Sync + 'static {
 
     /// Begins to upload everything dirty now, partial packs included. Progress shows in the status.
     fn drain(&self) -> Result<(), ControlError>;
+
+    /// In the order of their names, those being deleted included.
+    fn share_list(&self) -> Result<Vec<ShareInfo>, ControlError>;
+
+    /// Durable when it returns. `name` and the quota have passed [`check_share_name`] and [`check_share_quota`].
+    fn share_create(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError>;
+
+    /// Durable when it returns. A quota below what is used takes nothing away; it only refuses more.
+    fn share_quota(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError>;
+
+    /// Durable when it returns; the files are removed afterwards. A share with sessions is refused with
+    /// [`ErrorKind::Busy`]; with `force` its sessions are ended, and their clients get ESTALE.
+    fn share_delete(&self, name: &str, force: bool) -> Result<(), ControlError>;
+
+    /// Begins to check all shares, or joins the check that is under way; the answer tells which `run` it is.
+    fn check_start(&self) -> Result<CheckStatus, ControlError>;
+
+    /// The check that is under way, else the latest.
+    fn check_status(&self) -> CheckStatus;
 }

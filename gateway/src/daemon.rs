@@ -4,18 +4,20 @@ mod control;
 mod options;
 
 pub use control::GatewayControl;
+#[cfg(test)]
+pub(crate) use options::options;
 
 use crate::admin::{self, AdminError};
 use crate::settings::Settings;
+use crate::shares::{ShareService, Shares};
+use crate::unix_socket::{self, SocketError};
 use crate::world::{Gateway, OpenError, VolumeExports};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tombolo_cloud_driver::StoreError;
+use tombolo_files::FileError;
 use tombolo_nbd::{Server, ServerConfig};
 
 /// Why the daemon does not start, or had to end.
@@ -25,14 +27,10 @@ pub enum ServeError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("{path}: {action}: {error}")]
-    Socket {
-        path: PathBuf,
-        action: &'static str,
-        error: io::Error,
-    },
-    #[error("{path}: another gateway answers on this socket")]
-    SocketInUse { path: PathBuf },
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error("the entries of the file service: {0}")]
+    Files(FileError),
     #[error("admin API: {0}")]
     Admin(#[from] AdminError),
     #[error("signals cannot be waited for: {0}")]
@@ -46,14 +44,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 /// Runs until SIGTERM or SIGINT.
 pub fn run(settings: Settings) -> Result<(), ServeError> {
     end_on_panic();
-    let runtime_directory = &settings.directories.runtime_directory;
-    let make = fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(runtime_directory);
-    make.map_err(socket_error(runtime_directory, "cannot make the runtime directory"))?;
     let gateway = Gateway::open(options::options(&settings)?)?;
-    let listener = listen(&settings.nbd_socket())?;
+    let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(ServeError::Files)?;
+    let listener = unix_socket::listen(&settings.nbd_socket())?;
     let config = ServerConfig {
         connections_max: settings.nbd.connections_max as usize,
         requests_in_flight_max: settings.nbd.requests_in_flight_max as usize,
@@ -62,10 +55,15 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
     };
     let server = Server::serve_unix(listener, Arc::new(VolumeExports(gateway.clone())), config);
     let server = Arc::new(Mutex::new(Some(server)));
-    let control = Arc::new(GatewayControl::new(gateway.clone(), server.clone(), &settings));
+    let files_listener = unix_socket::listen(&settings.files_socket())?;
+    let files_config = options::files_server_config(&settings, STOP_PATIENCE);
+    let service = Arc::new(ShareService(shares.clone()));
+    let files_server = tombolo_fuse::Server::serve_unix(files_listener, service, files_config);
+    let control = Arc::new(GatewayControl::new(gateway.clone(), shares, server.clone(), &settings));
     let admin = admin::Server::start(&settings.admin_socket(), settings.metrics_address(), control)?;
     tracing::info!(
         nbd = %settings.nbd_socket().display(),
+        files = %settings.files_socket().display(),
         admin = %settings.admin_socket().display(),
         store = settings.store.url,
         "serving"
@@ -77,8 +75,10 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
     if let Some(server) = server {
         server.shutdown();
     }
+    files_server.shutdown();
     gateway.stop(STOP_PATIENCE);
     let _ = fs::remove_file(settings.nbd_socket());
+    let _ = fs::remove_file(settings.files_socket());
     waited
 }
 
@@ -93,7 +93,7 @@ fn end_on_panic() {
 }
 
 /// Returns on SIGTERM or SIGINT.
-fn wait_for_signal() -> io::Result<()> {
+pub(crate) fn wait_for_signal() -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -106,25 +106,4 @@ fn wait_for_signal() -> io::Result<()> {
             }
             Ok(())
         })
-}
-
-/// Listens on a Unix socket, in place of a stale one.
-fn listen(path: &Path) -> Result<UnixListener, ServeError> {
-    if UnixStream::connect(path).is_ok() {
-        return Err(ServeError::SocketInUse { path: path.to_owned() });
-    }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(socket_error(path, "cannot replace the socket")(error));
-        }
-        _ => {}
-    }
-    let listener = UnixListener::bind(path).map_err(socket_error(path, "cannot listen"))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(socket_error(path, "cannot protect"))?;
-    Ok(listener)
-}
-
-fn socket_error(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> ServeError {
-    let path = path.to_owned();
-    move |error| ServeError::Socket { path, action, error }
 }

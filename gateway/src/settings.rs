@@ -14,8 +14,8 @@ mod value;
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use section::{Field, Permitted};
 pub use sections::{
-    AddressingStyle, Cache, Compression, CompressionAlgorithm, Directories, Flush, Journal, Log, LogFormat, LogLevel,
-    Memory, Metrics, Nbd, Prefetch, PrefetchPolicy, Replacement, Store, Threads,
+    AddressingStyle, Cache, Compression, CompressionAlgorithm, Directories, Files, Flush, Journal, Log, LogFormat,
+    LogLevel, Memory, Metrics, Nbd, Prefetch, PrefetchPolicy, Replacement, Store, Threads,
 };
 
 use section::{Section, qualified};
@@ -36,6 +36,7 @@ pub struct Settings {
     pub compression: Compression,
     pub prefetch: Prefetch,
     pub nbd: Nbd,
+    pub files: Files,
     pub metrics: Metrics,
     pub threads: Threads,
     pub log: Log,
@@ -128,6 +129,10 @@ impl Settings {
         self.directories.runtime_directory.join("nbd.sock")
     }
 
+    pub fn files_socket(&self) -> PathBuf {
+        self.directories.runtime_directory.join("files.sock")
+    }
+
     pub fn admin_socket(&self) -> PathBuf {
         self.directories.runtime_directory.join("admin.sock")
     }
@@ -162,7 +167,7 @@ impl Settings {
         markdown::document(&Self::default())
     }
 
-    fn sections(&self) -> [(&'static str, &dyn Section); 11] {
+    fn sections(&self) -> [(&'static str, &dyn Section); 12] {
         [
             ("store", &self.store),
             ("cache", &self.cache),
@@ -172,6 +177,7 @@ impl Settings {
             ("compression", &self.compression),
             ("prefetch", &self.prefetch),
             ("nbd", &self.nbd),
+            ("files", &self.files),
             ("metrics", &self.metrics),
             ("threads", &self.threads),
             ("log", &self.log),
@@ -188,6 +194,7 @@ impl Settings {
             "compression" => &mut self.compression,
             "prefetch" => &mut self.prefetch,
             "nbd" => &mut self.nbd,
+            "files" => &mut self.files,
             "metrics" => &mut self.metrics,
             "threads" => &mut self.threads,
             "log" => &mut self.log,

@@ -23,6 +23,7 @@ mod history;
 mod memo;
 mod places;
 mod slab;
+mod volumes;
 
 pub use codec::{Restorer, VERSION};
 pub use expansion::{Candidate, Expansion, Limits};

@@ -52,10 +52,8 @@ use tombolo_base::{Instant, VolumeId};
 /// Addresses at or above this are ignored: 256 PiB of logical space, or of data ever written. It leaves room for every
 /// sum that a policy makes.
 pub const BLOCKS_MAX: u64 = 1 << 46;
-/// Volumes above this are not followed by the history graph, which packs a volume into 22 bits.
-pub const VOLUME_MAX: u32 = (1 << 22) - 1;
-/// The one space of PVBN addressing.
-pub const PVBN_SPACE: VolumeId = VolumeId(VOLUME_MAX);
+/// The one space of PVBN addressing: the last number that is not a file's map, which no volume has.
+pub const PVBN_SPACE: VolumeId = VolumeId(u64::MAX >> 1);
 /// Suggestions that one call adds at the most.
 pub const SUGGESTIONS_MAX: usize = 64;
 

@@ -20,7 +20,7 @@ const SLACK_MAX: u64 = 1 << REGION_SHIFT;
 /// A run of reads, each of which began where the one before ended (give or take the slack).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream<S> {
-    pub volume: u32,
+    pub volume: u64,
     /// The first block of the first read.
     pub start: u64,
     /// The block that would continue the stream.
@@ -162,7 +162,7 @@ impl<S: Copy + Default> Streams<S> {
             if self.streams[slot as usize].volume == volume.0 {
                 // An address that no read has; the slot is reused in its turn.
                 self.leave_bucket(slot, self.streams[slot as usize].next);
-                self.streams[slot as usize].volume = u32::MAX;
+                self.streams[slot as usize].volume = u64::MAX;
                 self.streams[slot as usize].next = u64::MAX;
                 self.enter_bucket(slot);
             }
@@ -232,7 +232,7 @@ impl<S: Copy + Default> Streams<S> {
         slot
     }
 
-    fn bucket(&self, volume: u32, region: u64) -> usize {
+    fn bucket(&self, volume: u64, region: u64) -> usize {
         let hash = Address { volume, block: region }.hash();
         hash as usize & (self.buckets.len() - 1)
     }
@@ -336,7 +336,7 @@ mod tests {
 
     /// The slow and obvious table: a list, the newest last.
     struct Model {
-        streams: Vec<(u32, u64, u64, u32)>,
+        streams: Vec<(u64, u64, u64, u32)>,
         capacity: usize,
         slack: u64,
     }
@@ -344,7 +344,7 @@ mod tests {
     impl Model {
         fn follow(&mut self, access: &Access) -> (Relation, u64, u32) {
             let slack = self.slack;
-            let matches = |&(volume, start, next, requests): &(u32, u64, u64, u32)| {
+            let matches = |&(volume, start, next, requests): &(u64, u64, u64, u32)| {
                 let exact = access.first <= next && next <= access.end() && next - access.first <= 64;
                 let near = requests > 1 && next.abs_diff(access.first) <= slack;
                 volume == access.volume.0 && start <= access.first && (exact || near)
@@ -387,7 +387,7 @@ mod tests {
         fn equals_the_list(
             capacity in 2usize..12,
             slack in 0u64..20,
-            reads in prop::collection::vec((0u32..2, 0u64..600, 1u64..100, 0u8..3), 1..300),
+            reads in prop::collection::vec((0u64..2, 0u64..600, 1u64..100, 0u8..3), 1..300),
         ) {
             let mut table: Streams<()> = Streams::new(capacity, slack);
             let mut model = Model { streams: Vec::new(), capacity, slack };

@@ -9,7 +9,7 @@ const WAYS: usize = 4;
 /// A block of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Address {
-    pub volume: u32,
+    pub volume: u64,
     pub block: u64,
 }
 
@@ -23,7 +23,7 @@ impl Address {
 
     /// Well mixed, so that any of its bits may choose a bucket.
     pub(crate) fn hash(self) -> u64 {
-        let mut mixed = self.block ^ (u64::from(self.volume) << 40).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.block ^ self.volume.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)

@@ -106,11 +106,11 @@ pub(crate) fn withstands_anything(policy: &mut dyn Prefetcher, seed: u64) {
         } else {
             prng.below(100_000)
         });
-        let volume = VolumeId(if prng.chance(100) {
-            u32::MAX
+        let volume = if prng.chance(100) {
+            VolumeId::of_inode(prng.next_u64() >> 1)
         } else {
-            prng.below(3) as u32
-        });
+            VolumeId(prng.below(3))
+        };
         let (first, count) = (
             corner(&mut prng),
             if prng.chance(50) {

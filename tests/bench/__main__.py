@@ -1,4 +1,4 @@
-"""`make bench`: runs all comparisons and writes docs/results/NAME.{json,md}."""
+"""`make bench`: runs the comparisons and writes docs/results/NAME.{json,md}."""
 
 import argparse
 import shutil
@@ -10,6 +10,9 @@ from pathlib import Path
 from bench import report
 from bench.blocks import compare_blocks
 from bench.cloud import compare_cloud
+from bench.file_scale import FULL, QUICK
+from bench.files import compare_files
+from bench.report import Section
 from harness.gateway import Gateway, merged
 from harness.object_store import S3Server
 from harness.target import Tgtd
@@ -17,55 +20,72 @@ from harness.tools import REPOSITORY
 
 MIB = 1 << 20
 BUCKET = "tombolo-bench"
+Part = tuple[list[Section], dict[str, int]]
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--part", choices=("all", "blocks", "files"), default="all", help="what to measure")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per workload")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one round of a block workload")
     parser.add_argument("--size-mib", type=int, default=1024, help="size of the LUNs")
     parser.add_argument("--cloud-size-mib", type=int, default=512, help="data per round of a cloud workload")
+    parser.add_argument("--quick-files", action="store_true", help="only see that the file part runs")
     parser.add_argument("--folder", type=Path, default=REPOSITORY / "build", help="a folder on the disk to measure")
-    parser.add_argument("--name", default="bench", help="name of the result files")
+    parser.add_argument("--name", help="name of the result files; `bench`, or `bench-PART` for one part")
     return parser.parse_args(arguments)
+
+
+def measure_blocks(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    """Volumes and the cloud behind them."""
+    server = S3Server(folder / "s3")
+    stack.callback(server.close)
+    server.start()
+    server.create_bucket(BUCKET)
+    settings = {
+        "store": {"url": f"s3://{BUCKET}/gateway", "endpoint": server.endpoint, "allow_http": True},
+        "cache": {"size": f"{4 * max(options.size_mib, options.cloud_size_mib)}MiB"},
+        "flush": {"dirty_bytes_max": f"{2 * max(options.size_mib, options.cloud_size_mib)}MiB"},
+    }
+    gateway = Gateway(folder / "gateway", merged({}, settings), server.environment)
+    stack.callback(gateway.close)
+    gateway.start()
+    memory = {"idle": gateway.process.resident_bytes()}
+    tgtd = Tgtd(folder / "tgtd")
+    stack.callback(tgtd.close)
+    tgtd.start()
+    blocks = compare_blocks(gateway, tgtd, folder, options.size_mib * MIB, options.rounds, options.seconds)
+    memory["highest_under_block_load"] = gateway.process.resident_bytes(peak=True)
+    tgtd.kill9()
+    cloud = compare_cloud(gateway, server, BUCKET, options.cloud_size_mib * MIB, options.rounds)
+    memory["highest_after_cloud_load"] = gateway.process.resident_bytes(peak=True)
+    sections = [
+        Section("iSCSI, all data cached, beside tgtd's file store", ("gateway", "tgtd rdwr"), blocks),
+        Section("Cloud, beside plain requests", ("gateway", "plain requests"), cloud),
+    ]
+    return sections, memory
+
+
+def measure_files(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    return compare_files(folder, QUICK if options.quick_files else FULL, stack)
 
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="bench-", dir=options.folder))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        server = S3Server(folder / "s3")
-        stack.callback(server.close)
-        server.start()
-        server.create_bucket(BUCKET)
-        settings = {
-            "store": {"url": f"s3://{BUCKET}/gateway", "endpoint": server.endpoint, "allow_http": True},
-            "cache": {"size": f"{4 * max(options.size_mib, options.cloud_size_mib)}MiB"},
-            "flush": {"dirty_bytes_max": f"{2 * max(options.size_mib, options.cloud_size_mib)}MiB"},
-        }
-        gateway = Gateway(folder / "gateway", merged({}, settings), server.environment)
-        stack.callback(gateway.close)
-        gateway.start()
-        memory = {"idle": gateway.process.resident_bytes()}
-        tgtd = Tgtd(folder / "tgtd")
-        stack.callback(tgtd.close)
-        tgtd.start()
-        blocks = compare_blocks(gateway, tgtd, folder, options.size_mib * MIB, options.rounds, options.seconds)
-        memory["highest_under_block_load"] = gateway.process.resident_bytes(peak=True)
-        tgtd.kill9()
-        cloud = compare_cloud(gateway, server, BUCKET, options.cloud_size_mib * MIB, options.rounds)
-        memory["highest_after_cloud_load"] = gateway.process.resident_bytes(peak=True)
-        report.write(
-            options.name,
-            arguments,
-            [
-                ("iSCSI, all data cached, beside tgtd's file store", ("gateway", "tgtd rdwr"), blocks),
-                ("Cloud, beside plain requests", ("gateway", "plain requests"), cloud),
-            ],
-            memory,
-        )
+    measures = {"blocks": measure_blocks, "files": measure_files}
+    chosen = list(measures) if options.part == "all" else [options.part]
+    sections: list[Section] = []
+    memory: dict[str, int] = {}
+    for part in chosen:
+        with ExitStack() as stack:
+            folder = Path(tempfile.mkdtemp(prefix="bench-", dir=options.folder))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            measured, resident = measures[part](options, folder, stack)
+            sections += measured
+            memory |= resident
+    name = options.name or ("bench" if options.part == "all" else f"bench-{options.part}")
+    report.write(name, arguments, sections, memory)
     return 0
 
 

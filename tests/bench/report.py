@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,16 @@ from bench.rounds import Comparison
 from harness.tools import REPOSITORY, run
 
 RESULTS = REPOSITORY / "docs/results"
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    columns: tuple[str, str]
+    """Ours first."""
+    comparisons: list[Comparison]
+    remark: str = ""
+    """What a reader must know to take the ratios for what they are."""
 
 
 def circumstances(arguments: list[str]) -> dict[str, object]:
@@ -27,15 +38,17 @@ def circumstances(arguments: list[str]) -> dict[str, object]:
     }
 
 
-def table(title: str, columns: tuple[str, str], comparisons: list[Comparison]) -> str:
-    head = f"## {title}\n\n| workload | {columns[0]} | {columns[1]} | unit | ratio |\n|---|---|---|---|---|\n"
-    return head + "\n".join(comparison.row() for comparison in comparisons) + "\n"
+def table(section: Section) -> str:
+    remark = f"{section.remark}\n\n" if section.remark else ""
+    ours, other = section.columns
+    head = f"## {section.title}\n\n{remark}| workload | {ours} | {other} | unit | ratio |\n|---|---|---|---|---|\n"
+    return head + "\n".join(comparison.row() for comparison in section.comparisons) + "\n"
 
 
 def write(
     name: str,
     arguments: list[str],
-    sections: list[tuple[str, tuple[str, str], list[Comparison]]],
+    sections: list[Section],
     memory: dict[str, int],
 ) -> Path:
     facts = circumstances(arguments)
@@ -43,7 +56,8 @@ def write(
     stored = {
         "circumstances": facts,
         "memory_bytes": memory,
-        "sections": {title: [comparison.as_json() for comparison in rows] for title, _, rows in sections},
+        "sections": {each.title: [comparison.as_json() for comparison in each.comparisons] for each in sections},
+        "remarks": {each.title: each.remark for each in sections if each.remark},
     }
     (RESULTS / f"{name}.json").write_text(json.dumps(stored, indent=2) + "\n")
     lines = [
@@ -54,7 +68,7 @@ def write(
     ]
     lines += [f"* {key.replace('_', ' ')}: {value}" for key, value in facts.items()]
     lines += [f"* resident memory, {key.replace('_', ' ')}: {value >> 20} MiB" for key, value in memory.items()]
-    text = "\n".join(lines) + "\n\n" + "\n".join(table(*section) for section in sections)
+    text = "\n".join(lines) + "\n\n" + "\n".join(table(section) for section in sections)
     path = RESULTS / f"{name}.md"
     path.write_text(text)
     sys.stdout.write(text)

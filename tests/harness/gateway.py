@@ -14,6 +14,7 @@ from harness.tools import free_port, run, tombolo_binary, wait_for
 
 READY_LIMIT_S = 60.0
 DRAIN_LIMIT_S = 300.0
+CHECK_LIMIT_S = 300.0
 Settings = dict[str, Any]
 
 
@@ -151,6 +152,23 @@ class Gateway:
     def create_volume(self, name: str, size: str) -> str:
         self.cli("volume", "create", name, "--size", size)
         return name
+
+    @property
+    def files_socket(self) -> Path:
+        return self.runtime_directory / "files.sock"
+
+    def create_share(self, name: str, *options: str) -> str:
+        self.cli("share", "create", name, *options)
+        return name
+
+    def shares(self) -> dict[str, dict[str, Any]]:
+        """What `share list` says of each share, by name."""
+        listed: list[dict[str, Any]] = json.loads(self.cli("share", "list", "--json"))
+        return {entry["name"]: entry for entry in listed}
+
+    def check(self) -> None:
+        """`tombolo check` finds no contradiction in any share."""
+        self.cli("check", limit_s=CHECK_LIMIT_S)
 
     def drain(self, limit_s: float = DRAIN_LIMIT_S) -> None:
         """Waits until the store holds everything."""

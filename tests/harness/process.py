@@ -1,5 +1,6 @@
 """Child processes with a log file, a readiness wait and a bounded end."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -7,11 +8,29 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from harness.launching import launching
+
 END_WAIT_S = 30.0
 
 
 class ProcessFailed(Exception):
     """A process ended or stayed silent where it should not; the message carries the end of its log."""
+
+
+def descendants(pid: int) -> list[int]:
+    """The ids of all processes below one."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(folder.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
 
 
 class Process:
@@ -37,10 +56,13 @@ class Process:
         if self.running:
             raise ProcessFailed(f"{self.name} is running already")
         words = ["setpriv", "--pdeathsig", "KILL", *map(str, command)]
-        with self.log_path.open("ab") as log:
-            self._child = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **(environment or {})}
-            )
+        everything = {**os.environ, **(environment or {})}
+
+        def launch() -> subprocess.Popen[bytes]:
+            with self.log_path.open("ab") as log:
+                return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=everything)
+
+        self._child = launching(launch)
 
     def wait_until(self, ready: Callable[[], bool], limit_s: float, what: str) -> None:
         """Polls `ready`; fails at once when the process ends."""
@@ -79,6 +101,14 @@ class Process:
         self.signal(signal.SIGKILL)
         if self._child is not None:
             self._child.wait(END_WAIT_S)
+
+    def kill9_family(self) -> None:
+        """Kills the process and all that descend from it, as they are now."""
+        family = descendants(self.pid) if self.running else []
+        self.kill9()
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
         if self._child is not None and self._child.poll() is None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from harness.launching import launching
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 RUN_LIMIT_S = 120.0
 
@@ -28,8 +30,9 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a tool to its end; raises with the whole output unless the exit code is an expected one."""
     words = [str(word) for word in command]
-    try:
-        done = subprocess.run(
+
+    def launch() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -40,6 +43,9 @@ def run(
             cwd=cwd,
             check=False,
         )
+
+    try:
+        done = launching(launch)
     except subprocess.TimeoutExpired as late:
         raise ToolFailed(f"{' '.join(words)}: not done within {limit_s} s\n{late.stdout!r}\n{late.stderr!r}") from None
     if done.returncode not in expected_codes:

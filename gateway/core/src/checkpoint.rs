@@ -4,11 +4,14 @@
 //! | table      | key                          | value                                             |
 //! |------------|------------------------------|---------------------------------------------------|
 //! | Super      | empty                        | [`Superblock`]                                    |
-//! | Map        | volume u32 BE, page u64 BE   | map page, 256 blocks of the volume                |
+//! | Map        | volume u64 BE, page u64 BE   | map page, 256 blocks of the volume                |
 //! | References | page u64 BE                  | count page, references to 256 PVBNs               |
 //! | Objects    | first PVBN u64 BE            | object descriptor (the Cloud-DB)                  |
 //! | Slots      | page u32 BE                  | slot page, 64 slots of the cache file             |
+//! | Entries    | as the file service chose    | likewise                                          |
+//! | Counters   | likewise                     | i64                                               |
 
+use crate::entries::Entries;
 use crate::extent_map::{ExtentMap, Target};
 use crate::page::{CountPage, MapPage, PAGE_ENTRIES, References};
 use crate::record::Lsn;
@@ -23,6 +26,8 @@ pub enum Table {
     References,
     Objects,
     Slots,
+    Entries,
+    Counters,
 }
 
 /// A key and its value.
@@ -77,7 +82,7 @@ pub struct Superblock {
     /// The segment that holds `lsn`, or the next to be made.
     pub segment: u64,
     pub next_pvbn: u64,
-    pub next_volume: u32,
+    pub next_volume: u64,
     pub volumes: Vec<Volume>,
     pub totals: Totals,
 }
@@ -93,7 +98,7 @@ pub struct Totals {
     pub object_bytes: u64,
 }
 
-const SUPER_MAGIC: &[u8; 8] = b"TMBSUPR1";
+const SUPER_MAGIC: &[u8; 8] = b"TMBSUPR2";
 
 impl Superblock {
     pub fn encode(&self) -> Vec<u8> {
@@ -103,7 +108,7 @@ impl Superblock {
             .u32(self.slot_count)
             .u64(self.lsn.0)
             .u64(self.segment);
-        out.u64(self.next_pvbn).u32(self.next_volume);
+        out.u64(self.next_pvbn).u64(self.next_volume);
         let totals = &self.totals;
         out.u64(totals.blocks_written)
             .u64(totals.blocks_zero)
@@ -113,7 +118,7 @@ impl Superblock {
             .u64(totals.object_bytes);
         out.u32(self.volumes.len() as u32);
         for volume in &self.volumes {
-            out.u32(volume.id.0)
+            out.u64(volume.id.0)
                 .u64(volume.blocks)
                 .u8(volume.name.len() as u8)
                 .bytes(volume.name.as_bytes());
@@ -138,7 +143,7 @@ impl Superblock {
             lsn: Lsn(reader.u64("superblock LSN")?),
             segment: reader.u64("superblock segment")?,
             next_pvbn: reader.u64("superblock next PVBN")?,
-            next_volume: reader.u32("superblock next volume")?,
+            next_volume: reader.u64("superblock next volume")?,
             totals: Totals {
                 blocks_written: reader.u64("superblock totals")?,
                 blocks_zero: reader.u64("superblock totals")?,
@@ -150,7 +155,7 @@ impl Superblock {
             volumes: Vec::new(),
         };
         for _ in 0..reader.u32("superblock volume count")? {
-            let id = VolumeId(reader.u32("superblock volume")?);
+            let id = VolumeId(reader.u64("superblock volume")?);
             let blocks = reader.u64("superblock volume blocks")?;
             let length = usize::from(reader.u8("superblock volume name")?);
             let name = core::str::from_utf8(reader.bytes("superblock volume name", length)?).map_err(|_| {
@@ -202,7 +207,7 @@ pub enum SlotEntry {
 }
 
 /// A slot page is its entries one after another: kind u8 (0 free, 1 clean, 2 dirty, 3 corrupt), then PVBN u64 and sum
-/// u64 unless free, then volume u32 and block u64 if dirty or corrupt.
+/// u64 unless free, then volume u64 and block u64 if dirty or corrupt.
 pub fn encode_slot_page(entries: impl Iterator<Item = SlotEntry>) -> Vec<u8> {
     let mut out = Writer::default();
     for entry in entries {
@@ -214,13 +219,13 @@ pub fn encode_slot_page(entries: impl Iterator<Item = SlotEntry>) -> Vec<u8> {
                 sum,
                 volume,
                 block,
-            } => out.u8(2).u64(pvbn.0).u64(sum.0).u32(volume.0).u64(block),
+            } => out.u8(2).u64(pvbn.0).u64(sum.0).u64(volume.0).u64(block),
             SlotEntry::Corrupt {
                 pvbn,
                 sum,
                 volume,
                 block,
-            } => out.u8(3).u64(pvbn.0).u64(sum.0).u32(volume.0).u64(block),
+            } => out.u8(3).u64(pvbn.0).u64(sum.0).u64(volume.0).u64(block),
         };
     }
     out.0
@@ -239,7 +244,7 @@ pub fn decode_slot_page(bytes: &[u8]) -> Result<Vec<SlotEntry>, DecodeError> {
         entries.push(match kind {
             1 => SlotEntry::Clean { pvbn, sum },
             2 => {
-                let volume = VolumeId(reader.u32("slot volume")?);
+                let volume = VolumeId(reader.u64("slot volume")?);
                 SlotEntry::Dirty {
                     pvbn,
                     sum,
@@ -250,7 +255,7 @@ pub fn decode_slot_page(bytes: &[u8]) -> Result<Vec<SlotEntry>, DecodeError> {
             3 => SlotEntry::Corrupt {
                 pvbn,
                 sum,
-                volume: VolumeId(reader.u32("slot volume")?),
+                volume: VolumeId(reader.u64("slot volume")?),
                 block: reader.u64("slot block")?,
             },
             other => {
@@ -270,13 +275,14 @@ pub struct Frozen {
     pub superblock: Superblock,
     pub map: ExtentMap,
     pub objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
+    pub entries: Entries,
     pub slot_pages: Vec<(u32, Vec<u8>)>,
 }
 
-pub fn map_key(volume: VolumeId, page: u64) -> [u8; 12] {
-    let mut key = [0; 12];
-    key[..4].copy_from_slice(&volume.0.to_be_bytes());
-    key[4..].copy_from_slice(&page.to_be_bytes());
+pub fn map_key(volume: VolumeId, page: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&volume.0.to_be_bytes());
+    key[8..].copy_from_slice(&page.to_be_bytes());
     key
 }
 
@@ -293,6 +299,17 @@ pub fn apply_checkpoint<T: MetadataTransaction>(
     }
     for (page, bytes) in &frozen.slot_pages {
         put(transaction, Table::Slots, &page.to_be_bytes(), bytes)?;
+    }
+    for (key, value) in frozen.entries.iter() {
+        match value {
+            Some(value) => put(transaction, Table::Entries, key, value)?,
+            None => transaction.delete(Table::Entries, key).map_err(MetadataFault::Store)?,
+        }
+    }
+    for (key, value) in frozen.entries.counters() {
+        put_or_delete(transaction, Table::Counters, key, value == 0, || {
+            value.to_le_bytes().to_vec()
+        })?;
     }
     put(transaction, Table::Super, &[], &frozen.superblock.encode())
 }
@@ -409,7 +426,7 @@ fn next_map_page<T: MetadataRead>(
         .ceiling(Table::Map, &map_key(volume, page))
         .map_err(MetadataFault::Store)?;
     let Some((key, _)) = found else { return Ok(None) };
-    let Some((found_volume, page_bytes)) = key.split_at_checked(4) else {
+    let Some((found_volume, page_bytes)) = key.split_at_checked(8) else {
         return Ok(None);
     };
     let Ok(page_bytes) = <[u8; 8]>::try_from(page_bytes) else {

@@ -4,14 +4,15 @@ use crate::checkpoint::{Frozen, Superblock, Totals, Volume};
 use crate::config::Config;
 use crate::dirty::Dirty;
 use crate::durability::Durability;
+use crate::entries::Entries;
 use crate::event::{Answer, Command, DiskError, Event, Refusal, Token};
 use crate::extent_map::{ExtentMap, Target};
 use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
 use crate::page::{MapPage, PAGE_ENTRIES};
-use crate::read::Reads;
-use crate::record::Lsn;
+use crate::read::{Query, Reads};
+use crate::record::{Lsn, VOLUME_BLOCKS_MAX};
 use crate::slots::Slots;
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
@@ -24,6 +25,7 @@ use tombolo_prefetch::{Prefetcher, Suggestion};
 pub(crate) struct Overlay {
     pub map: ExtentMap,
     pub objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
+    pub entries: Entries,
 }
 
 /// Events counted since the start.
@@ -86,6 +88,7 @@ pub struct Snapshot {
     pub map_cache_bytes: u64,
     pub descriptor_cache_bytes: u64,
     pub overlay_extents: u64,
+    pub overlay_entry_bytes: u64,
 }
 
 pub struct Core {
@@ -93,7 +96,7 @@ pub struct Core {
     pub(crate) now: Instant,
     pub(crate) out: Vec<Command>,
     pub(crate) volumes: BTreeMap<VolumeId, Volume>,
-    pub(crate) next_volume: u32,
+    pub(crate) next_volume: u64,
     pub(crate) next_pvbn: Pvbn,
     pub(crate) next_job: u64,
     pub(crate) journal: Journal,
@@ -102,6 +105,8 @@ pub struct Core {
     /// Blocks whose only copy is damaged, until they are overwritten.
     pub(crate) corrupt: BTreeMap<(VolumeId, u64), Lcbn>,
     pub(crate) overlay: Overlay,
+    /// Every counter of the entries; those that are nothing are left out.
+    pub(crate) counters_of_entries: BTreeMap<Vec<u8>, i64>,
     pub(crate) frozen: Option<Arc<Frozen>>,
     /// Counts checkpoints, so that a page read before one is not kept after it.
     pub(crate) generation: u64,
@@ -150,8 +155,9 @@ impl Core {
                 sums,
                 force_unit_access,
                 locked,
+                change,
             } => {
-                self.on_write(token, span, sums, force_unit_access, locked);
+                self.on_write(token, span, sums, force_unit_access, locked, change);
             }
             Event::Zero {
                 token,
@@ -161,7 +167,9 @@ impl Core {
             Event::Flush { token } => self.on_flush(token),
             Event::Lock { token, span } => self.on_lock(token, span),
             Event::Unlock { token } => self.on_unlock(token),
-            Event::Status { token, span } => self.on_status(token, span),
+            Event::Status { token, span } => self.on_query(token, span, Query::Status),
+            Event::Resolve { token, span } => self.on_query(token, span, Query::Resolve),
+            Event::Commit { token, change, links } => self.on_commit(token, change, links),
             Event::Cancel { token } => self.on_cancel(token),
             Event::VolumeCreate { token, name, blocks } => self.on_volume_create(token, name, blocks),
             Event::VolumeResize { token, volume, blocks } => self.on_volume_resize(token, volume, blocks),
@@ -243,6 +251,9 @@ impl Core {
             descriptor_cache_bytes: self.descriptors.weight() as u64,
             overlay_extents: (self.overlay.map.len() + self.frozen.as_ref().map_or(0, |frozen| frozen.map.len()))
                 as u64,
+            overlay_entry_bytes: (self.overlay.entries.bytes()
+                + self.frozen.as_ref().map_or(0, |frozen| frozen.entries.bytes()))
+                as u64,
         }
     }
 
@@ -268,16 +279,27 @@ impl Core {
     }
 
     pub(crate) fn check_span(&self, span: crate::event::Span) -> Result<(), Refusal> {
-        let Some(volume) = self.volumes.get(&span.volume) else {
-            return Err(Refusal::UnknownVolume(span.volume));
-        };
+        let blocks = self.size_of(span.volume)?;
         match span.first.checked_add(span.count) {
-            Some(end) if end <= volume.blocks => Ok(()),
+            Some(end) if end <= blocks => Ok(()),
             end => Err(Refusal::OutOfRange {
                 first: span.first,
                 end: end.unwrap_or(u64::MAX),
-                blocks: volume.blocks,
+                blocks,
             }),
+        }
+    }
+
+    pub(crate) fn check_spans(&self, spans: impl IntoIterator<Item = crate::event::Span>) -> Result<(), Refusal> {
+        spans.into_iter().try_for_each(|span| self.check_span(span))
+    }
+
+    /// In blocks. A file's size is the file service's affair: its map takes any block.
+    pub(crate) fn size_of(&self, volume: VolumeId) -> Result<u64, Refusal> {
+        match (volume.inode(), self.volumes.get(&volume)) {
+            (Some(_), _) => Ok(VOLUME_BLOCKS_MAX),
+            (None, Some(volume)) => Ok(volume.blocks),
+            (None, None) => Err(Refusal::UnknownVolume(volume)),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::dirty::Stage;
 use crate::event::{Answer, Command, DiskError, MetadataError, Refusal, Token};
 use crate::extent_map::{Extent, Target};
 use crate::page::PAGE_ENTRIES;
-use crate::record::{Lsn, Record};
+use crate::record::{LinkRun, Lsn, Record};
 use crate::slots::{SLOTS_PER_PAGE, SlotState};
 use alloc::{collections::BTreeMap, collections::VecDeque, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn};
@@ -52,9 +52,10 @@ pub(crate) enum Becomes {
     Free,
 }
 
-/// The overlay is bounded too: a checkpoint is made when it holds this many extents or objects.
+/// The overlay is bounded too: a checkpoint is made when it holds this many extents, objects or bytes of entries.
 const OVERLAY_EXTENTS_MAX: usize = 1 << 20;
 const OVERLAY_OBJECTS_MAX: usize = 1 << 12;
+const OVERLAY_ENTRY_BYTES_MAX: usize = 64 << 20;
 const CHECKPOINT_RETRY_MS: u64 = 1_000;
 
 impl Durability {
@@ -164,6 +165,26 @@ impl Core {
                     .insert(descriptor.first_pvbn().0, Arc::new(descriptor.clone()));
                 self.totals.objects += 1;
                 self.totals.object_bytes += descriptor.object_bytes() as u64;
+                Vec::new()
+            }
+            Record::Link(LinkRun {
+                volume,
+                first,
+                count,
+                pvbn,
+            }) => {
+                let superseded = self.unmap(*volume, *first, first + count);
+                let target = Target::At(*pvbn);
+                self.overlay.map.insert(Extent {
+                    volume: *volume,
+                    first: *first,
+                    count: *count,
+                    target,
+                });
+                superseded
+            }
+            Record::Entries(changes) => {
+                self.apply_entries(changes);
                 Vec::new()
             }
             Record::Create { .. } | Record::Resize { .. } => {
@@ -373,7 +394,8 @@ impl Core {
                 .plus_millis(self.config.checkpoint_interval_ms)
             || journal_bytes >= self.config.checkpoint_journal_bytes
             || self.overlay.map.len() >= OVERLAY_EXTENTS_MAX
-            || self.overlay.objects.len() >= OVERLAY_OBJECTS_MAX;
+            || self.overlay.objects.len() >= OVERLAY_OBJECTS_MAX
+            || self.overlay.entries.bytes() >= OVERLAY_ENTRY_BYTES_MAX;
         // The frozen state must hold nothing that the disk might still refuse to have journaled.
         if (due || self.durability.checkpoint_wanted) && self.journal.written() == self.journal.next() {
             self.durability.checkpoint_wanted = false;
@@ -396,6 +418,7 @@ impl Core {
             superblock,
             map: overlay.map,
             objects: overlay.objects,
+            entries: overlay.entries,
             slot_pages,
         });
         self.overlay = Overlay::default();

@@ -4,9 +4,9 @@
 use crate::checkpoint::Frozen;
 use crate::journal::JournalWrite;
 use crate::page::MapPage;
-use crate::record::{Lsn, SlotRun};
+use crate::record::{LinkRun, Lsn, SlotRun};
 use alloc::{string::String, sync::Arc, vec::Vec};
-use tombolo_base::{BlockSum, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{BlockSum, EntryChange, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 
 /// Names one request of a client; chosen by the world, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +34,13 @@ impl Span {
     }
 }
 
+/// Entries that change and blocks that become holes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetadataChange {
+    pub entries: Vec<EntryChange>,
+    pub holes: Vec<Span>,
+}
+
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Answered with the blocks' contents through [`Command::ReadSlots`].
@@ -49,6 +56,14 @@ pub enum Event {
         sums: Vec<Option<BlockSum>>,
         force_unit_access: bool,
         locked: bool,
+        /// Made in the same step: after a crash all of it is there, or nothing.
+        change: MetadataChange,
+    },
+    /// Changes entries and maps in one step. A link makes blocks the same as blocks that are in the cloud.
+    Commit {
+        token: Token,
+        change: MetadataChange,
+        links: Vec<LinkRun>,
     },
     /// Turns blocks into holes (TRIM, WRITE ZEROES).
     Zero {
@@ -71,6 +86,11 @@ pub enum Event {
     },
     /// Which blocks are mapped.
     Status {
+        token: Token,
+        span: Span,
+    },
+    /// What blocks are mapped to.
+    Resolve {
         token: Token,
         span: Span,
     },
@@ -263,11 +283,16 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Done,
+    /// The change is in the journal.
+    Committed,
     /// The buffer that the world filled holds the blocks.
     Read,
     /// The lock is held.
     Locked,
+    /// From the beginning of the span, perhaps not to its end.
     Status(Vec<StatusRun>),
+    /// Likewise.
+    Resolved(Vec<ResolvedRun>),
     Volume(VolumeId),
 }
 
@@ -275,6 +300,22 @@ pub enum Answer {
 pub struct StatusRun {
     pub count: u64,
     pub mapped: bool,
+}
+
+/// What a run of blocks is mapped to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResolvedRun {
+    pub count: u64,
+    pub source: Source,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Hole,
+    /// In the cloud, at consecutive PVBNs from this one on: other blocks may be linked to them.
+    Stored(Pvbn),
+    /// Not in the cloud yet.
+    Dirty,
 }
 
 /// Why a client's request was not done.

@@ -79,6 +79,28 @@ impl ExtentMap {
             .map(|((_, first), _)| *first)
     }
 
+    /// The first volume from `volume` on with an extent that is not a hole.
+    pub fn next_mapped(&self, volume: VolumeId) -> Option<VolumeId> {
+        self.runs
+            .range((volume, 0)..)
+            .find(|(_, (_, target))| *target != Target::Hole)
+            .map(|((volume, _), _)| *volume)
+    }
+
+    /// The first block from `block` on, before `end`, that an extent maps to something.
+    pub fn next_mapped_block(&self, volume: VolumeId, block: u64, end: u64) -> Option<u64> {
+        if self
+            .get(volume, block)
+            .is_some_and(|extent| extent.target != Target::Hole)
+        {
+            return Some(block);
+        }
+        self.runs
+            .range((volume, block)..(volume, end.max(block)))
+            .find(|(_, (_, target))| *target != Target::Hole)
+            .map(|((_, first), _)| *first)
+    }
+
     /// The parts of extents that lie within the range, in order.
     pub fn overlaps(&self, volume: VolumeId, first: u64, end: u64) -> Vec<Extent> {
         let mut found = Vec::new();
@@ -184,12 +206,12 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Insert(u32, u64, u64, Option<u64>),
-        Remove(u32, u64, u64),
+        Insert(u64, u64, u64, Option<u64>),
+        Remove(u64, u64, u64),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let span = (0u32..2, 0u64..40, 0u64..12);
+        let span = (0u64..2, 0u64..40, 0u64..12);
         prop::collection::vec(
             prop_oneof![
                 (span.clone(), prop::option::of(0u64..60)).prop_map(|((v, f, c), t)| Step::Insert(v, f, c, t)),
@@ -203,7 +225,7 @@ mod tests {
         #[test]
         fn equals_a_map_of_single_blocks(steps in steps()) {
             let mut map = ExtentMap::default();
-            let mut model: Model<(u32, u64), Target> = Model::new();
+            let mut model: Model<(u64, u64), Target> = Model::new();
             for step in steps {
                 match step {
                     Step::Insert(volume, first, count, pvbn) => {
@@ -220,7 +242,7 @@ mod tests {
                         }
                     }
                 }
-                for volume in 0..2u32 {
+                for volume in 0..2u64 {
                     for block in 0..55u64 {
                         let found = map.get(VolumeId(volume), block).map(|extent| extent.target);
                         prop_assert_eq!(found, model.get(&(volume, block)).copied());

@@ -13,6 +13,7 @@
 //! | `flush`      | dirty blocks to fingerprints to packs to objects                         |
 //! | `durability` | acknowledgements, group commit, checkpoints                              |
 //! | `volumes`    | creation, resize, deletion                                               |
+//! | `entries`    | the file service's entries, laid over local metadata                     |
 //! | `recovery`   | the same state from local metadata and the journal                       |
 //! | `checkpoint` | the merge of the overlay into local metadata                             |
 //! | `record`     | the journal's bytes                                                      |
@@ -25,6 +26,7 @@ mod config;
 mod core_state;
 mod dirty;
 mod durability;
+mod entries;
 mod event;
 mod extent_map;
 mod fetch;
@@ -42,11 +44,13 @@ mod write;
 pub use checkpoint::{Frozen, Totals, Volume};
 pub use config::Config;
 pub use core_state::{Core, Counters, Snapshot, StoreState};
+pub use entries::{Entries, EntryLookup, EntryValue};
 pub use event::{
-    Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, MetadataError, ReadPiece,
-    Refusal, Span, StatusRun, StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
+    Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, MetadataChange,
+    MetadataError, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun, StoreFailure, Token, UploadFailure,
+    UploadItem, WritePiece,
 };
 pub use extent_map::{Extent, ExtentMap, Target};
 pub use journal::JournalWrite;
 pub use page::{MapPage, PAGE_ENTRIES};
-pub use record::{Lsn, SlotRun};
+pub use record::{LinkRun, Lsn, SlotRun};

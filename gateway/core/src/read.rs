@@ -7,7 +7,8 @@
 use crate::checkpoint::least_first;
 use crate::core_state::{Core, Lookup};
 use crate::event::{
-    Answer, Command, DiskError, MetadataError, ReadPiece, Refusal, Span, StatusRun, StoreFailure, Token,
+    Answer, Command, DiskError, MetadataError, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun, StoreFailure,
+    Token,
 };
 use crate::extent_map::Target;
 use crate::fetch::Interest;
@@ -36,11 +37,18 @@ struct Read {
     cursor: u32,
 }
 
+/// What is asked of the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Query {
+    Status,
+    Resolve,
+}
+
 /// Who waits for a page or a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiter {
     Read(Token),
-    Status(Token, Span),
+    Query(Token, Span, Query),
     Prefetch(Span),
 }
 
@@ -79,7 +87,11 @@ impl Core {
     fn prefetch_for(&mut self, token: Token, span: Span) {
         // Clients are not told apart, and neither partial misses nor prefetched blocks are marked: only policies that
         // need no feedback are offered.
-        let missed = self.reads.reads.get(&token).is_some_and(|read| read.unresolved > 0 || read.coming > 0);
+        let missed = self
+            .reads
+            .reads
+            .get(&token)
+            .is_some_and(|read| read.unresolved > 0 || read.coming > 0);
         let access = Access {
             client: ClientId::default(),
             volume: span.volume,
@@ -329,7 +341,7 @@ impl Core {
         for waiter in waiters {
             match waiter {
                 Waiter::Read(token) => self.advance_read(token),
-                Waiter::Status(token, span) => self.on_status(token, span),
+                Waiter::Query(token, span, query) => self.on_query(token, span, query),
                 Waiter::Prefetch(span) => self.prefetch(span),
             }
         }
@@ -345,7 +357,7 @@ impl Core {
                     self.let_go(&read);
                     token
                 }
-                Waiter::Status(token, _) => token,
+                Waiter::Query(token, ..) => token,
                 Waiter::Prefetch(_) => continue,
             };
             self.answer(token, Err(Refusal::Metadata(error.clone())));
@@ -456,35 +468,63 @@ impl Core {
         pieces
     }
 
-    pub(crate) fn on_status(&mut self, token: Token, span: Span) {
+    pub(crate) fn on_query(&mut self, token: Token, span: Span, query: Query) {
         if let Err(refusal) = self.check_span(span) {
             return self.answer(token, Err(refusal));
         }
-        let mut runs: Vec<StatusRun> = Vec::new();
+        let mut runs: Vec<(u64, Target)> = Vec::new();
         let count = span.count.min(STATUS_BLOCKS_MAX);
         let mut done = 0;
         while done < count {
-            let block = span.first + done;
-            match self.lookup(span.volume, block) {
-                Lookup::NeedPage(page) if runs.is_empty() => return self.load_status_pages(token, span, page),
+            match self.lookup(span.volume, span.first + done) {
+                Lookup::NeedPage(page) if runs.is_empty() => return self.load_query_pages(token, span, query, page),
                 // A shorter answer is allowed; the client asks for the rest.
                 Lookup::NeedPage(_) => break,
                 Lookup::Known(target, run) => {
                     let run = run.min(count - done);
-                    let mapped = target != Target::Hole;
-                    match runs.last_mut() {
-                        Some(last) if last.mapped == mapped => last.count += run,
-                        _ => runs.push(StatusRun { count: run, mapped }),
-                    }
+                    runs.push((run, target));
                     done += run;
                 }
             }
         }
-        self.answer(token, Ok(Answer::Status(runs)));
+        let answer = match query {
+            Query::Status => Answer::Status(status_runs(&runs)),
+            Query::Resolve => Answer::Resolved(self.resolved_runs(&runs)),
+        };
+        self.answer(token, Ok(answer));
+    }
+
+    fn resolved_runs(&self, runs: &[(u64, Target)]) -> Vec<ResolvedRun> {
+        let mut resolved: Vec<ResolvedRun> = Vec::new();
+        for (count, target) in runs {
+            let Target::At(first) = target else {
+                resolved.push(ResolvedRun {
+                    count: *count,
+                    source: Source::Hole,
+                });
+                continue;
+            };
+            for pvbn in (0..*count).map(|index| first.plus(index)) {
+                let source = self.source_of(pvbn);
+                match resolved.last_mut() {
+                    Some(last) if continues(last, source) => last.count += 1,
+                    _ => resolved.push(ResolvedRun { count: 1, source }),
+                }
+            }
+        }
+        resolved
+    }
+
+    fn source_of(&self, pvbn: Pvbn) -> Source {
+        let is_corrupt = |slot| self.slots.state(slot) == SlotState::Corrupt;
+        match self.dirty.find(pvbn).is_some() || self.slots.find(pvbn).is_some_and(is_corrupt) {
+            true => Source::Dirty,
+            false => Source::Stored(pvbn),
+        }
     }
 
     /// Loads the page that a query begins in, and those behind it for the queries that will follow.
-    fn load_status_pages(&mut self, token: Token, span: Span, page: u64) {
+    fn load_query_pages(&mut self, token: Token, span: Span, query: Query, page: u64) {
         let end = span.end().min(span.first + STATUS_BLOCKS_MAX);
         for ahead in page + 1..end.div_ceil(PAGE_ENTRIES) {
             if self.pages.get((span.volume, ahead)).is_none() {
@@ -496,7 +536,7 @@ impl Core {
                 self.load_page(span.volume, ahead, Waiter::Prefetch(nothing));
             }
         }
-        self.load_page(span.volume, page, Waiter::Status(token, span));
+        self.load_page(span.volume, page, Waiter::Query(token, span, query));
     }
 
     /// Resident, or on its way.
@@ -506,10 +546,10 @@ impl Core {
 
     /// Fetches what is neither resident nor on its way, as far as the prefetcher's share of the cache allows.
     fn prefetch(&mut self, span: Span) {
-        let Some(volume) = self.volumes.get(&span.volume) else {
+        let Ok(blocks) = self.size_of(span.volume) else {
             return;
         };
-        let end = span.end().min(volume.blocks);
+        let end = span.end().min(blocks);
         let share_max = (self.slots.count() / 8) as usize;
         let mut wanted: BTreeMap<u64, (Arc<ObjectDescriptor>, Vec<u16>)> = BTreeMap::new();
         let mut block = span.first;
@@ -571,4 +611,25 @@ type Wanted = BTreeMap<u64, (Arc<ObjectDescriptor>, BTreeMap<u16, Vec<u32>>)>;
 fn unknown_object(block: u64, pvbn: Pvbn) -> Refusal {
     let reason = format!("no object is known to hold PVBN {}; local metadata is damaged", pvbn.0);
     Refusal::Lost { block, pvbn, reason }
+}
+
+/// Whether the run goes on with a block from `source`.
+fn continues(run: &ResolvedRun, source: Source) -> bool {
+    match (run.source, source) {
+        (Source::Stored(first), Source::Stored(pvbn)) => first.plus(run.count) == pvbn,
+        (Source::Dirty, Source::Dirty) => true,
+        _ => false,
+    }
+}
+
+fn status_runs(runs: &[(u64, Target)]) -> Vec<StatusRun> {
+    let mut merged: Vec<StatusRun> = Vec::new();
+    for (count, target) in runs {
+        let mapped = *target != Target::Hole;
+        match merged.last_mut() {
+            Some(last) if last.mapped == mapped => last.count += count,
+            _ => merged.push(StatusRun { count: *count, mapped }),
+        }
+    }
+    merged
 }

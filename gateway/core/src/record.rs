@@ -3,26 +3,35 @@
 //! ```text
 //! segment header, 64 bytes          batch header, 48 bytes              record
 //!   0 magic "TMBJRNL1"                0 magic "TJB1"                      kind u8, then its fields:
-//!   8 format version     u32 = 1      4 payload bytes      u32            1 Write     volume u32, first block u64,
+//!   8 format version     u32 = 2      4 payload bytes      u32            1 Write     volume u64, first block u64,
 //!  12 reserved           u32 = 0      8 LSN                u64                        first PVBN u64, count u32,
 //!  16 segment number     u64         16 durable LSN        u64                        slot runs u32, then
 //!  24 LSN of first batch u64         24 journal identity   u64                        (slot u32, count u32) each,
 //!  32 journal identity   u64         32 record count       u32                        count sums of u64
-//!  40 XXH3-64 of 0..40   u64         36 reserved           u32 = 0      2 Hole      volume u32, first u64, count u64
-//!  48 zero                           40 XXH3-64 of bytes   u64          3 Redirect  volume u32, first u64, count u32,
+//!  40 XXH3-64 of 0..40   u64         36 reserved           u32 = 0      2 Hole      volume u64, first u64, count u64
+//!  48 zero                           40 XXH3-64 of bytes   u64          3 Redirect  volume u64, first u64, count u32,
 //!                                       0..40 and payload                           from PVBN u64, to PVBN u64
 //!                                    48 payload                         4 Object    bytes u32, object descriptor
-//!                                                                       5 Create    volume u32, blocks u64, name
+//!                                                                       5 Create    volume u64, blocks u64, name
 //!                                                                                   length u8, name
-//!                                                                       6 Resize    volume u32, blocks u64
-//!                                                                       7 Delete    volume u32
+//!                                                                       6 Resize    volume u64, blocks u64
+//!                                                                       7 Delete    volume u64
+//!                                                                       8 Entries   count u32, then each: kind u8
+//!                                                                         (1 put, 2 delete, 3 add), key length
+//!                                                                         u16, key, and put: value length u32,
+//!                                                                         value; add: amount i64
+//!                                                                       9 Link      volume u64, first u64, count u64,
+//!                                                                                   PVBN u64
 //! ```
 //! An LSN counts batch bytes from the beginning of time, segment headers left out: a batch at LSN `a` with header and
 //! payload of `n` bytes is followed by the batch at LSN `a + n`. "Durable LSN" says up to where cache file and journal
 //! were known to be on stable storage when the batch was made.
 
+use crate::event::Span;
 use alloc::{string::String, vec::Vec};
-use tombolo_base::{BlockSum, DecodeError, Lcbn, ObjectDescriptor, Pvbn, Reader, VolumeId, Writer};
+use tombolo_base::{
+    BlockSum, DecodeError, ENTRY_KEY_BYTES_MAX, EntryChange, Lcbn, ObjectDescriptor, Pvbn, Reader, VolumeId, Writer,
+};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// A position in the journal, in batch bytes since the beginning of time.
@@ -40,7 +49,7 @@ pub const VOLUME_BLOCKS_MAX: u64 = 1 << 36;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"TMBJRNL1";
 const BATCH_MAGIC: &[u8; 4] = b"TJB1";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +93,27 @@ pub enum Record {
     Delete {
         volume: VolumeId,
     },
+    Entries(Vec<EntryChange>),
+    Link(LinkRun),
+}
+
+/// Blocks that become the same as blocks in the cloud, whose PVBNs are consecutive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkRun {
+    pub volume: VolumeId,
+    pub first: u64,
+    pub count: u64,
+    pub pvbn: Pvbn,
+}
+
+impl LinkRun {
+    pub(crate) fn span(&self) -> Span {
+        Span {
+            volume: self.volume,
+            first: self.first,
+            count: self.count,
+        }
+    }
 }
 
 impl Record {
@@ -97,7 +127,7 @@ impl Record {
                 sums,
             } => {
                 out.u8(1)
-                    .u32(volume.0)
+                    .u64(volume.0)
                     .u64(*first)
                     .u64(pvbn.0)
                     .u32(sums.len() as u32)
@@ -110,7 +140,7 @@ impl Record {
                 }
             }
             Self::Hole { volume, first, count } => {
-                out.u8(2).u32(volume.0).u64(*first).u64(*count);
+                out.u8(2).u64(volume.0).u64(*first).u64(*count);
             }
             Self::Redirect {
                 volume,
@@ -119,7 +149,7 @@ impl Record {
                 from,
                 to,
             } => {
-                out.u8(3).u32(volume.0).u64(*first).u32(*count).u64(from.0).u64(to.0);
+                out.u8(3).u64(volume.0).u64(*first).u32(*count).u64(from.0).u64(to.0);
             }
             Self::Object(descriptor) => {
                 let bytes = descriptor.encode();
@@ -127,16 +157,30 @@ impl Record {
             }
             Self::Create { volume, blocks, name } => {
                 out.u8(5)
-                    .u32(volume.0)
+                    .u64(volume.0)
                     .u64(*blocks)
                     .u8(name.len() as u8)
                     .bytes(name.as_bytes());
             }
             Self::Resize { volume, blocks } => {
-                out.u8(6).u32(volume.0).u64(*blocks);
+                out.u8(6).u64(volume.0).u64(*blocks);
             }
             Self::Delete { volume } => {
-                out.u8(7).u32(volume.0);
+                out.u8(7).u64(volume.0);
+            }
+            Self::Entries(changes) => {
+                out.u8(8).u32(changes.len() as u32);
+                for change in changes {
+                    encode_change(change, out);
+                }
+            }
+            Self::Link(LinkRun {
+                volume,
+                first,
+                count,
+                pvbn,
+            }) => {
+                out.u8(9).u64(volume.0).u64(*first).u64(*count).u64(pvbn.0);
             }
         }
     }
@@ -191,6 +235,20 @@ impl Record {
             7 => Self::Delete {
                 volume: volume_id(reader)?,
             },
+            8 => {
+                let count = reader.u32("entry change count")?;
+                let changes = (0..count).map(|_| decode_change(reader));
+                Self::Entries(changes.collect::<Result<_, _>>()?)
+            }
+            9 => {
+                let (volume, first) = (volume_id(reader)?, reader.u64("link first block")?);
+                Self::Link(LinkRun {
+                    volume,
+                    first,
+                    count: block_span("link block count", first, reader.u64("link block count")?)?,
+                    pvbn: Pvbn(reader.u64("link PVBN")?),
+                })
+            }
             other => {
                 return Err(DecodeError::Invalid {
                     what: "record kind",
@@ -241,8 +299,59 @@ impl Record {
     }
 }
 
+fn encode_change(change: &EntryChange, out: &mut Writer) {
+    let (kind, key) = match change {
+        EntryChange::Put { key, .. } => (1, key),
+        EntryChange::Delete { key } => (2, key),
+        EntryChange::Add { key, .. } => (3, key),
+    };
+    // What could not be read back must never reach the journal.
+    assert!(
+        (1..=ENTRY_KEY_BYTES_MAX).contains(&key.len()),
+        "an entry's key is 1 to {ENTRY_KEY_BYTES_MAX} bytes long"
+    );
+    out.u8(kind).u16(key.len() as u16).bytes(key);
+    match change {
+        EntryChange::Put { value, .. } => {
+            out.u32(value.len() as u32).bytes(value);
+        }
+        EntryChange::Delete { .. } => {}
+        EntryChange::Add { amount, .. } => {
+            out.u64(*amount as u64);
+        }
+    }
+}
+
+fn decode_change(reader: &mut Reader<'_>) -> Result<EntryChange, DecodeError> {
+    let kind = reader.u8("entry change kind")?;
+    let length = usize::from(reader.u16("entry key length")?);
+    if length == 0 || length > ENTRY_KEY_BYTES_MAX {
+        return Err(DecodeError::Invalid {
+            what: "entry key length",
+            value: length as u64,
+        });
+    }
+    let key = reader.bytes("entry key", length)?.to_vec();
+    match kind {
+        1 => {
+            let length = reader.u32("entry value length")? as usize;
+            let value = reader.bytes("entry value", length)?.to_vec();
+            Ok(EntryChange::Put { key, value })
+        }
+        2 => Ok(EntryChange::Delete { key }),
+        3 => {
+            let amount = reader.u64("counter amount")? as i64;
+            Ok(EntryChange::Add { key, amount })
+        }
+        other => Err(DecodeError::Invalid {
+            what: "entry change kind",
+            value: u64::from(other),
+        }),
+    }
+}
+
 fn volume_id(reader: &mut Reader<'_>) -> Result<VolumeId, DecodeError> {
-    Ok(VolumeId(reader.u32("record volume")?))
+    Ok(VolumeId(reader.u64("record volume")?))
 }
 
 fn volume_blocks(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
@@ -336,7 +445,12 @@ impl Batch {
             record.encode(&mut out);
         }
         let mut bytes = out.0;
-        let payload_bytes = (bytes.len() - BATCH_HEADER_BYTES) as u32;
+        let payload_bytes = bytes.len() - BATCH_HEADER_BYTES;
+        assert!(
+            payload_bytes <= BATCH_PAYLOAD_BYTES_MAX,
+            "a batch is bounded, or recovery could not read it"
+        );
+        let payload_bytes = payload_bytes as u32;
         bytes[4..8].copy_from_slice(&payload_bytes.to_le_bytes());
         let sum = batch_sum(&bytes);
         bytes[40..48].copy_from_slice(&sum.to_le_bytes());
@@ -456,6 +570,23 @@ mod tests {
             },
             Record::Resize { volume, blocks: 2048 },
             Record::Delete { volume },
+            Record::Entries(vec![
+                EntryChange::Put {
+                    key: b"key".to_vec(),
+                    value: vec![1, 2, 3],
+                },
+                EntryChange::Delete { key: b"gone".to_vec() },
+                EntryChange::Add {
+                    key: b"count".to_vec(),
+                    amount: -5,
+                },
+            ]),
+            Record::Link(LinkRun {
+                volume: VolumeId::of_inode(9),
+                first: 4,
+                count: 12,
+                pvbn: Pvbn(77),
+            }),
         ]
     }
 
@@ -492,12 +623,14 @@ mod tests {
         };
         let bytes = batch.encode(0x0102_0304_0506_0708);
         assert_eq!(&bytes[..4], b"TJB1");
-        assert_eq!(&bytes[4..8], &[21, 0, 0, 0]);
+        assert_eq!(&bytes[4..8], &[25, 0, 0, 0]);
         assert_eq!(&bytes[8..16], &[0x22, 0x11, 0, 0, 0, 0, 0, 0]);
         assert_eq!(&bytes[24..32], &[8, 7, 6, 5, 4, 3, 2, 1]);
         assert_eq!(
             &bytes[48..],
-            &[2, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]
+            &[
+                2, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0
+            ]
         );
         let header = SegmentHeader {
             segment: 5,
@@ -505,7 +638,7 @@ mod tests {
             journal_identity: 7,
         };
         let encoded = header.encode();
-        assert_eq!(&encoded[..12], b"TMBJRNL1\x01\0\0\0");
+        assert_eq!(&encoded[..12], b"TMBJRNL1\x02\0\0\0");
         assert_eq!(SegmentHeader::decode(&encoded), Ok(header));
     }
 

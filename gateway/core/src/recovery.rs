@@ -14,7 +14,7 @@ use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
 use crate::read::Reads;
-use crate::record::{Batch, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader, SlotRun};
+use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader, SlotRun};
 use crate::slots::{SLOTS_PER_PAGE, SlotState, Slots};
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
@@ -122,6 +122,7 @@ pub fn recover<M: MetadataRead>(
     let segments = read_segments(disk, &superblock, fresh)?;
     let mut core = empty_core(now, parts, &superblock, &segments);
     load_slots(&mut core, metadata, disk.cache_is_new()).map_err(RecoveryError::Metadata)?;
+    core.counters_of_entries = load_counters(metadata).map_err(RecoveryError::Metadata)?;
     let mut report = replay(&mut core, &superblock, segments, disk)?;
     if disk.cache_is_new() && core.slots.dirty_count() > 0 {
         return Err(RecoveryError::CacheMissing {
@@ -282,6 +283,7 @@ fn empty_core(
         dirty: Dirty::default(),
         corrupt: BTreeMap::new(),
         overlay: Overlay::default(),
+        counters_of_entries: BTreeMap::new(),
         frozen: None,
         generation: 0,
         pages: WeightedLru::new(config.map_cache_bytes),
@@ -366,6 +368,25 @@ fn load_slots<M: MetadataRead>(
         core.dirty.push(core.now, block);
     }
     Ok(())
+}
+
+fn load_counters<M: MetadataRead>(metadata: &M) -> Result<BTreeMap<Vec<u8>, i64>, MetadataFault<M::Error>> {
+    let mut counters = BTreeMap::new();
+    let mut key = Vec::new();
+    while let Some((found, bytes)) = metadata.ceiling(Table::Counters, &key).map_err(MetadataFault::Store)? {
+        let value = <[u8; 8]>::try_from(bytes.as_slice()).map_err(|_| MetadataFault::Corrupt {
+            table: Table::Counters,
+            key: found.clone(),
+            error: DecodeError::Invalid {
+                what: "counter length",
+                value: bytes.len() as u64,
+            },
+        })?;
+        key.clone_from(&found);
+        key.push(0);
+        counters.insert(found, i64::from_le_bytes(value));
+    }
+    Ok(counters)
 }
 
 /// A readable batch that may be replayed, and where it lies.
@@ -607,7 +628,10 @@ fn dispensable(
         Record::Write {
             volume, first, sums, ..
         } => within(*volume, *first, first + sums.len() as u64),
-        Record::Hole { volume, first, count } => within(*volume, *first, first + count),
+        Record::Hole { volume, first, count }
+        | Record::Link(LinkRun {
+            volume, first, count, ..
+        }) => within(*volume, *first, first + count),
         Record::Delete { volume } => within(*volume, 0, u64::MAX),
         Record::Redirect { count, from, .. } => {
             let redirected = missing.range(*from..from.plus(u64::from(*count)));
@@ -619,7 +643,7 @@ fn dispensable(
             .map(|packed| packed.pvbn)
             .filter(|pvbn| missing.contains_key(pvbn))
             .collect(),
-        Record::Create { .. } | Record::Resize { .. } => Vec::new(),
+        Record::Create { .. } | Record::Resize { .. } | Record::Entries(_) => Vec::new(),
     }
 }
 
@@ -669,7 +693,9 @@ fn replay_record(core: &mut Core, record: Record, report: &mut Report) {
         | Record::Redirect { .. }
         | Record::Create { .. }
         | Record::Resize { .. }
-        | Record::Delete { .. } => {}
+        | Record::Delete { .. }
+        | Record::Link(_)
+        | Record::Entries(_) => {}
     }
 }
 
@@ -732,6 +758,23 @@ mod tests {
         assert_eq!(arrived_count(&records, Lsn(0), &Sums(vec![33, 22])), Ok(3));
         // Used again by a write whose record was lost with the crash.
         assert_eq!(arrived_count(&records[..2], Lsn(0), &Sums(vec![99, 22])), Ok(2));
+    }
+
+    #[test]
+    fn a_slot_used_again_after_a_link_does_not_end_the_journal() {
+        let link = |volume, first| {
+            Record::Link(LinkRun {
+                volume,
+                first,
+                count: 1,
+                pvbn: Pvbn(90),
+            })
+        };
+        // Slot 0 held block 7 until a link replaced it, then block 8.
+        let records = candidates(vec![write(7, 1, 0, 11), link(VolumeId(1), 7), write(8, 2, 0, 33)]);
+        assert_eq!(arrived_count(&records, Lsn(0), &Sums(vec![33])), Ok(3));
+        let elsewhere = candidates(vec![write(7, 1, 0, 11), link(VolumeId(1), 6), write(8, 2, 0, 33)]);
+        assert_eq!(arrived_count(&elsewhere, Lsn(0), &Sums(vec![33])), Ok(0));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::core_state::Core;
 use crate::dirty::{DirtyBlock, Stage};
-use crate::event::{Answer, Command, DiskError, Refusal, Span, Token, WritePiece};
+use crate::event::{Answer, Command, DiskError, MetadataChange, Refusal, Span, Token, WritePiece};
 use crate::record::{Record, SlotRun};
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -30,6 +30,7 @@ enum Kind {
         sums: Vec<Option<BlockSum>>,
         force_unit_access: bool,
         locked: bool,
+        change: MetadataChange,
     },
     Zero {
         force_unit_access: bool,
@@ -45,6 +46,7 @@ struct Running {
     /// One per block that is not zero, in order.
     slots: Vec<Lcbn>,
     force_unit_access: bool,
+    change: MetadataChange,
 }
 
 #[derive(Debug, Default)]
@@ -88,12 +90,14 @@ impl Core {
         sums: Vec<Option<BlockSum>>,
         force_unit_access: bool,
         locked: bool,
+        change: MetadataChange,
     ) {
         assert_eq!(sums.len() as u64, span.count, "a sum per block");
         let kind = Kind::Write {
             sums,
             force_unit_access,
             locked,
+            change,
         };
         self.admit(Waiting {
             token,
@@ -135,7 +139,7 @@ impl Core {
     }
 
     fn admit(&mut self, waiting: Waiting) {
-        let refusal = match (&self.failed, self.check_span(waiting.span)) {
+        let refusal = match (&self.failed, self.check_spans(waiting.spans())) {
             (Some(error), _) => Some(Refusal::Failed(error.clone())),
             (None, Err(refusal)) => Some(refusal),
             (None, Ok(())) if waiting.nonzero() > self.config.dirty_blocks_max => {
@@ -167,7 +171,7 @@ impl Core {
 
     fn start(&mut self, waiting: Waiting) {
         // What waited may have waited for longer than its volume lived.
-        if let Err(refusal) = self.check_span(waiting.span) {
+        if let Err(refusal) = self.check_spans(waiting.spans()) {
             self.writes.locks.remove(&waiting.token);
             return self.answer(waiting.token, Err(refusal));
         }
@@ -217,6 +221,7 @@ impl Core {
                 Kind::Write {
                     sums,
                     force_unit_access,
+                    change,
                     ..
                 },
             ..
@@ -237,6 +242,7 @@ impl Core {
                 sums,
                 slots,
                 force_unit_access,
+                change,
             },
         );
         if pieces.is_empty() {
@@ -255,7 +261,7 @@ impl Core {
         self.writes.locks.remove(&token);
         match (result, &self.failed) {
             // The volume may have shrunk or gone while the bytes were on their way.
-            (Ok(()), None) => match self.check_span(running.span) {
+            (Ok(()), None) => match self.check_spans(running.spans()) {
                 Ok(()) => self.journal_write(token, running),
                 Err(refusal) => self.abandon(token, running, refusal),
             },
@@ -281,10 +287,16 @@ impl Core {
             sums,
             slots,
             force_unit_access,
+            change,
         } = running;
         self.totals.blocks_written += span.count;
         self.totals.blocks_zero += span.count - slots.len() as u64;
-        let (records, blocks) = self.records(span, &sums, &slots);
+        let (written, blocks) = self.records(span, &sums, &slots);
+        let mut records = hole_records(change.holes);
+        records.extend(written);
+        if !change.entries.is_empty() {
+            records.push(Record::Entries(change.entries));
+        }
         let end = self.commit(records);
         for (block, sum) in blocks {
             self.slots.hold_dirty(block.slot, block.pvbn, sum);
@@ -432,6 +444,15 @@ impl Core {
     }
 }
 
+impl Running {
+    /// Everything that it changes.
+    fn spans(&self) -> Vec<Span> {
+        let mut spans = vec![self.span];
+        spans.extend_from_slice(&self.change.holes);
+        spans
+    }
+}
+
 impl Waiting {
     /// Blocks that need a slot.
     fn nonzero(&self) -> u32 {
@@ -439,6 +460,15 @@ impl Waiting {
             Kind::Write { sums, .. } => sums.iter().filter(|sum| sum.is_some()).count() as u32,
             Kind::Zero { .. } | Kind::Lock => 0,
         }
+    }
+
+    /// Everything that it changes.
+    fn spans(&self) -> Vec<Span> {
+        let mut spans = vec![self.span];
+        if let Kind::Write { change, .. } = &self.kind {
+            spans.extend_from_slice(&change.holes);
+        }
+        spans
     }
 
     fn is_locked(&self) -> bool {
@@ -466,6 +496,13 @@ fn write_pieces(sums: &[Option<BlockSum>], slots: &[Lcbn]) -> Vec<WritePiece> {
         }
     }
     pieces
+}
+
+pub(crate) fn hole_records(holes: Vec<Span>) -> Vec<Record> {
+    let holes = holes.into_iter().filter(|hole| hole.count > 0);
+    holes
+        .map(|Span { volume, first, count }| Record::Hole { volume, first, count })
+        .collect()
 }
 
 fn slot_runs(slots: &[Lcbn]) -> Vec<SlotRun> {

@@ -1,6 +1,12 @@
 //! Routes, and errors as JSON: `{"kind": "not_found", "message": "..."}`.
 
-use crate::control::{Control, ControlError, ErrorKind, Status, VolumeInfo, check_volume_name, check_volume_size};
+mod shares;
+mod volumes;
+
+pub(crate) use shares::{CreateShare, ShareQuota};
+pub(crate) use volumes::{CreateVolume, ResizeVolume};
+
+use crate::control::{CheckStatus, Control, ControlError, ErrorKind, Status};
 use crate::metrics;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
@@ -8,10 +14,9 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, patch, post};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The longest legal body is some 150 bytes.
@@ -22,30 +27,14 @@ type Answer<T> = Result<T, ControlError>;
 type Body = Result<Bytes, BytesRejection>;
 type Name = Result<Path<String>, PathRejection>;
 
-/// Body of `POST /v1/volumes`.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CreateVolume {
-    pub name: String,
-    pub size_bytes: u64,
-}
-
-/// Body of `PATCH /v1/volumes/{name}`.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ResizeVolume {
-    pub size_bytes: u64,
-    #[serde(default)]
-    pub allow_shrink: bool,
-}
-
 pub(super) fn admin_routes(control: Arc<dyn Control>) -> Router {
     let routes = Router::new()
         .route("/v1/status", get(status))
-        .route("/v1/volumes", get(volume_list).post(volume_create))
-        .route("/v1/volumes/{name}", patch(volume_resize).delete(volume_delete))
         .route("/v1/drain", post(drain))
-        .route("/metrics", get(prometheus));
+        .route("/v1/check", get(check_status).post(check_start))
+        .route("/metrics", get(prometheus))
+        .merge(volumes::routes())
+        .merge(shares::routes());
     finish(routes, control)
 }
 
@@ -65,39 +54,18 @@ async fn status(State(control): Shared) -> Answer<Json<Status>> {
     blocking(move || control.status()).await.map(Json)
 }
 
-async fn volume_list(State(control): Shared) -> Answer<Json<Vec<VolumeInfo>>> {
-    blocking(move || control.volume_list()).await.map(Json)
-}
-
-async fn volume_create(State(control): Shared, body: Body) -> Answer<(StatusCode, Json<VolumeInfo>)> {
-    let CreateVolume { name, size_bytes } = parse(body)?;
-    check_volume_name(&name)?;
-    check_volume_size(size_bytes)?;
-    let created = blocking(move || control.volume_create(&name, size_bytes)).await??;
-    Ok((StatusCode::CREATED, Json(created)))
-}
-
-async fn volume_resize(State(control): Shared, name: Name, body: Body) -> Answer<Json<VolumeInfo>> {
-    let ResizeVolume {
-        size_bytes,
-        allow_shrink,
-    } = parse(body)?;
-    let name = volume_name(name)?;
-    check_volume_size(size_bytes)?;
-    blocking(move || control.volume_resize(&name, size_bytes, allow_shrink))
-        .await?
-        .map(Json)
-}
-
-async fn volume_delete(State(control): Shared, name: Name) -> Answer<StatusCode> {
-    let name = volume_name(name)?;
-    blocking(move || control.volume_delete(&name)).await??;
-    Ok(StatusCode::NO_CONTENT)
-}
-
 async fn drain(State(control): Shared) -> Answer<StatusCode> {
     blocking(move || control.drain()).await??;
     Ok(StatusCode::ACCEPTED)
+}
+
+async fn check_start(State(control): Shared) -> Answer<(StatusCode, Json<CheckStatus>)> {
+    let begun = blocking(move || control.check_start()).await??;
+    Ok((StatusCode::ACCEPTED, Json(begun)))
+}
+
+async fn check_status(State(control): Shared) -> Answer<Json<CheckStatus>> {
+    blocking(move || control.check_status()).await.map(Json)
 }
 
 async fn prometheus(State(control): Shared) -> Answer<Response> {
@@ -126,9 +94,10 @@ fn parse<T: DeserializeOwned>(body: Body) -> Answer<T> {
     serde_json::from_slice(&body).map_err(|error| invalid("the body", error))
 }
 
-fn volume_name(name: Name) -> Answer<String> {
+/// The name in a path, which must pass `check`.
+fn checked_name(name: Name, check: fn(&str) -> Answer<()>) -> Answer<String> {
     let Path(name) = name.map_err(|error| invalid("the path", error))?;
-    check_volume_name(&name)?;
+    check(&name)?;
     Ok(name)
 }
 

@@ -1,3 +1,9 @@
+mod export;
+mod share;
+
+pub(super) use export::{ExportCommand, HowToWrite, IscsiOptions, NfsOptions, SmbOptions};
+pub(super) use share::{MountArguments, ShareCommand};
+
 use crate::settings::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -8,11 +14,12 @@ Exit codes:
   1  failed
   2  wrong usage, a wrong setting, or a request that the gateway calls invalid
   3  no gateway answers on the admin socket
-  4  there is no such volume
+  4  there is no such volume or share
   5  the name is taken
-  6  busy: in use, or the store cannot be reached; try again later";
+  6  busy: in use, or the store cannot be reached; try again later
+  7  the check has found something";
 
-/// The Tombolo storage gateway: local disks in front of an object store, deduplicated and compressed.
+/// The Tombolo storage gateway: local disks and file shares in front of an object store, deduplicated and compressed.
 #[derive(Debug, Parser)]
 #[command(name = "tombolo", version, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
 pub(super) struct Arguments {
@@ -40,7 +47,10 @@ pub(super) enum Command {
     /// Create, list, resize and delete volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
-    /// Make a volume known to a protocol server
+    /// Create, list, limit, mount and delete shares
+    #[command(subcommand)]
+    Share(ShareCommand),
+    /// Make a volume or a share known to a protocol server
     #[command(subcommand)]
     Export(ExportCommand),
     /// Show what the gateway is doing, most important figures first
@@ -51,6 +61,12 @@ pub(super) enum Command {
     },
     /// Upload everything that the store does not have yet
     Drain(DrainOptions),
+    /// Check all shares for contradictions, while they are in use
+    Check {
+        /// Print the result as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Check a settings file and report every fault at once
     CheckConfig {
         /// Print the faults as a JSON list
@@ -114,49 +130,6 @@ pub(super) enum VolumeCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum ExportCommand {
-    /// Export a volume as LUN 1 of an iSCSI target of tgtd; without --write and --apply, show the configuration
-    Iscsi(IscsiOptions),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct IscsiOptions {
-    /// The volume
-    pub name: String,
-    /// Write the configuration where tgtd's start reads it
-    #[arg(long)]
-    pub write: bool,
-    /// The file of --write [default: /etc/tgt/conf.d/tombolo-NAME.conf]
-    #[arg(long, value_name = "FILE", requires = "write")]
-    pub file: Option<PathBuf>,
-    /// Make it so in the running tgtd; what is already so stays untouched
-    #[arg(long)]
-    pub apply: bool,
-    /// ADDRESS:PORT for the URL that is shown [default: the first portal of tgtd with --apply, else 127.0.0.1:3260]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub portal: Option<String>,
-    /// The target's name [default: made from the names of this machine and the volume]
-    #[arg(long)]
-    pub iqn: Option<String>,
-    /// The address of an initiator that may connect, or ALL
-    #[arg(long, value_name = "ADDRESS", default_value = "ALL")]
-    pub initiator: String,
-    /// Require CHAP under this name
-    #[arg(long, value_name = "NAME", requires = "chap_secret_file")]
-    pub chap_user: Option<String>,
-    /// Where the CHAP secret stands, - for standard input. tgtadm takes it as an argument, so that for a moment users
-    /// of this machine can see it in the list of processes
-    #[arg(long, value_name = "FILE", requires = "chap_user")]
-    pub chap_secret_file: Option<PathBuf>,
-    /// The control port of tgtd (as tgtadm -C)
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    pub control_port: u16,
-    /// Print a JSON object with the URL and the target
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,8 +1,8 @@
 //! A client of the admin API: one request per connection, HTTP/1.0, so that an answer ends where the stream ends.
 
 use super::error::CliError;
-use crate::admin::{CreateVolume, ResizeVolume};
-use crate::control::{ControlError, Status, VolumeInfo};
+use crate::admin::{CreateShare, CreateVolume, ResizeVolume, ShareQuota};
+use crate::control::{CheckStatus, ControlError, ShareInfo, Status, VolumeInfo};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
@@ -53,11 +53,39 @@ impl Client {
             size_bytes,
             allow_shrink,
         })?;
-        self.ask("PATCH", &volume_path(name), &body)
+        self.ask("PATCH", &segment("/v1/volumes/", name), &body)
     }
 
     pub fn volume_delete(&self, name: &str) -> Result<(), CliError> {
-        self.send("DELETE", &volume_path(name), "").map(drop)
+        self.send("DELETE", &segment("/v1/volumes/", name), "").map(drop)
+    }
+
+    pub fn share_list(&self) -> Result<Vec<ShareInfo>, CliError> {
+        self.ask("GET", "/v1/shares", "")
+    }
+
+    pub fn share_create(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, CliError> {
+        let name = name.into();
+        let body = self.json(&CreateShare { name, quota_bytes })?;
+        self.ask("POST", "/v1/shares", &body)
+    }
+
+    pub fn share_quota(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, CliError> {
+        let body = self.json(&ShareQuota { quota_bytes })?;
+        self.ask("PATCH", &segment("/v1/shares/", name), &body)
+    }
+
+    pub fn share_delete(&self, name: &str, force: bool) -> Result<(), CliError> {
+        let path = format!("{}?force={force}", segment("/v1/shares/", name));
+        self.send("DELETE", &path, "").map(drop)
+    }
+
+    pub fn check_start(&self) -> Result<CheckStatus, CliError> {
+        self.ask("POST", "/v1/check", "")
+    }
+
+    pub fn check_status(&self) -> Result<CheckStatus, CliError> {
+        self.ask("GET", "/v1/check", "")
     }
 
     pub fn drain(&self) -> Result<(), CliError> {
@@ -139,8 +167,8 @@ fn parse_answer(answer: &str) -> Option<(u16, &str)> {
 
 /// Any text fits into one segment of a path: everything but letters, digits, `-` and `_` is escaped. The dot too, since
 /// "." and ".." have a meaning of their own.
-fn volume_path(name: &str) -> String {
-    let mut path = String::from("/v1/volumes/");
+fn segment(folder: &str, name: &str) -> String {
+    let mut path = String::from(folder);
     for byte in name.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => path.push(char::from(byte)),
@@ -178,7 +206,7 @@ mod tests {
 
     #[test]
     fn names_cannot_leave_their_segment() {
-        assert_eq!(volume_path("a/../b c"), "/v1/volumes/a%2F%2E%2E%2Fb%20c");
-        assert_eq!(volume_path("\u{e4}"), "/v1/volumes/%C3%A4");
+        assert_eq!(segment("/v1/volumes/", "a/../b c"), "/v1/volumes/a%2F%2E%2E%2Fb%20c");
+        assert_eq!(segment("/v1/shares/", "\u{e4}"), "/v1/shares/%C3%A4");
     }
 }

@@ -1,4 +1,5 @@
 use crate::control::{ControlError, ErrorKind};
+use crate::mount::MountError;
 use crate::settings::SettingsError;
 use std::io;
 use std::path::PathBuf;
@@ -36,6 +37,14 @@ pub(super) enum CliError {
         seconds: u64,
         reason: Option<String>,
     },
+    #[error("{findings} {}", if *findings == 1 { "finding" } else { "findings" })]
+    CheckFindings { findings: u64 },
+    #[error("the check ended before its end: {0}")]
+    CheckFailed(String),
+    #[error("testparm calls {path} wrong: {said}")]
+    Testparm { path: PathBuf, said: String },
+    #[error("{0}")]
+    Mount(#[from] MountError),
     #[error("{0}")]
     Serve(String),
 }
@@ -54,12 +63,16 @@ impl CliError {
                 ErrorKind::ReadOnly | ErrorKind::Internal => 1,
             },
             Self::DrainTimeout { .. } => 6,
+            Self::CheckFindings { .. } => 7,
             Self::Protocol { .. }
             | Self::File { .. }
             | Self::TgtadmMissing(_)
             | Self::Tgtadm { .. }
             | Self::ExportConflict(_)
             | Self::Output(_)
+            | Self::CheckFailed(_)
+            | Self::Testparm { .. }
+            | Self::Mount(_)
             | Self::Serve(_) => 1,
         }
     }

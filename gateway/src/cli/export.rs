@@ -1,152 +1,66 @@
-//! `tombolo export`: makes a volume known to a protocol server. The protocol server keeps nothing of ours: a restart of
-//! tgtd reads the file that `--write` left, or `--apply` is repeated.
+//! `tombolo export`: makes a volume or a share known to a protocol server. What such a server needs of ours stands in
+//! files that are written here; nothing else of it is touched.
 
-mod plan;
-mod stanza;
-mod target;
-mod tgtadm;
+mod files;
+mod iscsi;
+mod nfs;
+mod plain;
+mod server;
+mod smb;
 
-use super::arguments::{ExportCommand, IscsiOptions};
+use super::arguments::{ExportCommand, HowToWrite};
 use super::client::Client;
 use super::error::CliError;
 use super::output;
-use crate::control::{ControlError, check_volume_name};
+use crate::control::{ControlError, ShareInfo, check_share_name};
 use serde_json::json;
-use std::fs::{self, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use target::{Chap, Target};
-use tgtadm::Tgtadm;
-
-/// The longest secret that any initiator takes is far shorter.
-const SECRET_FILE_BYTES_MAX: u64 = 4096;
-const PORTAL_DEFAULT: &str = "127.0.0.1:3260";
+use std::path::PathBuf;
 
 pub(super) fn run(client: &Client, command: ExportCommand) -> Result<(), CliError> {
     match command {
-        ExportCommand::Iscsi(options) => iscsi(client, &options),
+        ExportCommand::Iscsi(options) => iscsi::run(client, &options),
+        ExportCommand::Nfs(options) => nfs::run(client, &options),
+        ExportCommand::Smb(options) => smb::run(client, &options),
     }
 }
 
-fn iscsi(client: &Client, options: &IscsiOptions) -> Result<(), CliError> {
-    let target = target(client, options)?;
-    if options.write {
-        write(
-            &options.file.clone().unwrap_or_else(|| default_file(&target.volume)),
-            &stanza::with_secret(&target),
-        )?;
+/// A share that lives.
+fn share(client: &Client, name: &str) -> Result<ShareInfo, CliError> {
+    check_share_name(name)?;
+    let shares = client.share_list()?;
+    match shares.into_iter().find(|share| share.name == name) {
+        None => Err(ControlError::share_not_found(name).into()),
+        Some(share) if share.deleting => Err(ControlError::share_being_deleted(name).into()),
+        Some(share) => Ok(share),
     }
-    let mut portal = options.portal.clone();
-    if options.apply {
-        let tgtadm = Tgtadm::new(options.control_port);
-        tgtadm.apply(&target)?;
-        portal = portal.or(tgtadm.first_portal()?);
+}
+
+/// What an export has come to.
+struct Report {
+    share: String,
+    /// None: it was taken away.
+    url: Option<String>,
+    /// Written or removed.
+    files: Vec<PathBuf>,
+    /// A running server was told.
+    reloaded: bool,
+    /// What is left to do for a person.
+    next: Vec<String>,
+}
+
+impl Report {
+    fn print(&self, how: &HowToWrite) -> Result<(), CliError> {
+        if how.json {
+            return output::json(&json!({
+                "share": self.share,
+                "url": self.url,
+                "files": self.files,
+                "reloaded": self.reloaded,
+                "next": self.next,
+            }));
+        }
+        let verb = if how.remove { "removed" } else { "wrote" };
+        let files = self.files.iter().map(|file| format!("{verb} {}", file.display()));
+        output::lines(files.chain(self.next.iter().cloned()).chain(self.url.clone()))
     }
-    let url = format!(
-        "iscsi://{}/{}/1",
-        portal.as_deref().unwrap_or(PORTAL_DEFAULT),
-        target.iqn
-    );
-    if options.json {
-        let nbd_uri = target.nbd_uri();
-        return output::json(&json!({ "volume": target.volume, "iqn": target.iqn, "url": url, "nbd_uri": nbd_uri }));
-    }
-    if !options.write && !options.apply {
-        output::text(&stanza::without_secret(&target))?;
-    }
-    output::text(&url)
-}
-
-/// What is wanted, checked against the gateway that serves it.
-fn target(client: &Client, options: &IscsiOptions) -> Result<Target, CliError> {
-    check_volume_name(&options.name)?;
-    if !client.volume_list()?.iter().any(|volume| volume.name == options.name) {
-        return Err(ControlError::volume_not_found(&options.name).into());
-    }
-    let target = Target {
-        volume: options.name.clone(),
-        iqn: options
-            .iqn
-            .clone()
-            .unwrap_or_else(|| target::default_iqn(&host_name(), &options.name)),
-        initiator: options.initiator.clone(),
-        nbd_socket: nbd_socket(client.socket())?,
-        chap: chap(options)?,
-    };
-    target.check().map_err(CliError::Usage)?;
-    Ok(target)
-}
-
-/// Both sockets stand in the runtime directory. Absolute, since tgtd has a working directory of its own.
-fn nbd_socket(admin_socket: &Path) -> Result<PathBuf, CliError> {
-    let fault = |error| CliError::File {
-        action: "cannot look up",
-        path: admin_socket.to_owned(),
-        error,
-    };
-    Ok(fs::canonicalize(admin_socket)
-        .map_err(fault)?
-        .with_file_name("nbd.sock"))
-}
-
-fn host_name() -> String {
-    fs::read_to_string("/proc/sys/kernel/hostname")
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
-}
-
-fn chap(options: &IscsiOptions) -> Result<Option<Chap>, CliError> {
-    let (Some(user), Some(path)) = (&options.chap_user, &options.chap_secret_file) else {
-        return Ok(None);
-    };
-    let fault = |error| CliError::File {
-        action: "cannot read the CHAP secret from",
-        path: path.clone(),
-        error,
-    };
-    let mut text = String::new();
-    let source: Box<dyn Read> = if path.as_os_str() == "-" {
-        Box::new(io::stdin())
-    } else {
-        Box::new(fs::File::open(path).map_err(fault)?)
-    };
-    source
-        .take(SECRET_FILE_BYTES_MAX)
-        .read_to_string(&mut text)
-        .map_err(fault)?;
-    Ok(Some(Chap {
-        user: user.clone(),
-        secret: text.trim_end_matches(['\r', '\n']).to_owned(),
-    }))
-}
-
-fn default_file(volume: &str) -> PathBuf {
-    PathBuf::from(format!("/etc/tgt/conf.d/tombolo-{volume}.conf"))
-}
-
-/// Readable by the owner alone, because it may hold a secret; replaced in one step, so that tgt never reads a half.
-fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let fresh = PathBuf::from(name);
-    let fault = |error| CliError::File {
-        action: "cannot write",
-        path: path.to_owned(),
-        error,
-    };
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&fresh)
-        .map_err(fault)?;
-    // The mode above counts only for a new file; one that was left behind may have any.
-    file.set_permissions(Permissions::from_mode(0o600)).map_err(fault)?;
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.sync_all())
-        .map_err(fault)?;
-    fs::rename(&fresh, path).map_err(fault)
 }

@@ -53,6 +53,7 @@ fn shown(status: &Status) -> String {
     lines.push(("memory", HumanBytes(status.memory.resident_bytes).to_string()));
     lines.push(("clients", status.connections.to_string()));
     lines.push(("volumes", volumes(status)));
+    lines.push(("shares", shares(status)));
     lines.push(("gateway", gateway(status)));
     lines
         .into_iter()
@@ -169,6 +170,20 @@ fn volumes(status: &Status) -> String {
     status.volumes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
+fn shares(status: &Status) -> String {
+    if status.shares.is_empty() {
+        return "none".into();
+    }
+    let one = |share: &crate::control::ShareInfo| {
+        let quota = share
+            .quota_bytes
+            .map(|bytes| format!(" of {}", ByteSize(bytes)))
+            .unwrap_or_default();
+        format!("{} ({}{quota})", share.name, HumanBytes(share.used_bytes))
+    };
+    status.shares.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
 fn gateway(status: &Status) -> String {
     let uptime = duration(status.uptime_s);
     format!(
@@ -194,7 +209,7 @@ pub(super) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{CacheStatus, DedupStatus, StoreStatus, UploadStatus};
+    use crate::control::{CacheStatus, DedupStatus, ShareInfo, StoreStatus, UploadStatus};
 
     #[test]
     fn key_figures_stand_first() {
@@ -255,6 +270,25 @@ upload          0 B/s, 0 objects in flight, 10 minutes left
         let shown = shown(&status);
         assert!(shown.starts_with("FAILED          input/output error"), "{shown}");
         assert!(shown.contains("2 corrupt cache slots"), "{shown}");
+    }
+
+    #[test]
+    fn shares_stand_with_their_use() {
+        let share = |name: &str, quota_bytes| ShareInfo {
+            name: name.into(),
+            quota_bytes,
+            used_bytes: 1 << 29,
+            ..ShareInfo::default()
+        };
+        let status = Status {
+            shares: vec![share("a", Some(1 << 30)), share("b", None)],
+            ..Status::default()
+        };
+        let shown = shown(&status);
+        assert!(
+            shown.contains("shares          a (512.00 MiB of 1GiB), b (512.00 MiB)\n"),
+            "{shown}"
+        );
     }
 
     #[test]

@@ -1,11 +1,11 @@
 use super::arguments::VolumeCommand;
 use super::client::Client;
+use super::confirm::confirm;
 use super::error::CliError;
 use super::output;
 use crate::control::{VolumeInfo, check_volume_name, check_volume_size};
 use crate::settings::ByteSize;
 use serde_json::json;
-use std::io::{self, BufRead, IsTerminal, Write};
 
 pub(super) fn run(client: &Client, command: VolumeCommand) -> Result<(), CliError> {
     match command {
@@ -59,22 +59,12 @@ fn listed(volumes: &[VolumeInfo]) -> String {
 
 fn delete(client: &Client, name: &str, yes: bool, as_json: bool) -> Result<(), CliError> {
     check_volume_name(name)?;
-    if !yes && io::stdin().is_terminal() && !confirmed(name)? {
-        return Err(CliError::Usage("nothing was deleted".into()));
+    if !yes {
+        confirm(&format!("volume {name} and all its data"), name)?;
     }
     client.volume_delete(name)?;
     if as_json {
         return output::json(&json!({ "name": name, "deleted": true }));
     }
     output::text(&format!("deleted volume {name}"))
-}
-
-/// Asks a person; scripts, which have no terminal, have decided already.
-fn confirmed(name: &str) -> Result<bool, CliError> {
-    let mut out = io::stderr().lock();
-    write!(out, "Delete volume {name} and all its data? Type its name to confirm: ").map_err(CliError::Output)?;
-    out.flush().map_err(CliError::Output)?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).map_err(CliError::Output)?;
-    Ok(answer.trim_end_matches(['\r', '\n']) == name)
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub enum ErrorKind {
     /// The request is wrong; change it.
     Invalid,
-    /// There is no such volume; look at the list.
+    /// There is no such volume or share; look at the list.
     NotFound,
     /// The name is taken; choose another.
     AlreadyExists,
@@ -57,5 +57,28 @@ impl ControlError {
             "volume {name:?} has {old_bytes} bytes; a size of {new_bytes} would lose what lies beyond: shrinking must be allowed explicitly"
         );
         Self::new(ErrorKind::Invalid, message)
+    }
+
+    pub fn share_not_found(name: &str) -> Self {
+        Self::new(ErrorKind::NotFound, format!("share {name:?} does not exist"))
+    }
+
+    pub fn share_exists(name: &str) -> Self {
+        Self::new(
+            ErrorKind::AlreadyExists,
+            format!("a share named {name:?} exists already"),
+        )
+    }
+
+    pub fn share_being_deleted(name: &str) -> Self {
+        let message = format!("share {name:?} is being deleted; its name is free when its files are gone");
+        Self::new(ErrorKind::Busy, message)
+    }
+
+    pub fn share_in_use(name: &str, sessions: u64) -> Self {
+        let message = format!(
+            "share {name:?} is in use by {sessions} sessions; unmount and unexport it first, or delete it with force"
+        );
+        Self::new(ErrorKind::Busy, message)
     }
 }

@@ -8,6 +8,10 @@ pub struct Metrics {
     pub status: Status,
     /// Requests of clients, one entry per NBD command.
     pub requests: Vec<OperationMetrics>,
+    /// Requests of file clients, one entry per operation.
+    pub file_requests: Vec<OperationMetrics>,
+    /// What the latest finished check of all shares found; none before the first.
+    pub check_findings: Option<u64>,
     /// Requests to the store, one entry per operation.
     pub store: Vec<StoreOperationMetrics>,
     pub work: WorkMetrics,

@@ -1,6 +1,6 @@
 //! What `tombolo status --json` prints. Names and units are a promise to scripts; fields are added, never changed.
 
-use super::VolumeInfo;
+use super::{ShareInfo, VolumeInfo};
 use serde::{Deserialize, Serialize};
 
 /// The state of a running gateway.
@@ -30,6 +30,8 @@ pub struct Status {
     pub connections: u64,
     /// In the order of their names.
     pub volumes: Vec<VolumeInfo>,
+    /// In the order of their names.
+    pub shares: Vec<ShareInfo>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,17 +1,20 @@
 //! The running gateway as the admin API sees it.
 
 use crate::control::{
-    CacheStatus, Control, ControlError, DedupStatus, ErrorKind, Histogram, JournalStatus, MemoryStatus, Metrics,
-    OperationMetrics, Status, StoreOperationMetrics, StoreState, StoreStatus, UploadStatus, VolumeInfo, WorkMetrics,
-    WriteStatus,
+    CacheStatus, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Histogram, JournalStatus, MemoryStatus,
+    Metrics, OperationMetrics, SessionInfo, SessionKind, ShareInfo, Status, StoreOperationMetrics, StoreState,
+    StoreStatus, UploadStatus, VolumeInfo, WorkMetrics, WriteStatus,
 };
+use crate::meters::{LATENCY_BOUNDS_US, OperationMeter};
 use crate::settings::Settings;
-use crate::world::{Gateway, LATENCY_BOUNDS_US};
+use crate::shares::{self, Shares};
+use crate::world::Gateway;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tombolo_base::BLOCK_BYTES;
 use tombolo_cloud_driver::{LATENCY_BUCKETS, latency_bucket_micros};
 use tombolo_core::{Refusal, Snapshot, Volume};
+use tombolo_files::{self as files, FileError, SessionStatus, ShareStatus};
 use tombolo_nbd::Server;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -24,6 +27,7 @@ const RATE_SPAN_S_MAX: f64 = 10.0;
 
 pub struct GatewayControl {
     gateway: Arc<Gateway>,
+    shares: Arc<Shares>,
     server: Arc<Mutex<Option<Server>>>,
     state_directory: String,
     store_url: String,
@@ -39,10 +43,16 @@ struct Rate {
 }
 
 impl GatewayControl {
-    pub fn new(gateway: Arc<Gateway>, server: Arc<Mutex<Option<Server>>>, settings: &Settings) -> Self {
+    pub fn new(
+        gateway: Arc<Gateway>,
+        shares: Arc<Shares>,
+        server: Arc<Mutex<Option<Server>>>,
+        settings: &Settings,
+    ) -> Self {
         let now = Instant::now();
         Self {
             gateway,
+            shares,
             server,
             state_directory: settings.directories.state_directory.display().to_string(),
             store_url: settings.store.url.clone(),
@@ -169,7 +179,37 @@ impl GatewayControl {
             },
             connections: volumes.iter().map(|volume| volume.connections).sum(),
             volumes,
+            shares: self.share_infos(),
         }
+    }
+}
+
+impl GatewayControl {
+    fn share_infos(&self) -> Vec<ShareInfo> {
+        let sessions = self.shares.service.sessions();
+        let mut infos: Vec<ShareInfo> = self
+            .shares
+            .service
+            .shares()
+            .into_iter()
+            .map(|share| share_info(share, &sessions))
+            .collect();
+        infos.sort_by(|left, right| left.name.cmp(&right.name));
+        infos
+    }
+
+    fn share_info(&self, name: &str) -> Result<ShareInfo, ControlError> {
+        let share = self.shares.service.share_named(name);
+        share
+            .map(|share| share_info(share, &self.shares.service.sessions()))
+            .ok_or_else(|| ControlError::share_not_found(name))
+    }
+
+    /// A change to a share, on stable storage when this returns.
+    fn kept<T>(&self, name: &str, result: Result<T, FileError>) -> Result<T, ControlError> {
+        let changed = result.map_err(|error| share_error(name, &error))?;
+        self.shares.sync().map_err(|error| share_error(name, &error))?;
+        Ok(changed)
     }
 }
 
@@ -185,6 +225,14 @@ impl Control for GatewayControl {
         Metrics {
             status: self.status_of(&snapshot),
             requests: self.gateway.operations().into_iter().map(operation_metrics).collect(),
+            file_requests: self
+                .shares
+                .meters
+                .snapshot()
+                .into_iter()
+                .map(operation_metrics)
+                .collect(),
+            check_findings: self.shares.checking.findings(),
             store: self.gateway.store_counts().into_iter().map(store_metrics).collect(),
             work: WorkMetrics {
                 uploads: counters.uploads,
@@ -250,6 +298,46 @@ impl Control for GatewayControl {
         self.gateway.drain();
         Ok(())
     }
+
+    fn share_list(&self) -> Result<Vec<ShareInfo>, ControlError> {
+        Ok(self.share_infos())
+    }
+
+    fn share_create(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError> {
+        let created = self
+            .shares
+            .service
+            .create_share(name, quota_bytes.unwrap_or(0), shares::now());
+        self.kept(name, created)?;
+        self.share_info(name)
+    }
+
+    fn share_quota(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError> {
+        self.kept(name, self.shares.service.set_quota(name, quota_bytes.unwrap_or(0)))?;
+        self.share_info(name)
+    }
+
+    fn share_delete(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        let sessions = self.share_info(name)?.sessions.len() as u64;
+        if !force && sessions > 0 {
+            return Err(ControlError::share_in_use(name, sessions));
+        }
+        let share = self.shares.service.share_named(name);
+        let share = share.ok_or_else(|| ControlError::share_not_found(name))?;
+        if share.being_deleted {
+            return Err(ControlError::share_being_deleted(name));
+        }
+        let deleted = self.shares.delete(&share, force);
+        deleted.map_err(|error| share_error(name, &error))
+    }
+
+    fn check_start(&self) -> Result<CheckStatus, ControlError> {
+        Ok(self.shares.check())
+    }
+
+    fn check_status(&self) -> CheckStatus {
+        self.shares.checking.status()
+    }
 }
 
 fn control_error(name: &str, refusal: &Refusal) -> ControlError {
@@ -265,7 +353,43 @@ fn control_error(name: &str, refusal: &Refusal) -> ControlError {
     ControlError::new(kind, refusal.to_string())
 }
 
-fn operation_metrics(meter: crate::world::OperationMeter) -> OperationMetrics {
+fn share_info(share: ShareStatus, sessions: &[SessionStatus]) -> ShareInfo {
+    let mut sessions: Vec<SessionInfo> = sessions
+        .iter()
+        .filter(|session| session.share == share.id)
+        .map(|session| SessionInfo {
+            client: String::from_utf8_lossy(&session.client).into_owned(),
+            kind: match session.kind {
+                files::SessionKind::Kernel => SessionKind::Mount,
+                files::SessionKind::Client => SessionKind::Socket,
+            },
+            connected: session.attached > 0,
+        })
+        .collect();
+    sessions.sort_by(|left, right| left.client.cmp(&right.client));
+    ShareInfo {
+        name: share.name,
+        id: share.id,
+        quota_bytes: (share.quota_bytes > 0).then_some(share.quota_bytes),
+        used_bytes: share.used_bytes,
+        inodes: share.inodes,
+        deleting: share.being_deleted,
+        sessions,
+    }
+}
+
+fn share_error(name: &str, error: &FileError) -> ControlError {
+    let kind = match error {
+        FileError::Exists => return ControlError::share_exists(name),
+        FileError::NotFound => return ControlError::share_not_found(name),
+        FileError::InUse(_) | FileError::Busy(_) => ErrorKind::Busy,
+        FileError::Invalid(_) => ErrorKind::Invalid,
+        _ => ErrorKind::Internal,
+    };
+    ControlError::new(kind, format!("share {name}: {error}"))
+}
+
+fn operation_metrics(meter: OperationMeter) -> OperationMetrics {
     let bounds = LATENCY_BOUNDS_US
         .iter()
         .map(|bound| *bound as f64 / 1e6)
@@ -290,29 +414,12 @@ fn store_metrics(counts: tombolo_cloud_driver::OperationCounts) -> StoreOperatio
         failures: counts
             .failures
             .into_iter()
-            .map(|(kind, count)| (kind_name(kind), count))
+            .map(|(kind, count)| (kind.name(), count))
             .collect(),
         seconds: Histogram {
             sum: counts.micros as f64 / 1e6,
             buckets: bounds.zip(counts.latencies).collect(),
         },
-    }
-}
-
-fn kind_name(kind: tombolo_cloud_driver::ErrorKind) -> &'static str {
-    use tombolo_cloud_driver::ErrorKind as Kind;
-    match kind {
-        Kind::Retry => "retry",
-        Kind::Throttled => "throttled",
-        Kind::Unreachable => "unreachable",
-        Kind::NotFound => "not_found",
-        Kind::Precondition => "precondition",
-        Kind::AccessDenied => "access_denied",
-        Kind::BucketMissing => "bucket_missing",
-        Kind::Invalid => "invalid",
-        Kind::Corrupt => "corrupt",
-        Kind::OutOfSpace => "out_of_space",
-        Kind::Internal => "internal",
     }
 }
 

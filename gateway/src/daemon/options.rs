@@ -2,6 +2,7 @@
 
 use super::ServeError;
 use crate::settings::{AddressingStyle, CompressionAlgorithm, PrefetchPolicy, Replacement, Settings};
+use crate::shares::ShareOptions;
 use crate::world::Options;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
@@ -45,6 +46,23 @@ pub fn options(settings: &Settings) -> Result<Options, ServeError> {
     })
 }
 
+pub fn share_options(settings: &Settings) -> ShareOptions {
+    ShareOptions {
+        session_grace: Duration::from_millis(settings.files.session_grace_ms),
+        attribute_timeout: Duration::from_millis(settings.files.attribute_timeout_ms),
+    }
+}
+
+pub fn files_server_config(settings: &Settings, shutdown_timeout: Duration) -> tombolo_fuse::ServerConfig {
+    tombolo_fuse::ServerConfig {
+        requests_in_flight_max: settings.files.requests_in_flight_max as usize,
+        threads_max: settings.files.threads as usize,
+        connections_max: settings.files.connections_max as usize,
+        shutdown_timeout,
+        ..tombolo_fuse::ServerConfig::default()
+    }
+}
+
 fn blocks(bytes: u64) -> u32 {
     u32::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX)
 }
@@ -73,9 +91,7 @@ fn core_config(settings: &Settings) -> Config {
 
 fn prefetcher(settings: &Settings) -> Box<dyn Prefetcher> {
     match settings.prefetch.policy {
-        PrefetchPolicy::Sequential => Box::new(Ramp::new(
-            settings.prefetch.window_bytes_max.0 / BLOCK_BYTES as u64,
-        )),
+        PrefetchPolicy::Sequential => Box::new(Ramp::new(settings.prefetch.window_bytes_max.0 / BLOCK_BYTES as u64)),
         PrefetchPolicy::None => Box::new(NoPrefetch),
     }
 }

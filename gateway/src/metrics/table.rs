@@ -1,7 +1,9 @@
 //! The one table of all metrics.
 
 use super::{Kind, Labels, Metric, Reading};
-use crate::control::{Histogram, Metrics, OperationMetrics, StoreOperationMetrics, StoreState};
+use crate::control::{
+    Histogram, Metrics, OperationMetrics, SessionInfo, SessionKind, ShareInfo, StoreOperationMetrics, StoreState,
+};
 
 const fn counter(name: &'static str, help: &'static str, read: fn(&Metrics) -> Reading) -> Metric {
     Metric {
@@ -289,12 +291,63 @@ pub(super) const METRICS: &[Metric] = &[
     counter(
         "tombolo_request_bytes_total",
         "Data of clients' requests, by operation.",
-        |m| by_operation(m, |entry| entry.bytes),
+        |m| by_operation(&m.requests, |entry| entry.bytes),
     ),
     counter(
         "tombolo_request_errors_total",
         "Requests of clients answered with an error, by operation.",
-        |m| by_operation(m, |entry| entry.errors),
+        |m| by_operation(&m.requests, |entry| entry.errors),
+    ),
+    // Shares.
+    gauge("tombolo_shares", "Shares, those being deleted included.", |m| {
+        Integer(m.status.shares.len() as u64)
+    }),
+    gauge(
+        "tombolo_share_used_bytes",
+        "Bytes that files of each share occupy.",
+        |m| by_share(m, |share| Some(share.used_bytes)),
+    ),
+    gauge(
+        "tombolo_share_quota_bytes",
+        "The most that they may occupy; absent without a quota.",
+        |m| by_share(m, |share| share.quota_bytes),
+    ),
+    gauge(
+        "tombolo_share_inodes",
+        "Files, directories and everything else of each share.",
+        |m| by_share(m, |share| Some(share.inodes)),
+    ),
+    gauge(
+        "tombolo_share_sessions",
+        "Clients of each share by kind and state; away: gone, and waited for.",
+        sessions,
+    ),
+    histogram(
+        "tombolo_file_request_duration_seconds",
+        "Requests of file clients until their answer, by operation.",
+        |m| {
+            Histograms(
+                m.file_requests
+                    .iter()
+                    .map(|entry| (operation(entry.operation), duration(entry)))
+                    .collect(),
+            )
+        },
+    ),
+    counter(
+        "tombolo_file_request_bytes_total",
+        "Data of file clients' requests, by operation.",
+        |m| by_operation(&m.file_requests, |entry| entry.bytes),
+    ),
+    counter(
+        "tombolo_file_request_errors_total",
+        "Requests of file clients that the gateway failed to carry out, by operation.",
+        |m| by_operation(&m.file_requests, |entry| entry.errors),
+    ),
+    gauge(
+        "tombolo_check_findings",
+        "What the latest finished check of all shares found; absent before the first.",
+        |m| m.check_findings.map_or(Integers(Vec::new()), Integer),
     ),
 ];
 
@@ -306,14 +359,38 @@ fn duration(entry: &OperationMetrics) -> Histogram {
     entry.seconds.clone()
 }
 
-fn by_operation(metrics: &Metrics, read: fn(&OperationMetrics) -> u64) -> Reading {
+fn by_operation(entries: &[OperationMetrics], read: fn(&OperationMetrics) -> u64) -> Reading {
     Integers(
-        metrics
-            .requests
+        entries
             .iter()
             .map(|entry| (operation(entry.operation), read(entry)))
             .collect(),
     )
+}
+
+fn by_share(metrics: &Metrics, read: fn(&ShareInfo) -> Option<u64>) -> Reading {
+    let labelled = |share: &ShareInfo| Some((vec![("share", share.name.clone())], read(share)?));
+    Integers(metrics.status.shares.iter().filter_map(labelled).collect())
+}
+
+/// All kinds and states of every share, so that a client that is gone shows as 0 and not as nothing.
+fn sessions(metrics: &Metrics) -> Reading {
+    let mut counts = Vec::new();
+    for share in &metrics.status.shares {
+        for kind in [SessionKind::Mount, SessionKind::Socket] {
+            for (state, connected) in [("connected", true), ("away", false)] {
+                let same = |session: &&SessionInfo| session.kind == kind && session.connected == connected;
+                let count = share.sessions.iter().filter(same).count() as u64;
+                let labels = vec![
+                    ("share", share.name.clone()),
+                    ("kind", kind.as_str().to_owned()),
+                    ("state", state.to_owned()),
+                ];
+                counts.push((labels, count));
+            }
+        }
+    }
+    Integers(counts)
 }
 
 fn by_store_operation(metrics: &Metrics, read: fn(&StoreOperationMetrics) -> u64) -> Reading {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::control::{
-    DedupStatus, OperationMetrics, Status, StoreOperationMetrics, StoreState, StoreStatus, VolumeInfo,
+    DedupStatus, OperationMetrics, SessionInfo, SessionKind, ShareInfo, Status, StoreOperationMetrics, StoreState,
+    StoreStatus, VolumeInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +26,24 @@ fn example() -> Metrics {
                 size_bytes: 1 << 30,
                 connections: 2,
             }],
+            shares: vec![
+                ShareInfo {
+                    name: "docs".into(),
+                    quota_bytes: Some(1 << 30),
+                    used_bytes: 4096,
+                    inodes: 3,
+                    sessions: vec![SessionInfo {
+                        client: "host".into(),
+                        kind: SessionKind::Socket,
+                        connected: false,
+                    }],
+                    ..Default::default()
+                },
+                ShareInfo {
+                    name: "free".into(),
+                    ..Default::default()
+                },
+            ],
             ..Default::default()
         },
         requests: vec![OperationMetrics {
@@ -33,6 +52,13 @@ fn example() -> Metrics {
             bytes: 8192,
             seconds: seconds.clone(),
         }],
+        file_requests: vec![OperationMetrics {
+            operation: "lookup",
+            errors: 2,
+            bytes: 0,
+            seconds: seconds.clone(),
+        }],
+        check_findings: Some(0),
         store: vec![StoreOperationMetrics {
             operation: "put",
             bytes: 7,
@@ -100,9 +126,25 @@ fn values_arrive_under_their_names() {
             4.0,
         ),
         ("tombolo_request_errors_total{operation=\"read\"}", 1.0),
+        ("tombolo_shares", 2.0),
+        ("tombolo_share_used_bytes{share=\"docs\"}", 4096.0),
+        ("tombolo_share_quota_bytes{share=\"docs\"}", 1073741824.0),
+        ("tombolo_share_inodes{share=\"docs\"}", 3.0),
+        (
+            "tombolo_share_sessions{share=\"docs\",kind=\"socket\",state=\"away\"}",
+            1.0,
+        ),
+        (
+            "tombolo_share_sessions{share=\"docs\",kind=\"mount\",state=\"connected\"}",
+            0.0,
+        ),
+        ("tombolo_file_request_duration_seconds_count{operation=\"lookup\"}", 6.0),
+        ("tombolo_file_request_errors_total{operation=\"lookup\"}", 2.0),
+        ("tombolo_check_findings", 0.0),
     ] {
         assert_eq!(samples.get(series), Some(&value), "{series}");
     }
+    assert!(!samples.contains_key("tombolo_share_quota_bytes{share=\"free\"}"));
     assert_eq!(types["tombolo_uploads_total"], "counter");
     assert_eq!(types["tombolo_request_duration_seconds"], "histogram");
 }
@@ -143,4 +185,5 @@ fn an_idle_gateway_has_metrics_too() {
     let (samples, _) = parse(&encode(Metrics::default()).unwrap());
     assert_eq!(samples["tombolo_uploads_total"], 0.0);
     assert!(!samples.contains_key("tombolo_store_last_success_age_seconds"));
+    assert!(!samples.contains_key("tombolo_check_findings"));
 }

@@ -14,10 +14,11 @@ const HOUR_MS: u64 = 3_600_000;
 section! {
     /// Where this gateway lives on its machine.
     Directories "" {
-        /// Cache file, journal, local metadata and fingerprint index. One directory serves one gateway.
+        /// Cache file, journal, local metadata and fingerprint index, and what the NFS and SMB servers must remember.
+        /// One directory serves one gateway.
         state_directory: PathBuf = "/var/lib/tombolo".into(), Permitted::Words("an absolute path"),
             "The place for persistent state of a service (Filesystem Hierarchy Standard).";
-        /// The sockets `nbd.sock` and `admin.sock`. Made with mode 0700 if it does not exist.
+        /// The sockets `nbd.sock`, `files.sock` and `admin.sock`. Made with mode 0700 if it does not exist.
         runtime_directory: PathBuf = "/run/tombolo".into(),
             Permitted::Words("an absolute path of at most 96 bytes"),
             "Emptied at boot, as sockets should be; the address of a socket holds 107 bytes at the most.";
@@ -210,6 +211,27 @@ section! {
         /// Requests in flight of one connection; further ones wait unread.
         requests_in_flight_max: u64 = 256, Permitted::numbers(1, 4_096),
             "Twice what the NBD client of Linux or one iSCSI session keeps in flight.";
+    }
+}
+
+section! {
+    /// The file service, which mounts and the NFS server talk to.
+    Files "files" {
+        /// How long a client that went away may come back to its locks and open files; then they are given up.
+        session_grace_ms: u64 = 90_000, Permitted::numbers(5_000, HOUR_MS),
+            "The grace period of NFS servers; others wait this long for locks of a client that never returns.";
+        /// How long clients may take names and attributes for granted without asking. Changes are announced besides.
+        attribute_timeout_ms: u64 = 1_000, Permitted::numbers(0, 60_000),
+            "What FUSE file systems commonly use; it bounds what a lost announcement can hide. 0 asks every time, at a cost.";
+        /// Connections at the same time, each descriptor of a mount counting as one; further ones are turned away.
+        connections_max: u64 = 256, Permitted::numbers(1, 4_096),
+            "A connection is a thread and its requests in flight.";
+        /// Requests in flight of one connection; further ones wait unread.
+        requests_in_flight_max: u64 = 128, Permitted::numbers(1, 4_096),
+            "At a megabyte each this bounds the memory of one connection to 128 MiB.";
+        /// Threads for requests that wait: for locks, for room under the cap, for the store.
+        threads: u64 = 16, Permitted::numbers(1, 256),
+            "As many as downloads at the same time; a request that waits for nothing needs none of them.";
     }
 }
 

@@ -161,6 +161,11 @@ fn contradictions_are_refused() {
             "runtime_directory",
             "own files",
         ),
+        (
+            "[store]\nurl = \"dir:/var/lib/tombolo/samba\"",
+            "[store] url",
+            "gateway's own",
+        ),
     ] {
         let fault = only_fault(text);
         assert_eq!(fault.key, key, "{text}");

@@ -82,6 +82,7 @@ impl Gateway {
             Reply::Channel(sender) => {
                 let _ = sender.send(result);
             }
+            Reply::Call(call) => call(result, data),
             Reply::Merge { parent, tail } => self.merge_block(parent, tail, result, data, events),
             Reply::Client(completion, started) => {
                 self.meters.observe(&started, result.is_ok());

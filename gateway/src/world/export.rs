@@ -2,14 +2,29 @@
 //! NBD's terms how it went.
 
 use super::Gateway;
-use super::meters::Started;
 use super::requests::{Data, Parts, Pending, Reply};
+use crate::meters::Started;
 use std::sync::Arc;
 use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId, is_zero};
-use tombolo_core::{Answer, Event, Refusal, Span, StatusRun, Token};
+use tombolo_core::{Answer, Event, MetadataChange, Refusal, Span, StatusRun, Token};
 use tombolo_nbd::{self as nbd, Completion, Export, ExportInfo, Exports, NbdError, OpenError, Request};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Requests as they are counted.
+pub(super) const OPERATIONS: [&str; 6] = ["read", "write", "flush", "trim", "write_zeroes", "block_status"];
+
+fn begin(request: &Request) -> Started {
+    let (operation, bytes) = match request {
+        Request::Read { length, .. } => (0, u64::from(*length)),
+        Request::Write { data, .. } => (1, data.len() as u64),
+        Request::Flush => (2, 0),
+        Request::Trim { length, .. } => (3, u64::from(*length)),
+        Request::WriteZeroes { length, .. } => (4, u64::from(*length)),
+        Request::BlockStatus { .. } => (5, 0),
+    };
+    Started::now(operation, bytes)
+}
 
 /// Every volume under its name.
 pub struct VolumeExports(pub Arc<Gateway>);
@@ -75,7 +90,7 @@ impl Export for VolumeExport {
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        let started = Started::now(&request);
+        let started = begin(&request);
         match request {
             Request::Read { offset, length } => self.read(offset, length, Reply::Client(completion, started)),
             Request::Write { offset, data, fua } => self.write(offset, data, fua, Reply::Client(completion, started)),
@@ -150,6 +165,7 @@ impl VolumeExport {
                 sums,
                 force_unit_access: fua,
                 locked: false,
+                change: MetadataChange::default(),
             });
         }
         let skip = (offset % BLOCK) as usize;
@@ -343,6 +359,7 @@ impl Gateway {
                 sums,
                 force_unit_access,
                 locked: true,
+                change: MetadataChange::default(),
             });
         }
     }

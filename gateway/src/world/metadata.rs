@@ -2,8 +2,11 @@
 
 use heed::types::Bytes;
 use heed::{Database, Env, EnvOpenOptions, RoTxn, RwTxn, WithTls};
+use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 use tombolo_core::checkpoint::{MetadataRead, MetadataTransaction, Table};
+use tombolo_files::storage::Entry;
 
 type Data = Database<Bytes, Bytes>;
 
@@ -20,6 +23,8 @@ struct Tables {
     references: Data,
     objects: Data,
     slots: Data,
+    entries: Data,
+    counters: Data,
     index: Data,
 }
 
@@ -31,6 +36,8 @@ impl Tables {
             Table::References => self.references,
             Table::Objects => self.objects,
             Table::Slots => self.slots,
+            Table::Entries => self.entries,
+            Table::Counters => self.counters,
         }
     }
 }
@@ -44,7 +51,10 @@ impl Metadata {
     pub fn open(directory: &Path, map_bytes: u64) -> Result<Self, heed::Error> {
         std::fs::create_dir_all(directory)?;
         let mut options = EnvOpenOptions::new();
-        options.map_size(map_bytes as usize).max_dbs(8).max_readers(READERS_MAX);
+        options
+            .map_size(map_bytes as usize)
+            .max_dbs(16)
+            .max_readers(READERS_MAX);
         // SAFETY: the state directory's lock keeps other processes of ours away, and no part of this one opens the
         // environment twice or changes its files by other means.
         let env = unsafe { options.open(directory)? };
@@ -56,6 +66,8 @@ impl Metadata {
             references: create("references")?,
             objects: create("objects")?,
             slots: create("slots")?,
+            entries: create("entries")?,
+            counters: create("counters")?,
             index: create("index")?,
         };
         transaction.commit()?;
@@ -74,6 +86,23 @@ impl Metadata {
             transaction: self.env.write_txn()?,
             tables: self.tables,
         })
+    }
+
+    /// An entry of the file service.
+    pub fn entry(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, heed::Error> {
+        let transaction = self.env.read_txn()?;
+        Ok(self.tables.entries.get(&transaction, key)?.map(Arc::from))
+    }
+
+    /// The entries with `from <= key < end`, at most `limit` of them, ascending.
+    pub fn entries(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, heed::Error> {
+        let transaction = self.env.read_txn()?;
+        let bounds = (Bound::Included(from), Bound::Excluded(end));
+        let range = self.tables.entries.range(&transaction, &bounds)?;
+        range
+            .take(limit)
+            .map(|entry| entry.map(|(key, value)| (key.to_vec(), Arc::from(value))))
+            .collect()
     }
 
     pub fn manifest(&self) -> Result<Option<Vec<u8>>, heed::Error> {

@@ -4,12 +4,13 @@ use super::Gateway;
 use super::cache_file::CacheFile;
 use super::clock::Clock;
 use super::cloud::Cloud;
+use super::export::OPERATIONS;
 use super::index_files::IndexFiles;
 use super::journal_files::JournalFiles;
 use super::metadata::Metadata;
-use super::meters::Meters;
 use super::requests::Requests;
 use super::workers::Workers;
+use crate::meters::Meters;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -148,7 +149,7 @@ impl Gateway {
             core: Mutex::new(core),
             clock,
             requests: Requests::default(),
-            meters: Meters::default(),
+            meters: Meters::new(&OPERATIONS),
             clients: Mutex::default(),
             cache,
             journal,

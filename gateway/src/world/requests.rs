@@ -1,6 +1,6 @@
 //! Requests under way: the bytes that the core never sees, and who gets the answer.
 
-use super::meters::Started;
+use crate::meters::Started;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -19,7 +19,11 @@ pub enum Reply {
         tail: bool,
     },
     Channel(SyncSender<Result<Answer, Refusal>>),
+    /// Runs on the thread that brings the answer, so it must not wait.
+    Call(AnswerCall),
 }
+
+pub type AnswerCall = Box<dyn FnOnce(Result<Answer, Refusal>, Data) + Send>;
 
 /// A client's request that was split; it is answered when the last part is.
 pub struct Parts {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tombolo::admin::{AdminError, Server};
 use tombolo::control::ErrorKind;
+use tombolo::unix_socket::SocketError;
 
 fn parsed((code, body): (u16, String)) -> (u16, Value) {
     (
@@ -150,7 +151,7 @@ fn stale_socket_is_replaced_and_a_live_one_is_not() {
     let first = Server::start(&path, None, fake()).unwrap();
     assert!(matches!(
         Server::start(&path, None, fake()),
-        Err(AdminError::Answered(_))
+        Err(AdminError::Socket(SocketError::Answered(_)))
     ));
     UnixStream::connect(&path).expect("the first server must be unharmed");
     first.shutdown();
@@ -164,7 +165,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
     fs::write(&path, "precious").unwrap();
     assert!(matches!(
         Server::start(&path, None, Arc::new(Fake::default())),
-        Err(AdminError::NoSocket(_))
+        Err(AdminError::Socket(SocketError::NoSocket(_)))
     ));
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tombolo::admin::Server;
 use tombolo::control::{
-    Control, ControlError, DedupStatus, ErrorKind, Metrics, Status, StoreState, StoreStatus, UploadStatus, VolumeInfo,
+    CheckState, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Metrics, ShareInfo, Status, StoreState,
+    StoreStatus, UploadStatus, VolumeInfo,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -17,6 +18,10 @@ pub const MIB: u64 = 1 << 20;
 #[derive(Default)]
 pub struct FakeState {
     pub volumes: BTreeMap<String, VolumeInfo>,
+    pub shares: BTreeMap<String, ShareInfo>,
+    /// What a check comes to when it has looked at all inodes, one more at each look.
+    pub check: CheckStatus,
+    pub state_directory: String,
     pub dirty_bytes: u64,
     /// Taken off the dirty bytes at each look, once a drain was asked for.
     pub clean_bytes_per_look: u64,
@@ -44,7 +49,7 @@ impl Control for Fake {
         }
         Status {
             version: "0.0.0-fake".into(),
-            state_directory: "/nowhere".into(),
+            state_directory: state.state_directory.clone(),
             dirty_bytes: state.dirty_bytes,
             dirty_bytes_max: 1 << 30,
             oldest_dirty_age_s: if state.dirty_bytes > 0 { 3.5 } else { 0.0 },
@@ -65,6 +70,7 @@ impl Control for Fake {
                 last_success_age_s: None,
             },
             volumes: state.volumes.values().cloned().collect(),
+            shares: state.shares.values().cloned().collect(),
             ..Status::default()
         }
     }
@@ -124,6 +130,76 @@ impl Control for Fake {
         self.change()?.drains += 1;
         Ok(())
     }
+
+    fn share_list(&self) -> Result<Vec<ShareInfo>, ControlError> {
+        Ok(self.0.lock().unwrap().shares.values().cloned().collect())
+    }
+
+    fn share_create(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError> {
+        let mut state = self.change()?;
+        if state.shares.contains_key(name) {
+            return Err(ControlError::share_exists(name));
+        }
+        let share = ShareInfo {
+            name: name.into(),
+            id: state.shares.len() as u32 + 1,
+            quota_bytes,
+            inodes: 1,
+            ..ShareInfo::default()
+        };
+        state.shares.insert(name.into(), share.clone());
+        Ok(share)
+    }
+
+    fn share_quota(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError> {
+        let mut state = self.change()?;
+        let share = state
+            .shares
+            .get_mut(name)
+            .ok_or_else(|| ControlError::share_not_found(name))?;
+        share.quota_bytes = quota_bytes;
+        Ok(share.clone())
+    }
+
+    fn share_delete(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        let mut state = self.change()?;
+        let share = state
+            .shares
+            .get(name)
+            .ok_or_else(|| ControlError::share_not_found(name))?;
+        if !share.sessions.is_empty() && !force {
+            return Err(ControlError::share_in_use(name, share.sessions.len() as u64));
+        }
+        state.shares.remove(name);
+        Ok(())
+    }
+
+    fn check_start(&self) -> Result<CheckStatus, ControlError> {
+        let mut state = self.change()?;
+        state.check.run += 1;
+        state.check.inodes_checked = 0;
+        Ok(unfinished(&state.check))
+    }
+
+    fn check_status(&self) -> CheckStatus {
+        let mut state = self.0.lock().unwrap();
+        if state.check.inodes_checked == state.check.inodes {
+            return state.check.clone();
+        }
+        state.check.inodes_checked += 1;
+        unfinished(&state.check)
+    }
+}
+
+/// As it stands before the last look.
+fn unfinished(check: &CheckStatus) -> CheckStatus {
+    CheckStatus {
+        state: CheckState::Running,
+        findings_count: 0,
+        findings: Vec::new(),
+        error: None,
+        ..check.clone()
+    }
 }
 
 /// A served fake in a directory of its own.
@@ -137,6 +213,9 @@ impl Gateway {
     pub fn start() -> Self {
         let directory = TempDir::new().unwrap();
         let fake = Arc::new(Fake::default());
+        let state_directory = directory.path().join("state");
+        std::fs::create_dir(&state_directory).unwrap();
+        fake.0.lock().unwrap().state_directory = state_directory.to_str().unwrap().into();
         let address = "127.0.0.1:0".parse().unwrap();
         let server = Server::start(&directory.path().join("run/admin.sock"), Some(address), fake.clone()).unwrap();
         Self {

@@ -2,4 +2,6 @@
 
 mod admin;
 mod cli;
+mod exports;
 mod fake;
+mod shares;

@@ -4,27 +4,31 @@
 //! ```text
 //! header   magic 8 | version u16 | zero u16 | chunks u32 | window_micros u64 | phase_micros u64 | sum u64
 //! chunk    payload bytes u32 | nodes u32 | sum u64 | payload
+//! payload  volumes varint | their identifiers, each as zigzag varint difference to the one before | nodes
 //! node     place, as zigzag varint difference to the one before | start u8 | blocks - 1 (6 bits), 0x40: with degree,
 //!          0x80: not read in the current window | [p varint | g varint] | edges u8 | edges
 //! edge     place, as zigzag varint difference to the node's | start (6 bits), 0x40: of the window before, 0x80: with
 //!          counts of the window before | count varint | [count before varint]
 //! ```
 //!
-//! Integers are little-endian; sums are XXH3-64 of all before (header) and of the payload (chunk). A chunk is complete in itself: edges name
-//! their targets by address. So chunks may be written one at a time between reads; a node that overlaps one of
+//! Integers are little-endian; sums are XXH3-64 of all before (header) and of the payload (chunk). A place is the volume's
+//! position in its chunk's list (22 bits) and the number of the place in the volume (42 bits).
+//!
+//! A chunk is complete in itself: edges name their targets by address. So chunks may be written one at a time between reads; a node that overlaps one of
 //! an earlier chunk, or an edge to a node that is gone, is left out when they are read back. Time spent switched off does
 //! not count towards expiry.
 
-use super::history::{Edge, History, HistoryConfig, Node, OUT_DEGREE_MAX, PLACE_BLOCKS};
+use super::history::{Edge, GRANULE_BITS, History, HistoryConfig, Node, OUT_DEGREE_MAX, PLACE_BLOCKS};
 use super::places::NONE;
 use super::slab::PIECE;
-use alloc::vec::Vec;
-use tombolo_base::{BlockSum, DecodeError, Instant, Reader, Writer};
+use alloc::{collections::BTreeMap, vec::Vec};
+use tombolo_base::{BlockSum, DecodeError, Instant, Reader, VolumeId, Writer};
 
 const MAGIC: &[u8; 8] = b"TMBHIST\0";
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 const SUM_BYTES: usize = 8;
 pub const HEADER_BYTES: usize = 40;
+const GRANULE_MASK: u64 = (1 << GRANULE_BITS) - 1;
 
 impl History {
     /// How many chunks there are to encode now.
@@ -43,12 +47,19 @@ impl History {
 
     pub fn encode_chunk(&self, now: Instant, chunk: u32) -> Vec<u8> {
         let epoch = self.epoch(now);
+        let nodes = || {
+            self.nodes
+                .piece(chunk as usize)
+                .iter()
+                .filter(|node| self.is_kept(node))
+        };
         let mut payload = Writer::default();
+        let volumes = self.encode_volumes(&mut payload, nodes(), epoch);
         let (mut count, mut place) = (0, 0);
-        for node in self.nodes.piece(chunk as usize).iter().filter(|node| node.len() > 0) {
-            put_difference(&mut payload, place, node.place());
-            place = node.place();
-            self.encode_node(&mut payload, node, epoch);
+        for node in nodes() {
+            put_difference(&mut payload, place, volumes.place(node));
+            place = volumes.place(node);
+            self.encode_node(&mut payload, &volumes, node, epoch);
             count += 1;
         }
         let mut out = Writer::with_capacity(payload.0.len() + 16);
@@ -66,7 +77,41 @@ impl History {
         out
     }
 
-    fn encode_node(&self, out: &mut Writer, node: &Node, epoch: u16) {
+    fn is_kept(&self, node: &Node) -> bool {
+        node.len() > 0 && !self.is_forgotten(node)
+    }
+
+    /// The edges of a node that are written.
+    fn kept_edges(&self, node: &Node, epoch: u16) -> impl Iterator<Item = &Edge> {
+        let mut at = node.out;
+        core::iter::from_fn(move || {
+            let edge = (at != NONE).then(|| &self.edges[at])?;
+            at = edge.next;
+            Some(edge)
+        })
+        .filter(move |edge| edge.count(epoch) > 0 && self.is_live(edge) && self.is_kept(&self.nodes[edge.to]))
+    }
+
+    /// Writes the list of the volumes that these nodes and their edges name.
+    fn encode_volumes<'a>(&self, out: &mut Writer, nodes: impl Iterator<Item = &'a Node>, epoch: u16) -> ChunkVolumes {
+        let mut positions = BTreeMap::new();
+        for node in nodes {
+            positions.insert(node.volume(), 0);
+            let targets = self.kept_edges(node, epoch).map(|edge| self.nodes[edge.to].volume());
+            positions.extend(targets.map(|number| (number, 0)));
+        }
+        put_varint(out, positions.len() as u64);
+        let mut before = 0;
+        for (at, (number, position)) in positions.iter_mut().enumerate() {
+            *position = at as u64;
+            let VolumeId(id) = self.volumes.id(*number);
+            put_difference(out, before, id);
+            before = id;
+        }
+        ChunkVolumes { positions }
+    }
+
+    fn encode_node(&self, out: &mut Writer, volumes: &ChunkVolumes, node: &Node, epoch: u16) {
         let initial = self.config.degree_initial.max(1);
         let with_degree = (node.p, node.g) != (initial, initial / 2);
         let aged = epoch != node.epoch;
@@ -76,22 +121,15 @@ impl History {
             put_varint(out, node.p.into());
             put_varint(out, node.g.into());
         }
-        let edges = || {
-            let mut at = node.out;
-            core::iter::from_fn(move || {
-                let edge = (at != NONE).then(|| &self.edges[at])?;
-                at = edge.next;
-                Some(edge)
-            })
-            .filter(|edge| edge.count(epoch) > 0 && self.is_live(edge))
-        };
-        out.u8(edges().count() as u8);
-        edges().for_each(|edge| self.encode_edge(out, node, edge, epoch));
+        out.u8(self.kept_edges(node, epoch).count() as u8);
+        for edge in self.kept_edges(node, epoch) {
+            let target = &self.nodes[edge.to];
+            put_difference(out, volumes.place(node), volumes.place(target));
+            Self::encode_edge(out, target, edge, epoch);
+        }
     }
 
-    fn encode_edge(&self, out: &mut Writer, from: &Node, edge: &Edge, epoch: u16) {
-        let target = &self.nodes[edge.to];
-        put_difference(out, from.place(), target.place());
+    fn encode_edge(out: &mut Writer, target: &Node, edge: &Edge, epoch: u16) {
         let aged = edge.epoch != epoch;
         let with_previous = !aged && edge.previous > 0;
         out.u8(target.start | u8::from(aged) << 6 | u8::from(with_previous) << 7);
@@ -119,6 +157,17 @@ impl History {
     }
 }
 
+/// Positions of volumes, by their numbers, in the list of a chunk.
+struct ChunkVolumes {
+    positions: BTreeMap<u32, u64>,
+}
+
+impl ChunkVolumes {
+    fn place(&self, node: &Node) -> u64 {
+        self.positions[&node.volume()] << GRANULE_BITS | node.place() & GRANULE_MASK
+    }
+}
+
 /// Reads a history back chunk by chunk: first [`Self::nodes`] for each, then [`Self::edges`] for each.
 #[derive(Debug)]
 pub struct Restorer {
@@ -128,6 +177,7 @@ pub struct Restorer {
 
 /// What precedes a node's edges.
 struct NodeHead {
+    volume: VolumeId,
     place: u64,
     start: u8,
     len: u8,
@@ -137,6 +187,7 @@ struct NodeHead {
 }
 
 struct EdgeRecord {
+    volume: VolumeId,
     place: u64,
     start: u8,
     aged: bool,
@@ -199,7 +250,7 @@ impl Restorer {
     pub fn edges(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
         self.walk(
             chunk,
-            |history, head| history.find_start(head.place, head.start),
+            |history, head| history.find_written(head.volume, head.place, head.start),
             |history, from, edge| history.restore_edge(from, edge),
         )
     }
@@ -222,13 +273,14 @@ impl Restorer {
         reader.finish("history chunk")?;
         check_sum("history chunk", found, payload)?;
         let mut reader = Reader::new(payload);
+        let volumes = read_volumes(&mut reader)?;
         let mut place = 0;
         for _ in 0..nodes {
-            let head = read_node(&mut reader, place)?;
+            let head = read_node(&mut reader, &volumes, place)?;
             place = head.place;
             let node = on_node(&mut self.history, &head);
             for _ in 0..head.edges {
-                let edge = read_edge(&mut reader, place)?;
+                let edge = read_edge(&mut reader, &volumes, place)?;
                 if let Some(node) = node {
                     on_edge(&mut self.history, node, &edge);
                 }
@@ -239,13 +291,24 @@ impl Restorer {
 }
 
 impl History {
+    /// The node that begins at an address of a chunk.
+    fn find_written(&self, volume: VolumeId, place: u64, start: u8) -> Option<u32> {
+        let number = self.volumes.find(volume)?;
+        self.find_start(own_place(number, place), start)
+    }
+
     fn restore_node(&mut self, head: &NodeHead) -> Option<u32> {
-        if !self.has_room() || self.overlaps(head.place, head.start, head.start + head.len) {
+        if !self.has_room() {
+            return None;
+        }
+        // A volume that is new has no nodes, so this one is added and the number does not stay unused.
+        let place = own_place(self.volumes.number(head.volume)?, head.place);
+        if self.overlaps(place, head.start, head.start + head.len) {
             return None;
         }
         // Window 0 is the current one.
         let epoch = if head.aged { u16::MAX } else { 0 };
-        let id = self.add_node(head.place, head.start, head.len, epoch);
+        let id = self.add_node(place, head.start, head.len, epoch);
         if let Some((p, g)) = head.degree {
             (self.nodes[id].p, self.nodes[id].g) = (p, g);
         }
@@ -253,7 +316,7 @@ impl History {
     }
 
     fn restore_edge(&mut self, from: u32, edge: &EdgeRecord) {
-        let Some(to) = self.find_start(edge.place, edge.start) else {
+        let Some(to) = self.find_written(edge.volume, edge.place, edge.start) else {
             return;
         };
         let (mut at, mut degree) = (self.nodes[from].out, 0);
@@ -271,8 +334,33 @@ impl History {
     }
 }
 
-fn read_node(reader: &mut Reader<'_>, before: u64) -> Result<NodeHead, DecodeError> {
+/// An address of a chunk as a place of the history, in which the volume has another number.
+fn own_place(volume: u32, place: u64) -> u64 {
+    u64::from(volume) << GRANULE_BITS | place & GRANULE_MASK
+}
+
+fn read_volumes(reader: &mut Reader<'_>) -> Result<Vec<VolumeId>, DecodeError> {
+    let (count, mut before) = (read_varint(reader)?, 0);
+    let mut volumes = Vec::new();
+    for _ in 0..count {
+        before = read_difference(reader, before)?;
+        volumes.push(VolumeId(before));
+    }
+    Ok(volumes)
+}
+
+fn volume_of(volumes: &[VolumeId], place: u64) -> Result<VolumeId, DecodeError> {
+    let position = place >> GRANULE_BITS;
+    let volume = volumes.get(position as usize);
+    volume.copied().ok_or(DecodeError::Invalid {
+        what: "history volume",
+        value: position,
+    })
+}
+
+fn read_node(reader: &mut Reader<'_>, volumes: &[VolumeId], before: u64) -> Result<NodeHead, DecodeError> {
     let place = read_difference(reader, before)?;
+    let volume = volume_of(volumes, place)?;
     let start = reader.u8("history node start")?;
     let flags = reader.u8("history node blocks")?;
     let len = (flags & 0x3f) + 1;
@@ -304,6 +392,7 @@ fn read_node(reader: &mut Reader<'_>, before: u64) -> Result<NodeHead, DecodeErr
     }
     let aged = flags & 0x80 != 0;
     Ok(NodeHead {
+        volume,
         place,
         start,
         len,
@@ -313,12 +402,14 @@ fn read_node(reader: &mut Reader<'_>, before: u64) -> Result<NodeHead, DecodeErr
     })
 }
 
-fn read_edge(reader: &mut Reader<'_>, from: u64) -> Result<EdgeRecord, DecodeError> {
+fn read_edge(reader: &mut Reader<'_>, volumes: &[VolumeId], from: u64) -> Result<EdgeRecord, DecodeError> {
     let place = read_difference(reader, from)?;
+    let volume = volume_of(volumes, place)?;
     let flags = reader.u8("history edge start")?;
     let current = read_count(reader)?;
     let previous = if flags & 0x80 == 0 { 0 } else { read_count(reader)? };
     Ok(EdgeRecord {
+        volume,
         place,
         start: flags & 0x3f,
         aged: flags & 0x40 != 0,

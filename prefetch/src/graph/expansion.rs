@@ -23,7 +23,7 @@ pub struct Candidate {
     pub likelihood: Likelihood,
 }
 
-/// A node in the traverse set; of equally likely ones the lowest comes first.
+/// A node in the traverse set; of equally likely ones the lowest of the volume numbered first comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pending {
     likelihood: Likelihood,
@@ -60,7 +60,7 @@ impl Expansion {
             if blocks >= limits.blocks_max || self.settled.len() > limits.candidates_max {
                 return;
             }
-            if self.settled.contains(&best.node) {
+            if self.settled.contains(&best.node) || history.is_forgotten(&history.nodes[best.node]) {
                 continue;
             }
             self.settled.push(best.node);

@@ -12,11 +12,14 @@
 //!
 //! *Expiry*: counts have two buckets, the current window and the one before, rotated when touched. An event is
 //! thus forgotten after one to two windows. *Bounds*: 28 bytes a node, 4 for its chain, 16 an edge, 16 edges a node at the
-//! most (the least counted gives way). When nodes or edges are used up, a clock hand evicts nodes that were not read since it
-//! last passed. Edges to a removed node are recognised by the generation of its slot and dropped when next looked at.
+//! most (the least counted gives way), 20 a volume. When nodes or edges are used up, a clock hand evicts nodes that were not
+//! read since it last passed. Volumes that do not fit are not learnt. Edges to a removed node are recognised by the
+//! generation of its slot and dropped when next looked at; nodes of a forgotten volume stay until the hand or the sweep
+//! comes by, and lead nowhere.
 
 use super::places::{NONE, Places};
 use super::slab::{PIECE, Slab};
+use super::volumes::{NUMBER_BITS, VOLUME_BYTES, Volumes};
 use tombolo_base::{Instant, VolumeId};
 
 /// Edges out of one node at the most.
@@ -29,7 +32,11 @@ pub const EDGE_BYTES: usize = size_of::<Edge>();
 
 pub(super) const PLACE_SHIFT: u32 = 4;
 pub(super) const PLACE_BLOCKS: u64 = 1 << PLACE_SHIFT;
-const GRANULE_BITS: u32 = 42;
+/// Bits of the number of a place within its volume; with the volume's number they make 64.
+pub(super) const GRANULE_BITS: u32 = u64::BITS - NUMBER_BITS;
+const _: () = assert!(crate::BLOCKS_MAX >> PLACE_SHIFT <= 1 << GRANULE_BITS);
+/// There is room for one volume for so many nodes, fewer when that is more than there are numbers.
+const NODES_PER_VOLUME: u32 = 4;
 /// Nodes that covering one place can take: a gap between each two of eight nodes, and a split at either end.
 const NODES_PER_PLACE: usize = 11;
 /// Nodes that the clock hand passes over before it takes the next one, read or not.
@@ -58,9 +65,10 @@ pub struct HistoryConfig {
 }
 
 impl HistoryConfig {
-    /// As many nodes as fit with two edges each.
+    /// As many nodes as fit with two edges and their part of a volume each.
     pub fn within(memory_bytes: u64, window_micros: u64, degree_initial: u16) -> Self {
-        let nodes = memory_bytes / (NODE_BYTES + 2 * EDGE_BYTES) as u64;
+        let part_of_volume = VOLUME_BYTES.div_ceil(NODES_PER_VOLUME as usize);
+        let nodes = memory_bytes / (NODE_BYTES + 2 * EDGE_BYTES + part_of_volume) as u64;
         let nodes_max = nodes.clamp(4 * PIECE as u64, 1 << 30) as u32;
         Self {
             nodes_max,
@@ -69,11 +77,16 @@ impl HistoryConfig {
             degree_initial,
         }
     }
+
+    /// Volumes of which anything is known at a time.
+    pub fn volumes_max(&self) -> u32 {
+        (self.nodes_max / NODES_PER_VOLUME).clamp(1, 1 << NUMBER_BITS)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    /// Volume (22 bits) and number of the place (42 bits), in two halves to spare padding.
+    /// Number of the volume (22 bits) and of the place in it (42 bits), in two halves to spare padding.
     place: [u32; 2],
     /// The next node of the chain, or the next free one.
     pub(super) chain: u32,
@@ -102,6 +115,11 @@ impl Node {
 
     pub(super) fn len(&self) -> u8 {
         self.blocks & !READ_SINCE
+    }
+
+    /// The number of the volume.
+    pub(super) fn volume(&self) -> u32 {
+        self.place[0] >> (GRANULE_BITS - 32)
     }
 
     /// One past the last block within the place.
@@ -152,6 +170,7 @@ pub struct History {
     pub(super) nodes: Slab<Node>,
     pub(super) edges: Slab<Edge>,
     places: Places,
+    pub(super) volumes: Volumes,
     free_node: u32,
     free_edge: u32,
     pub(super) live_nodes: usize,
@@ -164,20 +183,22 @@ pub struct History {
     evicted: u64,
 }
 
-pub(super) fn place_of(volume: VolumeId, block: u64) -> u64 {
-    u64::from(volume.0) << GRANULE_BITS | block >> PLACE_SHIFT
+pub(super) fn place_of(volume: u32, block: u64) -> u64 {
+    u64::from(volume) << GRANULE_BITS | block >> PLACE_SHIFT
 }
 
 impl History {
     pub fn new(config: HistoryConfig) -> Self {
+        let config = HistoryConfig {
+            window_micros: config.window_micros.max(1),
+            // Room for the largest read, twice.
+            nodes_max: config.nodes_max.max(2048),
+            edges_max: config.edges_max.max(64),
+            ..config
+        };
         Self {
-            config: HistoryConfig {
-                window_micros: config.window_micros.max(1),
-                // Room for the largest read, twice.
-                nodes_max: config.nodes_max.max(2048),
-                edges_max: config.edges_max.max(64),
-                ..config
-            },
+            volumes: Volumes::new(config.volumes_max()),
+            config,
             nodes: Slab::new(),
             edges: Slab::new(),
             places: Places::new(),
@@ -202,7 +223,7 @@ impl History {
 
     /// Memory held.
     pub fn bytes(&self) -> usize {
-        self.nodes.bytes() + self.edges.bytes() + self.places.bytes()
+        self.nodes.bytes() + self.edges.bytes() + self.places.bytes() + self.volumes.bytes()
     }
 
     /// The most memory that these settings let it hold, to a piece of each kind.
@@ -211,6 +232,7 @@ impl History {
         pieces(config.nodes_max, size_of::<Node>())
             + pieces(config.nodes_max + 1, 4)
             + pieces(config.edges_max, EDGE_BYTES)
+            + Volumes::bytes_max(config.volumes_max())
     }
 
     /// Nodes that had to make room.
@@ -234,7 +256,7 @@ impl History {
     pub fn range(&self, node: NodeId) -> Range {
         let node = &self.nodes[node.0];
         Range {
-            volume: VolumeId((node.place() >> GRANULE_BITS) as u32),
+            volume: self.volumes.id(node.volume()),
             first: ((node.place() & ((1 << GRANULE_BITS) - 1)) << PLACE_SHIFT) + u64::from(node.start),
             count: u64::from(node.len()),
         }
@@ -254,11 +276,11 @@ impl History {
 
     /// The node that covers a block.
     pub fn find(&self, volume: VolumeId, block: u64) -> Option<NodeId> {
-        if !(volume.0 <= crate::VOLUME_MAX && block < crate::BLOCKS_MAX) {
+        if block >= crate::BLOCKS_MAX {
             return None;
         }
         let offset = (block & (PLACE_BLOCKS - 1)) as u8;
-        self.chain(place_of(volume, block))
+        self.chain(place_of(self.volumes.find(volume)?, block))
             .find(|(_, node)| node.start <= offset && offset < node.end())
             .map(|(id, _)| NodeId(id))
     }
@@ -305,23 +327,21 @@ impl History {
     }
 
     /// One read of a range that continued no stream, right after a read that ended with the block `previous`. Returns the
-    /// last node of the range; none for a range that the graph does not take.
+    /// last node of the range; none for a range that the graph does not take, or for whose volume there is no room.
     pub fn record(&mut self, now: Instant, previous: Option<(VolumeId, u64)>, read: Range) -> Option<NodeId> {
-        if read.volume.0 > crate::VOLUME_MAX
-            || read.count == 0
-            || read.first.saturating_add(read.count) > crate::BLOCKS_MAX
-        {
+        if read.count == 0 || read.first.saturating_add(read.count) > crate::BLOCKS_MAX {
             return None;
         }
         let end = read.first + read.count.min(READ_BLOCKS_MAX);
         let places = ((end - 1) >> PLACE_SHIFT) - (read.first >> PLACE_SHIFT) + 1;
         self.make_room(now, places as usize * NODES_PER_PLACE, 1);
         let epoch = self.epoch(now);
+        let volume = self.number_of(read.volume, epoch)?;
         let (mut head, mut tail, mut at) = (NONE, NONE, read.first);
         while at < end {
             let base = at & !(PLACE_BLOCKS - 1);
             let to = end.min(base + PLACE_BLOCKS);
-            let ends = self.cover(place_of(read.volume, at), (at - base) as u8, (to - base) as u8, epoch);
+            let ends = self.cover(place_of(volume, at), (at - base) as u8, (to - base) as u8, epoch);
             head = if head == NONE { ends.0 } else { head };
             (tail, at) = (ends.1, to);
         }
@@ -329,6 +349,15 @@ impl History {
             self.count_edge(from, head, epoch);
         }
         Some(NodeId(tail))
+    }
+
+    /// The number of a volume that is about to get a node. When all are taken one node is evicted, so that numbers become
+    /// free in the course of time.
+    fn number_of(&mut self, volume: VolumeId, epoch: u16) -> Option<u32> {
+        if self.volumes.is_full() && self.volumes.find(volume).is_none() {
+            self.evict_one(epoch);
+        }
+        self.volumes.number(volume)
     }
 
     /// Makes [begin, end) of a place a sequence of whole nodes; returns the first and the last.
@@ -406,6 +435,7 @@ impl History {
             id
         };
         self.live_nodes += 1;
+        self.volumes.add_node(self.nodes[id].volume());
         if self.live_nodes > self.places.len() {
             self.divide_chain();
         }
@@ -447,6 +477,7 @@ impl History {
             self.drop_edge_after(id, NONE);
         }
         self.unhang(id);
+        self.volumes.remove_node(self.nodes[id].volume());
         let node = &mut self.nodes[id];
         node.blocks = 0;
         node.generation = node.generation.wrapping_add(1);
@@ -611,6 +642,10 @@ impl History {
             if self.nodes[id].len() == 0 {
                 continue;
             }
+            if self.is_forgotten(&self.nodes[id]) {
+                self.remove_node(id);
+                continue;
+            }
             let degree = self.tidy(id, epoch);
             let node = self.nodes[id];
             if degree == 0 && node.in_count == 0 && epoch.wrapping_sub(node.epoch) >= 2 {
@@ -639,42 +674,26 @@ impl History {
         (node.out, node.p, node.g) = (second.out, second.p, second.g);
     }
 
-    /// Drops the nodes of a volume, looking at all there are.
+    /// Nothing is found in the volume any more, nor suggested of it. Its nodes go by and by.
     pub fn forget_volume(&mut self, volume: VolumeId) {
-        for id in 0..self.nodes.len() as u32 {
-            if self.nodes[id].len() > 0 && self.nodes[id].place() >> GRANULE_BITS == u64::from(volume.0) {
-                self.remove_node(id);
-            }
-        }
-        for id in 0..self.nodes.len() as u32 {
-            if self.nodes[id].len() > 0 {
-                self.drop_dead(id);
-            }
-        }
+        self.volumes.forget(volume);
     }
 
-    /// Drops the edges of a node that lead nowhere.
-    fn drop_dead(&mut self, from: u32) {
-        let (mut before, mut at) = (NONE, self.nodes[from].out);
-        while at != NONE {
-            let edge = self.edges[at];
-            if self.is_live(&edge) {
-                before = at;
-            } else {
-                self.drop_edge_after(from, before);
-            }
-            at = edge.next;
-        }
+    /// Whether a node lies in a volume that was forgotten.
+    pub(super) fn is_forgotten(&self, node: &Node) -> bool {
+        self.volumes.is_forgotten(node.volume())
     }
 
     /// Nodes do not overlap and hang in the chain of their place; degrees, counts and bounds hold.
     pub fn check_invariants(&self) {
         let mut in_counts = alloc::collections::BTreeMap::new();
         let mut covered = alloc::collections::BTreeMap::new();
+        let mut volumes = alloc::collections::BTreeMap::new();
         let (mut live, mut edges) = (0, 0);
         for id in (0..self.nodes.len() as u32).filter(|id| self.nodes[*id].len() > 0) {
             let node = &self.nodes[id];
             live += 1;
+            *volumes.entry(node.volume()).or_insert(0) += 1;
             assert!(u64::from(node.end()) <= PLACE_BLOCKS && node.g < node.p);
             assert_eq!(self.find_start(node.place(), node.start), Some(id));
             let mask = (u64::MAX >> (64 - u32::from(node.len()))) << node.start;
@@ -693,6 +712,7 @@ impl History {
             assert!(degree <= OUT_DEGREE_MAX);
             edges += degree;
         }
+        self.volumes.check_invariants(&volumes);
         assert_eq!((live, edges), (self.live_nodes, self.live_edges));
         assert!(live <= self.config.nodes_max as usize && edges <= self.config.edges_max as usize);
         for id in (0..self.nodes.len() as u32).filter(|id| self.nodes[*id].len() > 0) {

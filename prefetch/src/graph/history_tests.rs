@@ -366,6 +366,8 @@ fn the_bounds_hold_under_pressure() {
     assert!(history.bytes() <= History::bytes_max(&config));
     history.forget_volume(VOLUME);
     history.check_invariants();
+    history.sweep(Instant(60_000), usize::MAX);
+    history.check_invariants();
     assert_eq!((history.node_count(), history.edge_count()), (0, 0));
 }
 
@@ -438,7 +440,7 @@ fn golden_likelihoods() {
 #[test]
 fn addresses_out_of_range_are_not_taken() {
     let mut history = History::new(config());
-    for (volume, first, count) in [(1 << 22, 0, 1), (1, crate::BLOCKS_MAX, 1), (1, u64::MAX, 2), (1, 5, 0)] {
+    for (volume, first, count) in [(1, crate::BLOCKS_MAX, 1), (1, u64::MAX, 2), (1, 5, 0)] {
         assert_eq!(
             history.record(
                 Instant(0),
@@ -453,11 +455,12 @@ fn addresses_out_of_range_are_not_taken() {
         );
     }
     let edge = Range {
-        volume: VolumeId(crate::VOLUME_MAX),
+        volume: VolumeId(u64::MAX),
         first: crate::BLOCKS_MAX - 70,
         count: 70,
     };
     assert!(history.record(Instant(0), None, edge).is_some());
+    assert!(history.record(Instant(0), None, range(0, 16)).is_some());
     let mut out = Vec::new();
     let source = history.find(edge.volume, edge.first).unwrap();
     let limits = Limits {
@@ -469,7 +472,7 @@ fn addresses_out_of_range_are_not_taken() {
     assert_eq!(
         out.iter().map(|c| c.range.count).sum::<u64>(),
         64,
-        "the place behind, and no volume behind the last"
+        "the place behind, and not the volume numbered next"
     );
 }
 
@@ -479,11 +482,150 @@ fn golden_bytes() {
     history.record(Instant(1500), None, range(3, 2));
     history.record(Instant(1500), Some((VOLUME, 4)), range(130, 1));
     let bytes = history.encode(Instant(1500));
-    assert_eq!(bytes[..16], *b"TMBHIST\0\x01\0\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"TMBHIST\0\x02\0\0\0\x01\0\0\0");
     assert_eq!(bytes[16..32], [1000u64.to_le_bytes(), 500u64.to_le_bytes()].concat());
-    // 2 * (7 << 42) as a varint; start 3, two blocks, one edge: eight places on, start 2, once. Then 130: no edge.
-    let first = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 14, 3, 1, 1, 16, 2, 1];
+    // One volume, 7. The first place is 0; start 3, two blocks, one edge: eight places on, start 2, once. Then 130: no edge.
+    let volumes = [1, 14];
+    let first = [0, 3, 1, 1, 16, 2, 1];
     let second = [16, 2, 0, 0];
-    assert_eq!(bytes[56..], [&first[..], &second[..]].concat());
-    assert_eq!(bytes[40..48], [17, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!(bytes[56..], [&volumes[..], &first[..], &second[..]].concat());
+    assert_eq!(bytes[40..48], [13, 0, 0, 0, 2, 0, 0, 0]);
+}
+
+#[test]
+fn golden_bytes_of_several_volumes() {
+    let mut history = History::new(config());
+    let file = |inode, first| Range {
+        volume: VolumeId::of_inode(inode),
+        ..range(first, 1)
+    };
+    history.record(Instant(0), None, file(9, 0));
+    history.record(Instant(0), Some((VolumeId::of_inode(9), 0)), file(8, 16));
+    // Two volumes: 2^63 + 9, seen as 9 - 2^63, and one less.
+    let volumes = [2, 0xed, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1];
+    // The edge goes to the second volume's second place: 2^42 + 1 places on.
+    let first = [0, 0, 0, 1, 0x82, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 0, 1];
+    let second = [0x82, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 0, 0, 0];
+    assert_eq!(
+        history.encode(Instant(0))[56..],
+        [&volumes[..], &first[..], &second[..]].concat()
+    );
+}
+
+/// By the node's range, with its volume: its successors with part and whole of their likelihoods.
+type AddressedContents = BTreeMap<Range, BTreeSet<(Range, u64, u64)>>;
+
+fn addressed_contents(history: &History, now: Instant) -> AddressedContents {
+    let mut found = BTreeMap::new();
+    for id in (0..history.nodes.len() as u32).filter(|id| history.nodes[*id].len() > 0) {
+        let mut successors = BTreeSet::new();
+        history.for_each_successor(id, now, |to, part, whole| {
+            successors.insert((history.range(NodeId(to)), part, whole));
+        });
+        found.insert(history.range(NodeId(id)), successors);
+    }
+    found
+}
+
+/// Small volumes and large inode numbers.
+fn volume(number: u64) -> VolumeId {
+    if number.is_multiple_of(2) {
+        VolumeId(number)
+    } else {
+        VolumeId::of_inode((u64::MAX >> 1) - number)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Volumes come and go, so that numbers are given anew. A forgotten one is neither found, nor suggested, nor written.
+    #[test]
+    fn many_volumes(steps in prop::collection::vec((0u64..8, 0u64..100, 1u64..40, 0u8..20), 1..150)) {
+        let (mut history, mut known, mut previous) = (History::new(config()), BTreeSet::new(), None);
+        let now = Instant(1);
+        for (number, first, count, forget) in steps {
+            let read = Range { volume: volume(number), first, count };
+            if forget == 0 {
+                history.forget_volume(read.volume);
+                known.retain(|(volume, _)| *volume != read.volume);
+            } else {
+                prop_assert!(history.record(now, previous, read).is_some());
+                known.extend((first..first + count).map(|block| (read.volume, block)));
+                previous = Some((read.volume, first + count - 1));
+            }
+            history.check_invariants();
+        }
+        for (number, block) in (0..8).flat_map(|number| (0..140).map(move |block| (number, block))) {
+            let address = (volume(number), block);
+            let found = history.find(address.0, address.1);
+            prop_assert_eq!(found.is_some(), known.contains(&address));
+            let Some(source) = found else { continue };
+            let limits = Limits { threshold: Likelihood::ZERO, blocks_max: u64::MAX, candidates_max: 50 };
+            let mut out = Vec::new();
+            Expansion::default().run(&history, source, now, limits, &mut out);
+            prop_assert!(out.iter().all(|c| known.contains(&(c.range.volume, c.range.first))));
+        }
+        let restored = History::decode(config(), now, &history.encode(now)).unwrap();
+        restored.check_invariants();
+        let blocks = |history: &History| -> BTreeSet<(VolumeId, u64)> {
+            let ranges = addressed_contents(history, now).into_keys();
+            ranges.flat_map(|range| (0..range.count).map(move |at| (range.volume, range.first + at))).collect()
+        };
+        prop_assert_eq!(blocks(&restored), known.clone());
+        // What is swept away leaves what is written.
+        history.sweep(now, usize::MAX);
+        history.check_invariants();
+        prop_assert_eq!(blocks(&history), known);
+        let swept = History::decode(config(), now, &history.encode(now)).unwrap();
+        prop_assert_eq!(addressed_contents(&swept, now), addressed_contents(&history, now));
+    }
+}
+
+#[test]
+fn volumes_that_do_not_fit_are_not_learnt_until_others_give_way() {
+    let config = HistoryConfig {
+        nodes_max: 2048,
+        ..config()
+    };
+    let mut history = History::new(config);
+    let file = |inode| Range {
+        volume: VolumeId::of_inode(inode),
+        ..range(0, 1)
+    };
+    // One volume with as many nodes as there are others, which are as many as fit. The clock hand comes to its nodes first.
+    (0..512).for_each(|place| assert!(history.record(Instant(0), None, range(place * 100, 1)).is_some()));
+    (1..512).for_each(|inode| assert!(history.record(Instant(0), None, file(inode)).is_some()));
+    assert_eq!(config.volumes_max(), 512);
+    assert_eq!(history.record(Instant(0), None, file(1000)), None);
+    assert!(history.record(Instant(0), None, file(511)).is_some(), "a known one");
+    assert_eq!(history.evicted_count(), 1);
+    let learnt = (0..600).find(|_| history.record(Instant(0), None, file(1000)).is_some());
+    assert!(learnt.is_some());
+    history.check_invariants();
+    assert!(history.bytes() <= History::bytes_max(&config));
+}
+
+#[test]
+fn a_number_is_given_again_when_all_nodes_have_expired() {
+    let mut history = History::new(config());
+    let file = |inode| Range {
+        volume: VolumeId::of_inode(inode),
+        ..range(0, 1)
+    };
+    for inode in 0..100_000 {
+        let now = Instant(inode * WINDOW);
+        assert!(history.record(now, None, file(inode)).is_some());
+        history.sweep(now, 10);
+    }
+    history.check_invariants();
+    assert!(history.node_count() < 10);
+    assert!(
+        history.bytes()
+            <= History::bytes_max(&HistoryConfig {
+                nodes_max: 10,
+                edges_max: 10,
+                ..config()
+            })
+    );
 }

@@ -1,5 +1,5 @@
-//! The heads of the chains in which nodes hang, by place: linear hashing (Litwin 1980). There are as many chains as
-//! nodes, and each new node adds one by splitting one, so no insertion ever rehashes everything.
+//! The heads of the chains in which nodes hang, by place, or volumes, by identifier: linear hashing (Litwin 1980). There
+//! are as many chains as nodes, and each new node adds one by splitting one, so no insertion ever rehashes everything.
 
 use super::slab::Slab;
 

@@ -1,81 +1,18 @@
-//! Virtual clients: what they ask for, how they react, and whether each answer is one that the core may give.
+//! Virtual clients: what they ask for, and when. What those of the file service ask for is in `files`, `linking` and
+//! `scans`.
 
-use crate::contents::{Block, Value, ZERO, bytes_of, value_of};
-use crate::model::Change;
+use crate::contents::{Value, ZERO, bytes_of};
 use crate::operation::Operation;
-use crate::scenario::Scenario;
+use crate::request::{Kind, Request, Stage, event_of};
+use crate::scenario::{Canary, Scenario};
 use crate::world::World;
-use std::collections::{BTreeMap, VecDeque};
-use tombolo_base::{BlockSum, Prng, Pvbn, VolumeId};
-use tombolo_core::{Answer, Event, Refusal, Span, StatusRun, Token};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Read,
-    Write {
-        force_unit_access: bool,
-    },
-    Zero {
-        force_unit_access: bool,
-    },
-    Flush {
-        covers: u64,
-    },
-    Status,
-    /// A partial write: lock, read (under a token of its own), write.
-    Partial(Stage),
-    /// The read of the partial write that holds the lock.
-    PartialRead {
-        lock: Token,
-    },
-    Create {
-        name: String,
-        blocks: u64,
-    },
-    Resize {
-        blocks: u64,
-    },
-    Delete,
-    /// A read of the final check.
-    Verify,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Locking,
-    Reading,
-    Writing,
-}
-
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub kind: Kind,
-    pub client: usize,
-    pub span: Span,
-    /// What is written, or what the world has read so far.
-    pub values: Vec<Value>,
-    /// The model's batch count at the time of the request.
-    pub since: u64,
-    pub at: u64,
-    pub is_cancelled: bool,
-}
-
-impl Request {
-    /// Takes in what was read from slots; the other blocks read as zeroes.
-    pub fn fill(&mut self, read: BTreeMap<usize, Block>) {
-        if !matches!(self.kind, Kind::Read | Kind::PartialRead { .. } | Kind::Verify) {
-            return;
-        }
-        self.values = vec![ZERO; self.span.count as usize];
-        for (index, bytes) in read {
-            self.values[index] = value_of(&bytes).unwrap_or(Value::MAX);
-        }
-    }
-}
+use std::collections::VecDeque;
+use tombolo_base::{BlockSum, Prng, VolumeId};
+use tombolo_core::{Event, MetadataChange, Span, Token};
 
 #[derive(Debug)]
 pub(crate) struct Clients {
-    prng: Prng,
+    pub prng: Prng,
     next_token: u64,
     next_value: Value,
     pub requests_left: u64,
@@ -84,6 +21,8 @@ pub(crate) struct Clients {
     pub to_verify: VecDeque<Span>,
     pub verify_refusals: u64,
     names: u64,
+    pub next_stamp: u64,
+    next_number: u64,
 }
 
 /// One request of a read or write that the clients have open at most this long is a hang.
@@ -100,6 +39,8 @@ impl Clients {
             to_verify: VecDeque::new(),
             verify_refusals: 0,
             names: 0,
+            next_stamp: 0,
+            next_number: 0,
         }
     }
 
@@ -111,8 +52,14 @@ impl Clients {
         Token(self.next_token)
     }
 
+    /// Names a look at entries.
+    pub fn next_number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
     /// A third zeroes or common values, which deduplicate; the rest never seen before.
-    fn value(&mut self, common_values: u64) -> Value {
+    pub fn value(&mut self, common_values: u64) -> Value {
         match self.prng.below(10) {
             0 => ZERO,
             1..=4 => 1 + self.prng.below(common_values),
@@ -132,6 +79,9 @@ impl World {
         self.clients.requests_left -= 1;
         if self.model.volumes().len() < self.scenario.volume_count || self.clients.prng.chance(8) {
             return self.ask_create(client);
+        }
+        if self.clients.prng.chance(self.scenario.file_work_permille) {
+            return self.work_on_files(client);
         }
         let volumes = self.model.volumes();
         let index = self.clients.prng.below(volumes.len() as u64) as usize;
@@ -204,16 +154,14 @@ impl World {
         let span = self.span(volume, blocks, self.scenario.write_blocks_max);
         let values = self.fresh_values(span.count);
         let force_unit_access = self.clients.prng.chance(150);
-        self.ask(client, Kind::Write { force_unit_access }, span, values);
+        let kind = Kind::Write {
+            force_unit_access,
+            change: MetadataChange::default(),
+        };
+        self.ask(client, kind, span, values);
     }
 
-    fn fresh_values(&mut self, count: u64) -> Vec<Value> {
-        (0..count)
-            .map(|_| self.clients.value(self.scenario.common_values))
-            .collect()
-    }
-
-    fn ask_flush(&mut self, client: usize) {
+    pub(crate) fn ask_flush(&mut self, client: usize) {
         let covers = self.model.acknowledged();
         self.ask(client, Kind::Flush { covers }, no_span(VolumeId(0)), Vec::new());
     }
@@ -247,6 +195,7 @@ impl World {
             if let Some((token, request)) = self.requests.iter_mut().nth(index)
                 && !request.is_cancelled
                 && !matches!(request.kind, Kind::PartialRead { .. } | Kind::Verify)
+                && request.span.volume.inode().is_none()
             {
                 request.is_cancelled = true;
                 let (token, other) = (*token, request.client);
@@ -259,15 +208,15 @@ impl World {
 
     pub(crate) fn ask(&mut self, client: usize, kind: Kind, span: Span, values: Vec<Value>) -> Token {
         let token = self.clients.token();
-        let is_read = matches!(
-            kind,
-            Kind::Read | Kind::Status | Kind::PartialRead { .. } | Kind::Verify
-        );
-        if is_read {
+        let is_read = kind.is_read();
+        if is_read || kind.is_query() {
             self.model.begin_read(token, span);
         }
         let sums = self.sums(&values);
-        let event = event_of(token, &kind, span, sums);
+        let mut event = event_of(token, &kind, span, sums);
+        if self.scenario.canary == Some(Canary::SplitChange) {
+            self.split_change(client, &mut event);
+        }
         let request = Request {
             kind,
             client,
@@ -286,7 +235,7 @@ impl World {
         token
     }
 
-    fn sums(&mut self, values: &[Value]) -> Vec<Option<BlockSum>> {
+    pub(crate) fn sums(&mut self, values: &[Value]) -> Vec<Option<BlockSum>> {
         let sum = |value: &Value| (*value != ZERO).then(|| BlockSum::of(&bytes_of(*value)));
         let sums: Vec<Option<BlockSum>> = values.iter().map(sum).collect();
         for (sum, value) in sums.iter().zip(values) {
@@ -296,238 +245,12 @@ impl World {
         }
         sums
     }
-
-    pub(crate) fn on_answer(&mut self, token: Token, result: Result<Answer, Refusal>) {
-        let Some(request) = self.requests.remove(&token) else {
-            panic!("{token:?} is answered twice, or was never asked: {result:?}");
-        };
-        self.clients.answered += 1;
-        if request.is_cancelled {
-            return self.forget_cancelled(token, request);
-        }
-        match result {
-            Ok(answer) => self.on_success(token, request, answer),
-            Err(refusal) => self.on_refusal(token, request, &refusal),
-        }
-    }
-
-    /// The client has gone; what the request did or not is for the journal to say.
-    fn forget_cancelled(&mut self, token: Token, request: Request) {
-        self.model.end_read(token);
-        if request.kind == Kind::Partial(Stage::Locking) {
-            // Answered in the same step in which it was cancelled, or refused: either way nothing is held.
-            self.model.end_expectation(token);
-        }
-    }
-
-    fn on_success(&mut self, token: Token, request: Request, answer: Answer) {
-        let (span, since) = (request.span, request.since);
-        match (&request.kind, answer) {
-            (Kind::Read, Answer::Read) => self.model.check_read(token, &request.values),
-            (Kind::Verify, Answer::Read) => {
-                self.model.check_read(token, &request.values);
-                return self.verify_next();
-            }
-            (Kind::PartialRead { lock }, Answer::Read) => {
-                self.model.check_read(token, &request.values);
-                return self.write_part(*lock, request.values);
-            }
-            (Kind::Write { force_unit_access }, Answer::Done) => {
-                let change = Change::Write(span, &request.values);
-                self.model.acknowledge(since, &change, *force_unit_access);
-            }
-            (Kind::Partial(Stage::Writing), Answer::Done) => {
-                self.model
-                    .acknowledge(since, &Change::Write(span, &request.values), false);
-            }
-            (Kind::Partial(Stage::Locking), Answer::Locked) => return self.read_part(token, request),
-            (Kind::Zero { force_unit_access }, Answer::Done) => {
-                if span.count > 0 {
-                    self.model.acknowledge(since, &Change::Zero(span), *force_unit_access);
-                }
-            }
-            (Kind::Flush { covers }, Answer::Done) => self.model.on_flushed(*covers),
-            (Kind::Status, Answer::Status(runs)) => self.check_status(token, span, &runs),
-            (Kind::Create { name, blocks }, Answer::Volume(_)) => {
-                self.model.acknowledge(since, &Change::Create(name, *blocks), true);
-            }
-            (Kind::Resize { blocks }, Answer::Volume(_)) => {
-                let change = Change::Resize(span.volume, *blocks);
-                self.model.acknowledge(since, &change, true);
-            }
-            (Kind::Delete, Answer::Volume(_)) => self.model.acknowledge(since, &Change::Delete(span.volume), true),
-            (kind, answer) => panic!("{kind:?} is answered by {answer:?}"),
-        }
-        self.client_rests(request.client);
-    }
-
-    fn check_status(&mut self, token: Token, span: Span, runs: &[StatusRun]) {
-        let told: u64 = runs.iter().map(|run| run.count).sum();
-        assert!(
-            told <= span.count && (told > 0 || span.count == 0),
-            "a status of {} blocks tells of {told}",
-            span.count
-        );
-        let mapped = runs
-            .iter()
-            .flat_map(|run| std::iter::repeat_n(run.mapped, run.count as usize));
-        self.model.check_status(token, mapped);
-    }
-
-    fn read_part(&mut self, token: Token, mut request: Request) {
-        let (client, span) = (request.client, request.span);
-        request.kind = Kind::Partial(Stage::Reading);
-        self.requests.insert(token, request);
-        self.ask(client, Kind::PartialRead { lock: token }, span, Vec::new());
-    }
-
-    fn write_part(&mut self, lock: Token, before: Vec<Value>) {
-        let Some(mut request) = self.requests.remove(&lock) else {
-            return;
-        };
-        if request.is_cancelled {
-            return;
-        }
-        let (span, client) = (request.span, request.client);
-        if self.clients.prng.chance(100) {
-            self.step(Event::Unlock { token: lock });
-            return self.client_rests(client);
-        }
-        let values = self.fresh_values(span.count);
-        let sums = self.sums(&values);
-        self.model.expect(lock, span, values.clone(), before);
-        request.kind = Kind::Partial(Stage::Writing);
-        request.values = values;
-        request.since = self.model.number();
-        self.requests.insert(lock, request);
-        self.step(Event::Write {
-            token: lock,
-            span,
-            sums,
-            force_unit_access: false,
-            locked: true,
-        });
-    }
-
-    fn on_refusal(&mut self, token: Token, request: Request, refusal: &Refusal) {
-        let volume_changed = self.model.end_read(token) || self.volume_changed(&request);
-        self.model.end_expectation(token);
-        assert!(
-            self.may_refuse(&request, refusal, volume_changed),
-            "{:?} of {:?} is refused without a reason: {refusal}",
-            request.kind,
-            request.span
-        );
-        match request.kind {
-            Kind::PartialRead { lock } => {
-                if let Some(locked) = self.requests.remove(&lock)
-                    && !locked.is_cancelled
-                {
-                    self.step(Event::Unlock { token: lock });
-                    self.client_rests(locked.client);
-                }
-            }
-            Kind::Verify => {
-                self.clients.verify_refusals += 1;
-                if !matches!(refusal, Refusal::Lost { .. }) {
-                    assert!(
-                        self.clients.verify_refusals < 1_000,
-                        "reads are refused for ever: {refusal}"
-                    );
-                    self.clients.to_verify.push_back(request.span);
-                } else if request.span.count > 1 {
-                    let blocks = request.span.first..request.span.end();
-                    let single = blocks.map(|first| Span {
-                        first,
-                        count: 1,
-                        ..request.span
-                    });
-                    self.clients.to_verify.extend(single);
-                }
-                self.verify_next();
-            }
-            _ => self.client_rests(request.client),
-        }
-    }
-
-    fn volume_changed(&self, request: &Request) -> bool {
-        self.model.volume_changed_since(request.span.volume, request.since)
-    }
-
-    fn may_refuse(&self, request: &Request, refusal: &Refusal, volume_changed: bool) -> bool {
-        let volume = self.model.volumes().get(&request.span.volume);
-        match refusal {
-            Refusal::OutOfRange { .. } => {
-                volume_changed || volume.is_some_and(|volume| request.span.end() > volume.values.len() as u64)
-            }
-            Refusal::UnknownVolume(_) => volume_changed || volume.is_none(),
-            Refusal::VolumeExists(name) => {
-                matches!(request.kind, Kind::Create { .. })
-                    && self.model.volumes().values().any(|volume| volume.name == *name)
-            }
-            Refusal::TooLarge(_) => false,
-            Refusal::Busy => matches!(request.kind, Kind::Write { .. } | Kind::Partial(Stage::Writing)),
-            Refusal::CloudUnavailable(_) => self.life.store_faults > 0,
-            // A failed sync may have dropped what was never flushed; the restart will find out.
-            Refusal::Lost { pvbn, .. } => self.life.has_failed || self.may_be_lost(*pvbn),
-            Refusal::Disk(_) => self.life.disk_faults > 0,
-            Refusal::Metadata(_) => self.life.metadata_faults > 0,
-            Refusal::Failed(_) => self.life.has_failed,
-        }
-    }
-
-    /// Only what a flipped bit has reached: in the object, or in the only copy there was.
-    fn may_be_lost(&self, pvbn: Pvbn) -> bool {
-        self.store.is_damaged(pvbn) || (self.rotten.contains(&pvbn) && !self.life.confirmed_pvbns.contains(&pvbn))
-    }
-
-    /// Reads the next span of the final check.
-    pub(crate) fn verify_next(&mut self) {
-        if let Some(span) = self.clients.to_verify.pop_front() {
-            self.ask(usize::MAX, Kind::Verify, span, Vec::new());
-        }
-    }
 }
 
-fn no_span(volume: VolumeId) -> Span {
+pub(crate) fn no_span(volume: VolumeId) -> Span {
     Span {
         volume,
         first: 0,
         count: 0,
-    }
-}
-
-fn event_of(token: Token, kind: &Kind, span: Span, sums: Vec<Option<BlockSum>>) -> Event {
-    match kind {
-        Kind::Read | Kind::PartialRead { .. } | Kind::Verify => Event::Read { token, span },
-        Kind::Write { force_unit_access } => Event::Write {
-            token,
-            span,
-            sums,
-            force_unit_access: *force_unit_access,
-            locked: false,
-        },
-        Kind::Zero { force_unit_access } => Event::Zero {
-            token,
-            span,
-            force_unit_access: *force_unit_access,
-        },
-        Kind::Flush { .. } => Event::Flush { token },
-        Kind::Status => Event::Status { token, span },
-        Kind::Partial(_) => Event::Lock { token, span },
-        Kind::Create { name, blocks } => Event::VolumeCreate {
-            token,
-            name: name.clone(),
-            blocks: *blocks,
-        },
-        Kind::Resize { blocks } => Event::VolumeResize {
-            token,
-            volume: span.volume,
-            blocks: *blocks,
-        },
-        Kind::Delete => Event::VolumeDelete {
-            token,
-            volume: span.volume,
-        },
     }
 }

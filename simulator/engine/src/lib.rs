@@ -13,23 +13,43 @@
 //! | `index`     | the product's fingerprint index over files in memory               |
 //! | `store`     | objects                                                            |
 //! | `disasters` | outages and flipped bits                                           |
-//! | `clients`   | requests, reactions, which refusals are justified                  |
-//! | `model`     | what the volumes must hold                                         |
+//! | `canary`    | defects built in on purpose                                        |
+//! | `clients`   | what clients ask for, and when                                     |
+//! | `request`   | one request: its event, what it touches and changes                |
+//! | `answers`   | what comes back, which refusals are justified                      |
+//! | `files`     | clients of the file service: files' maps, entries, commits         |
+//! | `linking`   | a link of one file's blocks to another's, stage by stage           |
+//! | `scans`     | lookups and scans of entries through core and metadata             |
+//! | `model`     | what volumes, files' maps, entries and counters must hold          |
+//! | `state`     | such a state, and what a record changes of it                      |
+//! | `change`    | what a request asked for, to be found in one batch                 |
+//! | `watch`     | what a look under way may find                                     |
+//! | `checks`    | the state after a crash and at the end, as a whole                 |
 //! | `run`       | a seed from beginning to end                                       |
 #![forbid(unsafe_code)]
 
+mod answers;
+mod canary;
+mod change;
+mod checks;
 mod clients;
 mod contents;
 mod delays;
 mod disasters;
 mod disk;
+mod files;
 mod index;
+mod linking;
 mod metadata;
 mod model;
 mod operation;
+mod request;
 mod run;
+mod scans;
 pub mod scenario;
+mod state;
 mod store;
+mod watch;
 mod world;
 
 pub use run::{Outcome, run_seed};

@@ -49,6 +49,15 @@ impl Metadata {
     }
 }
 
+impl Metadata {
+    /// The file service's entries in `from..end`.
+    pub fn entries(&self, from: &[u8], end: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &[u8])> {
+        let key = |key: &[u8]| (Table::Entries, key.to_vec());
+        let found = (from < end).then(|| self.entries.range(key(from)..key(end)));
+        found.into_iter().flatten().map(|((_, key), value)| (key, &value[..]))
+    }
+}
+
 impl Transaction<'_> {
     pub fn finish(self) -> Changes {
         Changes(self.changes)

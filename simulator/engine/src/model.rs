@@ -1,55 +1,24 @@
-//! The reference: what the volumes must hold.
+//! The reference: what the volumes, the files' maps and the entries must hold.
 //!
 //! The order in which the core hands out journal batches is the serial order of all changes. Each batch is decoded
 //! with the product's own code as it is handed out, and applied here. Then
 //!
-//! * a change may be acknowledged only if a batch since its request holds exactly its effect;
-//! * a read may return, per block, any value that the block had between request and answer;
+//! * a change may be acknowledged only if a batch since its request holds exactly its effect, blocks, holes, links and
+//!   entries together; one that is refused must not be there;
+//! * a read may return, per block, any value that the block had between request and answer, and so may a lookup of
+//!   entries;
 //! * a crash must leave the state after some batch, at or beyond the last one that was acknowledged (process kill) or
-//!   flushed (power loss): a prefix.
+//!   flushed (power loss): a prefix, the same for blocks, entries and counters.
 
+use crate::change::Change;
 use crate::contents::{Value, ZERO};
+use crate::state::{Effect, State, VolumeModel};
+use crate::watch::{EntryWatch, Watch};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use tombolo_base::{Pvbn, VolumeId};
+use std::sync::Arc;
+use tombolo_base::{EntryChange, Pvbn, VolumeId};
 use tombolo_core::record::{Batch, Record};
-use tombolo_core::{Span, Token};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeModel {
-    pub name: String,
-    pub values: Vec<Value>,
-    /// The PVBN that each block was written as; zero for a hole.
-    pub origins: Vec<u64>,
-}
-
-type State = BTreeMap<VolumeId, VolumeModel>;
-
-#[derive(Clone, Debug)]
-enum Effect {
-    Write {
-        volume: VolumeId,
-        first: u64,
-        pvbn: u64,
-        values: Vec<Value>,
-    },
-    Hole {
-        volume: VolumeId,
-        first: u64,
-        count: u64,
-    },
-    Create {
-        volume: VolumeId,
-        name: String,
-        blocks: u64,
-    },
-    Resize {
-        volume: VolumeId,
-        blocks: u64,
-    },
-    Delete {
-        volume: VolumeId,
-    },
-}
+use tombolo_core::{LinkRun, MetadataChange, ResolvedRun, Source, Span, Token};
 
 #[derive(Clone, Debug)]
 struct Step {
@@ -66,21 +35,24 @@ struct Claim {
     effects: Vec<Effect>,
 }
 
-/// The values that a read under way may return.
-#[derive(Debug)]
-struct Watch {
-    span: Span,
-    allowed: Vec<Vec<Value>>,
-    /// The volume was changed as a whole meanwhile.
-    volume_changed: bool,
-}
-
 /// A partial write's view: nobody may change the blocks before its write.
 #[derive(Debug)]
 struct Expectation {
     span: Span,
     values: Vec<Value>,
     before: Vec<Value>,
+    /// Partial writes bring no entries with them.
+    nothing_else: MetadataChange,
+}
+
+impl Expectation {
+    fn change(&self) -> Change<'_> {
+        Change::Write {
+            span: self.span,
+            values: &self.values,
+            change: &self.nothing_else,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -95,6 +67,7 @@ pub struct Model {
     claims: Vec<Claim>,
     number: u64,
     watches: BTreeMap<Token, Watch>,
+    entry_watches: BTreeMap<u64, EntryWatch>,
     expectations: BTreeMap<Token, Expectation>,
     /// When each volume was last created, resized or deleted.
     volume_changes: BTreeMap<VolumeId, u64>,
@@ -102,18 +75,13 @@ pub struct Model {
     values: HashMap<u64, Value>,
 }
 
-/// What a request asked for, to be found in the journal.
-pub enum Change<'a> {
-    Write(Span, &'a [Value]),
-    Zero(Span),
-    Create(&'a str, u64),
-    Resize(VolumeId, u64),
-    Delete(VolumeId),
-}
-
 impl Model {
-    pub fn volumes(&self) -> &BTreeMap<VolumeId, VolumeModel> {
+    pub fn state(&self) -> &State {
         &self.current
+    }
+
+    pub fn volumes(&self) -> &BTreeMap<VolumeId, VolumeModel> {
+        &self.current.volumes
     }
 
     pub fn know_sum(&mut self, sum: u64, value: Value) {
@@ -142,13 +110,16 @@ impl Model {
             self.check_expectations(&effects);
         }
         for effect in &effects {
-            self.watch(effect);
             if let Effect::Create { volume, .. } | Effect::Resize { volume, .. } | Effect::Delete { volume } = effect {
                 self.volume_changes.insert(*volume, self.number);
                 // A partial write that a change of the volume's size passes by may bring its old blocks back.
                 self.expectations.retain(|_, expected| expected.span.volume != *volume);
             }
-            apply(&mut self.current, effect);
+            self.current.apply(effect);
+            self.watches.values_mut().for_each(|watch| watch.see(effect));
+            for watch in self.entry_watches.values_mut() {
+                watch.see(effect, &self.current);
+            }
         }
         self.claims.push(Claim {
             number: self.number,
@@ -183,6 +154,8 @@ impl Model {
                     values,
                 });
             }
+            Record::Link(link) => effects.push(self.link_effect(link)),
+            Record::Entries(changes) => effects.push(Effect::Entries(changes.clone())),
             Record::Hole { volume, first, count } => effects.push(Effect::Hole {
                 volume: *volume,
                 first: *first,
@@ -209,29 +182,17 @@ impl Model {
         }
     }
 
-    fn watch(&mut self, effect: &Effect) {
-        for watch in self.watches.values_mut() {
-            match effect {
-                Effect::Write {
-                    volume, first, values, ..
-                } if *volume == watch.span.volume => {
-                    for (offset, value) in values.iter().enumerate() {
-                        watch.allow(first + offset as u64, *value);
-                    }
-                }
-                Effect::Hole { volume, first, count } if *volume == watch.span.volume => {
-                    for block in *first..first + count {
-                        watch.allow(block, ZERO);
-                    }
-                }
-                Effect::Resize { volume, .. } | Effect::Delete { volume } if *volume == watch.span.volume => {
-                    watch.volume_changed = true;
-                    for block in watch.span.first..watch.span.end() {
-                        watch.allow(block, ZERO);
-                    }
-                }
-                _ => {}
-            }
+    fn link_effect(&self, link: &LinkRun) -> Effect {
+        let pvbns = link.pvbn.0..link.pvbn.0 + link.count;
+        let values = pvbns.map(|pvbn| {
+            self.value_of_pvbn(Pvbn(pvbn))
+                .expect("a link goes to a block that was written")
+        });
+        Effect::Link {
+            volume: link.volume,
+            first: link.first,
+            pvbn: link.pvbn.0,
+            values: values.collect(),
         }
     }
 
@@ -240,18 +201,7 @@ impl Model {
     }
 
     pub fn begin_read(&mut self, token: Token, span: Span) {
-        let allowed = match self.current.get(&span.volume) {
-            Some(volume) => (span.first..span.end())
-                .map(|block| vec![volume.values.get(block as usize).copied().unwrap_or(ZERO)])
-                .collect(),
-            None => vec![vec![ZERO]; span.count as usize],
-        };
-        let watch = Watch {
-            span,
-            allowed,
-            volume_changed: false,
-        };
-        self.watches.insert(token, watch);
+        self.watches.insert(token, Watch::new(span, &self.current));
     }
 
     /// Ends a read without looking at what it returned; says whether the volume changed as a whole meanwhile.
@@ -283,9 +233,52 @@ impl Model {
         }
     }
 
+    /// Answers a resolution of the head of a span, which is to go on.
+    pub fn check_resolved(&mut self, token: Token, runs: &[ResolvedRun]) {
+        let watch = self.watches.remove(&token).expect("queries are watched");
+        let mut allowed = (watch.span.first..).zip(&watch.allowed);
+        for run in runs {
+            for offset in 0..run.count {
+                let (block, allowed) = allowed.next().expect("a resolution stays within its span");
+                let fits = |value: &Value| self.is_source_of(run.source, offset, *value);
+                assert!(
+                    allowed.iter().any(fits),
+                    "wrong map: block {block} of {:?} is told to be {run:?}, allowed are {allowed:#x?}",
+                    watch.span.volume
+                );
+            }
+        }
+    }
+
+    /// Whether a block with this value may be told to come from the source's block at `offset`.
+    pub fn is_source_of(&self, source: Source, offset: u64, value: Value) -> bool {
+        match source {
+            Source::Hole => value == ZERO,
+            Source::Dirty => value != ZERO,
+            Source::Stored(first) => self.value_of_pvbn(first.plus(offset)) == Some(value),
+        }
+    }
+
+    /// Begins a look at the entries in `from..end`, under a number of its own.
+    pub fn begin_scan(&mut self, number: u64, from: &[u8], end: &[u8]) {
+        let watch = EntryWatch::new(from, end, &self.current);
+        self.entry_watches.insert(number, watch);
+    }
+
+    pub fn check_scan(&mut self, number: u64, found: &[(Vec<u8>, Arc<[u8]>)], limit: usize) {
+        let watch = self.entry_watches.remove(&number).expect("scans are watched");
+        watch.check(found, limit);
+    }
+
     /// The write that follows was computed from `before`.
     pub fn expect(&mut self, token: Token, span: Span, values: Vec<Value>, before: Vec<Value>) {
-        self.expectations.insert(token, Expectation { span, values, before });
+        let expectation = Expectation {
+            span,
+            values,
+            before,
+            nothing_else: MetadataChange::default(),
+        };
+        self.expectations.insert(token, expectation);
     }
 
     pub fn end_expectation(&mut self, token: Token) {
@@ -296,16 +289,14 @@ impl Model {
         let found = self
             .expectations
             .iter()
-            .find(|(_, expected)| is_change(effects, &Change::Write(expected.span, &expected.values)))
+            .find(|(_, expected)| expected.change().is_made_by(effects))
             .map(|(token, _)| *token);
         let Some(expected) = found.and_then(|token| self.expectations.remove(&token)) else {
             return;
         };
-        let first = expected.span.first as usize;
-        let now = &self.current[&expected.span.volume].values[first..first + expected.before.len()];
         assert_eq!(
-            now,
-            &expected.before[..],
+            self.current.values(expected.span),
+            expected.before,
             "a partial write is atomic: {:?}",
             expected.span
         );
@@ -316,7 +307,7 @@ impl Model {
         let position = self
             .claims
             .iter()
-            .position(|claim| claim.number > since && is_change(&claim.effects, change));
+            .position(|claim| claim.number > since && change.is_made_by(&claim.effects));
         let position = position.expect("an acknowledged change is in the journal");
         let claim = self.claims.remove(position);
         self.acknowledged = self.acknowledged.max(claim.end);
@@ -324,6 +315,13 @@ impl Model {
             self.flushed = self.flushed.max(claim.end);
             self.advance_base();
         }
+    }
+
+    /// Whether a batch since then holds these entries, with or without the rest of their change, and nobody was told so.
+    pub fn are_made(&self, since: u64, entries: &[EntryChange]) -> bool {
+        let later = self.claims.iter().filter(|claim| claim.number > since);
+        let mut effects = later.flat_map(|claim| &claim.effects);
+        effects.any(|effect| matches!(effect, Effect::Entries(found) if found == entries))
     }
 
     /// What a flush that is asked for now covers.
@@ -340,7 +338,7 @@ impl Model {
         while self.steps.front().is_some_and(|step| step.end <= self.flushed) {
             let step = self.steps.pop_front().expect("just seen");
             for effect in &step.effects {
-                apply(&mut self.base, effect);
+                self.base.apply(effect);
             }
             self.base_lsn = step.end;
         }
@@ -377,7 +375,7 @@ impl Model {
         self.current = self.base.clone();
         for step in &self.steps {
             for effect in &step.effects {
-                apply(&mut self.current, effect);
+                self.current.apply(effect);
             }
         }
         self.end = recovered;
@@ -385,108 +383,8 @@ impl Model {
         self.flushed = recovered;
         self.claims.clear();
         self.watches.clear();
+        self.entry_watches.clear();
         self.expectations.clear();
         self.advance_base();
     }
-}
-
-impl Watch {
-    fn allow(&mut self, block: u64, value: Value) {
-        let Some(offset) = block.checked_sub(self.span.first) else {
-            return;
-        };
-        if let Some(allowed) = self.allowed.get_mut(offset as usize)
-            && !allowed.contains(&value)
-        {
-            allowed.push(value);
-        }
-    }
-}
-
-fn apply(state: &mut State, effect: &Effect) {
-    match effect {
-        Effect::Write {
-            volume,
-            first,
-            pvbn,
-            values,
-        } => {
-            let found = state.get_mut(volume).expect("a write goes to a volume that exists");
-            let end = *first as usize + values.len();
-            assert!(end <= found.values.len(), "a write stays within its volume");
-            found.values[*first as usize..end].copy_from_slice(values);
-            for (origin, pvbn) in found.origins[*first as usize..end].iter_mut().zip(*pvbn..) {
-                *origin = pvbn;
-            }
-        }
-        Effect::Hole { volume, first, count } => {
-            let found = state.get_mut(volume).expect("a hole goes to a volume that exists");
-            let end = (first + count) as usize;
-            assert!(end <= found.values.len(), "a hole stays within its volume");
-            found.values[*first as usize..end].fill(ZERO);
-            found.origins[*first as usize..end].fill(0);
-        }
-        Effect::Create { volume, name, blocks } => {
-            let fresh = VolumeModel {
-                name: name.clone(),
-                values: vec![ZERO; *blocks as usize],
-                origins: vec![0; *blocks as usize],
-            };
-            assert!(state.insert(*volume, fresh).is_none(), "volume ids are not reused");
-        }
-        Effect::Resize { volume, blocks } => {
-            let found = state.get_mut(volume).expect("a resized volume exists");
-            found.values.resize(*blocks as usize, ZERO);
-            found.origins.resize(*blocks as usize, 0);
-        }
-        Effect::Delete { volume } => {
-            assert!(state.remove(volume).is_some(), "a deleted volume exists");
-        }
-    }
-}
-
-fn is_change(effects: &[Effect], change: &Change<'_>) -> bool {
-    match change {
-        Change::Write(span, values) => is_write(effects, *span, values),
-        Change::Zero(span) => {
-            (span.count == 0 && effects.is_empty())
-                || matches!(effects, [Effect::Hole { volume, first, count }]
-                    if (*volume, *first, *count) == (span.volume, span.first, span.count))
-        }
-        Change::Create(wanted, wanted_blocks) => matches!(effects, [Effect::Create { name, blocks, .. }]
-            if (&name[..], *blocks) == (*wanted, *wanted_blocks)),
-        Change::Resize(wanted, wanted_blocks) => matches!(effects.last(), Some(Effect::Resize { volume, blocks })
-            if (*volume, *blocks) == (*wanted, *wanted_blocks)),
-        Change::Delete(wanted) => matches!(effects, [Effect::Delete { volume }] if volume == wanted),
-    }
-}
-
-fn is_write(effects: &[Effect], span: Span, values: &[Value]) -> bool {
-    let mut next = span.first;
-    for effect in effects {
-        let part = |block: u64, count: u64| {
-            let offset = block.checked_sub(span.first)? as usize;
-            values.get(offset..offset + count as usize)
-        };
-        let fits = match effect {
-            Effect::Write {
-                volume, first, values, ..
-            } => *volume == span.volume && *first == next && part(*first, values.len() as u64) == Some(&values[..]),
-            Effect::Hole { volume, first, count } => {
-                *volume == span.volume
-                    && *first == next
-                    && part(*first, *count).is_some_and(|part| part.iter().all(|value| *value == ZERO))
-            }
-            _ => false,
-        };
-        if !fits {
-            return false;
-        }
-        next += match effect {
-            Effect::Write { values, .. } => values.len() as u64,
-            Effect::Hole { count, .. } => *count,
-            _ => 0,
-        };
-    }
-    next == span.end()
 }

@@ -1,7 +1,9 @@
 //! The core's commands as operations that take time: what each does when it completes, what it has done when the
 //! gateway dies before, and how it fails.
 
+use crate::canary::without_entries;
 use crate::contents::bytes_of;
+use crate::scans::{Get, Scan};
 use crate::scenario::Canary;
 use crate::world::World;
 use std::collections::BTreeMap;
@@ -12,8 +14,8 @@ use tombolo_cloud_driver::object::{Compression, byte_range, decode_block, encode
 use tombolo_core::checkpoint::{apply_checkpoint, load_descriptor, load_map_page};
 use tombolo_core::record::{Batch, Record, SEGMENT_HEADER_BYTES};
 use tombolo_core::{
-    BlockLoss, Command, DiskError, Event, FetchItem, Frozen, HashItem, HashResult, JobId, JournalWrite, MapPage,
-    MetadataError, ReadPiece, StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
+    BlockLoss, Command, DiskError, Entries, Event, FetchItem, Frozen, HashItem, HashResult, JobId, JournalWrite,
+    MapPage, MetadataError, ReadPiece, StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
 };
 use tombolo_dedup::Manifest;
 
@@ -21,6 +23,7 @@ type Loaded<T> = Result<T, MetadataError>;
 
 pub(crate) enum Operation {
     ClientWakes(usize),
+    ClientLinks(usize),
     Deliver(Event),
     WriteSlots {
         token: Token,
@@ -63,6 +66,9 @@ pub(crate) enum Operation {
         manifest: Manifest,
         upto: u64,
     },
+    /// The second half of a look at entries: what metadata says of them.
+    Get(Get),
+    Scan(Scan),
     /// After a failure of stable storage.
     Restart,
     Outage,
@@ -162,9 +168,10 @@ impl World {
         if left > 0 && self.prng.chance(300) { left } else { 0 }
     }
 
-    fn begin_journal_write(&mut self, write: JournalWrite, micros: u64) {
+    fn begin_journal_write(&mut self, mut write: JournalWrite, micros: u64) {
         let head = usize::from(write.offset == 0) * SEGMENT_HEADER_BYTES;
-        let (batch, length) = match Batch::decode(&write.bytes[head..], self.journal_identity(&write)) {
+        let identity = self.journal_identity(&write);
+        let (batch, length) = match Batch::decode(&write.bytes[head..], identity) {
             Ok(decoded) => decoded,
             Err(error) => panic!("the core writes a batch that cannot be read: {error}"),
         };
@@ -172,11 +179,11 @@ impl World {
         assert_eq!(length, write.bytes.len() - head);
         self.model.on_batch(&batch, write.end.0);
         for record in &batch.records {
-            if let Record::Write { pvbn, slots, .. } = record {
-                let slots = slots.iter().flat_map(|run| run.first.0..run.first.0 + run.count);
-                self.slot_pvbns
-                    .extend(slots.zip(0..).map(|(slot, offset)| (slot, pvbn.plus(offset))));
-            }
+            self.look_at_record(record);
+        }
+        if self.scenario.canary == Some(Canary::LoseEntriesOfBatch) {
+            write.bytes.truncate(head);
+            write.bytes.extend(without_entries(batch, identity));
         }
         if self.scenario.canary == Some(Canary::AckBeforeJournal) {
             let (lsn, end, result) = (write.lsn, write.end, Ok(()));
@@ -186,9 +193,28 @@ impl World {
         self.schedule(micros, Operation::WriteJournal(write));
     }
 
+    fn look_at_record(&mut self, record: &Record) {
+        match record {
+            Record::Write { pvbn, slots, .. } => {
+                let slots = slots.iter().flat_map(|run| run.first.0..run.first.0 + run.count);
+                self.slot_pvbns
+                    .extend(slots.zip(0..).map(|(slot, offset)| (slot, pvbn.plus(offset))));
+            }
+            Record::Link(link) => {
+                let mut pvbns = (0..link.count).map(|offset| link.pvbn.plus(offset));
+                assert!(
+                    pvbns.all(|pvbn| self.life.confirmed_pvbns.contains(&pvbn)),
+                    "{link:?} goes to blocks that are not in the cloud"
+                );
+            }
+            _ => {}
+        }
+    }
+
     pub(crate) fn complete(&mut self, operation: Operation) {
         match operation {
             Operation::ClientWakes(client) => self.client_wakes(client),
+            Operation::ClientLinks(client) => self.ask_link(client),
             Operation::Deliver(event) => self.step(event),
             Operation::WriteSlots { token, pieces } => self.write_slots(token, &pieces),
             Operation::ReadSlots { token, pieces } => self.read_slots(token, &pieces),
@@ -234,6 +260,8 @@ impl World {
                 self.step(Event::Checkpointed { result });
                 self.perhaps_crash_soon();
             }
+            Operation::Get(get) => self.end_get(get),
+            Operation::Scan(scan) => self.end_scan_round(scan),
             Operation::Restart => self.restart_wanted = true,
             Operation::Outage => self.begin_outage(),
             Operation::SlotRots => self.rot_slot(),
@@ -279,8 +307,15 @@ impl World {
             Operation::Upload { items, .. } if self.prng.chance(500) => {
                 let _ = self.put_object(&items);
             }
-            Operation::Checkpoint { frozen, manifest, upto } if self.prng.chance(500) && !self.life.has_failed => {
+            Operation::Checkpoint {
+                mut frozen,
+                manifest,
+                upto,
+            } if self.prng.chance(500) && !self.life.has_failed => {
                 self.disk.sync_slots(upto);
+                if self.scenario.canary == Some(Canary::TornCheckpoint) {
+                    Arc::make_mut(&mut frozen).entries = Entries::default();
+                }
                 if self.prng.chance(700) {
                     self.commit_checkpoint(&frozen, manifest);
                 }

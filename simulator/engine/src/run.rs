@@ -1,14 +1,13 @@
 //! One seed from beginning to end: load and faults, calm, and what must then hold.
 
 use crate::clients::REQUEST_MICROS_MAX;
-use crate::metadata::Metadata;
+use crate::files::FAR;
 use crate::scenario::{Canary, Scenario};
 use crate::world::World;
-use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tombolo_base::Prng;
-use tombolo_core::checkpoint::Table;
-use tombolo_core::{Counters, Event, MapPage, PAGE_ENTRIES, Span};
+use tombolo_base::{Prng, VolumeId};
+use tombolo_core::{Counters, Event, Span};
 
 /// Events of one run beyond which it is said to hang; ordinary ones need some thousands.
 const EVENTS_MAX: u64 = 2_000_000;
@@ -51,7 +50,9 @@ fn run(seed: u64, canary: Option<Canary>, trace: bool) -> Outcome {
         world.crash(false);
     }
     world.verify("cold");
-    world.check_references();
+    assert!(world.core.is_drained());
+    world.make_checkpoint();
+    world.check_tables();
     Outcome {
         digest: world.digest(),
         lives: world.lives,
@@ -123,19 +124,22 @@ impl World {
 
     fn verify(&mut self, what: &str) {
         self.say(|| format!("verify {what}"));
-        let step = self.scenario.read_blocks_max;
-        let sizes: Vec<_> = self
-            .model
-            .volumes()
-            .iter()
-            .map(|(volume, found)| (*volume, found.values.len() as u64))
+        let volumes = self.model.volumes().iter();
+        let mut parts: Vec<(VolumeId, u64, u64)> = volumes
+            .map(|(volume, found)| (*volume, 0, found.values.len() as u64))
             .collect();
-        for (volume, blocks) in sizes {
-            let firsts = (0..blocks).step_by(step as usize);
+        for (file, blocks) in &self.model.state().files {
+            let end_of = |part: Range<u64>| blocks.range(part).next_back().map(|(block, _)| block + 1);
+            parts.extend(end_of(0..FAR).map(|end| (*file, 0, end)));
+            parts.extend(end_of(FAR..u64::MAX).map(|end| (*file, FAR, end)));
+        }
+        let step = self.scenario.read_blocks_max;
+        for (volume, start, end) in parts {
+            let firsts = (start..end).step_by(step as usize);
             self.clients.to_verify.extend(firsts.map(|first| Span {
                 volume,
                 first,
-                count: step.min(blocks - first),
+                count: step.min(end - first),
             }));
         }
         self.clients.verify_refusals = 0;
@@ -146,43 +150,4 @@ impl World {
             world.clients.to_verify.is_empty() && world.requests.values().all(|request| request.is_cancelled)
         });
     }
-
-    /// The reference counts equal the number of blocks that map to each PVBN, and the map says what the model says.
-    fn check_references(&mut self) {
-        assert!(self.core.is_drained());
-        self.make_checkpoint();
-        let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
-        for (key, bytes) in self.metadata.table(Table::Map) {
-            let page = MapPage::decode(bytes).expect("a map page");
-            let volume = u32::from_be_bytes([key[0], key[1], key[2], key[3]]);
-            assert!(
-                self.model.volumes().contains_key(&tombolo_base::VolumeId(volume)),
-                "volume {volume} is deleted and still has a map"
-            );
-            for entry in 0..PAGE_ENTRIES as u16 {
-                if let (Some(pvbn), _) = page.get(entry) {
-                    *counted.entry(pvbn.0).or_default() += 1;
-                }
-            }
-        }
-        assert_eq!(references(&self.metadata), counted, "reference counts equal the map");
-    }
-}
-
-fn references(metadata: &Metadata) -> BTreeMap<u64, u64> {
-    let mut references = BTreeMap::new();
-    for (key, bytes) in metadata.table(Table::References) {
-        let mut number = [0; 8];
-        number.copy_from_slice(key);
-        let first = u64::from_be_bytes(number) * PAGE_ENTRIES;
-        // Each run: start u8, length - 1 u8, count u64.
-        for run in bytes.chunks_exact(10) {
-            let mut count = [0; 8];
-            count.copy_from_slice(&run[2..]);
-            for entry in u64::from(run[0])..=u64::from(run[0]) + u64::from(run[1]) {
-                references.insert(first + entry, u64::from_le_bytes(count));
-            }
-        }
-    }
-    references
 }

@@ -29,6 +29,12 @@ pub enum Canary {
     FreezeIndexLate,
     /// A write's bytes go into the next slot.
     WrongSlot,
+    /// The entries that belong to a write are sent in a commit of their own.
+    SplitChange,
+    /// Journal batches reach the disk without their entries, though with all else.
+    LoseEntriesOfBatch,
+    /// A checkpoint that a crash interrupts has everything but the entries.
+    TornCheckpoint,
 }
 
 /// Rates in permille of the operations concerned.
@@ -66,6 +72,11 @@ pub struct Scenario {
     pub common_values: u64,
     pub prefetch: bool,
     pub replacement: Policy,
+    /// Files with maps of their own, and how far into them most requests go.
+    pub file_count: u64,
+    pub file_blocks: u64,
+    /// How much of what the clients do goes to files and entries; the rest to volumes.
+    pub file_work_permille: u64,
     /// Crashes, each after about this many events of its life.
     pub crash_count: u64,
     pub events_per_life: u64,
@@ -93,6 +104,9 @@ impl Scenario {
             write_blocks_max: 1 + prng.below(16),
             common_values: 4 + prng.below(60),
             prefetch: prng.chance(400),
+            file_count: 2 + prng.below(3),
+            file_blocks: 24 + prng.below(400),
+            file_work_permille: prng.below(900),
             crash_count: if prng.chance(250) { 0 } else { 1 + prng.below(10) },
             events_per_life: 20 + prng.below(2_500),
             power_loss_permille: prng.below(3) * 500,

@@ -3,12 +3,13 @@
 //! An operation takes effect when it completes, at a drawn time; completions of operations that are under way together
 //! come in any order. Everything follows from the seed: there is no other source of chance.
 
-use crate::clients::{Clients, Request};
+use crate::clients::Clients;
 use crate::disk::Disk;
 use crate::index::{FingerprintIndex, RunFiles};
 use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::operation::Operation;
+use crate::request::Request;
 use crate::scenario::Scenario;
 use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -318,6 +319,7 @@ impl World {
             + core.snapshot().journal_bytes;
         self.say(|| format!("recovered up to LSN {recovered}: {report:?}"));
         self.model.on_recovered(recovered, may_lose_unflushed);
+        self.check_recovered(&mut self.recover_probe());
         self.core = core;
         self.disk.sync_all();
         self.disk.cache_exists_now();
@@ -357,6 +359,15 @@ impl World {
             self.disk.unlink(*segment);
         }
         (core, report)
+    }
+
+    /// What [`Self::recover`] has just built, once more.
+    fn recover_probe(&self) -> Core {
+        let parts = parts(&self.scenario, 0);
+        match recover(Instant(self.now), parts, &self.metadata, &self.disk) {
+            Ok((core, _)) => core,
+            Err(error) => panic!("a second recovery refuses: {error}"),
+        }
     }
 
     fn know_confirmed(&mut self, recent: &[Arc<ObjectDescriptor>]) {

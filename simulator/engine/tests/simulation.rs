@@ -64,5 +64,20 @@ fn a_write_to_the_wrong_slot_is_noticed() {
 /// The index must not know what the journal may lose; it takes a rare order of events to suffer from it.
 #[test]
 fn an_index_ahead_of_the_journal_is_noticed() {
-    assert_noticed(Canary::FreezeIndexLate, 100..600);
+    assert_noticed(Canary::FreezeIndexLate, 1_100..1_600);
+}
+
+#[test]
+fn entries_that_are_journaled_apart_from_their_data_are_noticed() {
+    assert_noticed(Canary::SplitChange, 0..20);
+}
+
+#[test]
+fn a_batch_that_loses_its_entries_is_noticed_after_a_crash() {
+    assert_noticed(Canary::LoseEntriesOfBatch, 0..20);
+}
+
+#[test]
+fn a_checkpoint_that_is_torn_between_maps_and_entries_is_noticed() {
+    assert_noticed(Canary::TornCheckpoint, 0..200);
 }

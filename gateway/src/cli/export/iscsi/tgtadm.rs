@@ -1,6 +1,6 @@
 //! Calls of tgtadm. Which tgtd it reaches is decided by the control port and by TGT_IPC_SOCKET, which it inherits.
 
-use super::super::error::CliError;
+use super::super::super::error::CliError;
 use super::plan::{BACKING_STORE_TYPE, LUN, Step, parse_accounts, parse_portal, parse_targets, plan};
 use super::target::Target;
 use std::process::Command;

@@ -2,16 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use tombolo_nbd::Request;
 
 /// Upper bounds of the latency buckets, in microseconds; a last one without bound follows.
 pub const LATENCY_BOUNDS_US: [u64; 14] = [
     50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 102_400, 409_600, 1_638_400, 6_553_600,
 ];
 const BUCKETS: usize = LATENCY_BOUNDS_US.len() + 1;
-const OPERATIONS: [&str; 6] = ["read", "write", "flush", "trim", "write_zeroes", "block_status"];
 
 /// A request that began.
+#[derive(Clone, Copy, Debug)]
 pub struct Started {
     operation: usize,
     bytes: u64,
@@ -19,15 +18,8 @@ pub struct Started {
 }
 
 impl Started {
-    pub fn now(request: &Request) -> Self {
-        let (operation, bytes) = match request {
-            Request::Read { length, .. } => (0, u64::from(*length)),
-            Request::Write { data, .. } => (1, data.len() as u64),
-            Request::Flush => (2, 0),
-            Request::Trim { length, .. } => (3, u64::from(*length)),
-            Request::WriteZeroes { length, .. } => (4, u64::from(*length)),
-            Request::BlockStatus { .. } => (5, 0),
-        };
+    /// `operation` counts within the names of the [`Meters`] that will observe it; `bytes` is what it moves.
+    pub fn now(operation: usize, bytes: u64) -> Self {
         Self {
             operation,
             bytes,
@@ -54,12 +46,22 @@ pub struct OperationMeter {
     pub buckets: Vec<u64>,
 }
 
-#[derive(Debug, Default)]
-pub struct Meters([Meter; OPERATIONS.len()]);
+#[derive(Debug)]
+pub struct Meters {
+    operations: &'static [&'static str],
+    meters: Vec<Meter>,
+}
 
 impl Meters {
+    pub fn new(operations: &'static [&'static str]) -> Self {
+        Self {
+            operations,
+            meters: operations.iter().map(|_| Meter::default()).collect(),
+        }
+    }
+
     pub fn observe(&self, started: &Started, ok: bool) {
-        let meter = &self.0[started.operation];
+        let meter = &self.meters[started.operation];
         let micros = started.at.elapsed().as_micros() as u64;
         if ok {
             meter.bytes.fetch_add(started.bytes, Relaxed);
@@ -72,9 +74,8 @@ impl Meters {
     }
 
     pub fn snapshot(&self) -> Vec<OperationMeter> {
-        OPERATIONS
-            .iter()
-            .zip(&self.0)
+        let meters = self.operations.iter().zip(&self.meters);
+        meters
             .map(|(operation, meter)| OperationMeter {
                 operation,
                 errors: meter.errors.load(Relaxed),

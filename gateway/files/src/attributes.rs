@@ -1,0 +1,130 @@
+//! Changing attributes, the size among them.
+
+use crate::edit::Edit;
+use crate::error::FileError;
+use crate::node::Node;
+use crate::records::Outcome;
+use crate::service::FileService;
+use crate::storage::Storage;
+use crate::types::{Attributes, Caller, Changed, FileType, Request, SetAttributes, SetTime};
+use crate::xattr::remove_capability;
+
+impl<S: Storage> FileService<S> {
+    /// All of the changes, or none. Carried out twice it comes to the same, so it is not noted for requests that are
+    /// sent again.
+    pub fn setattr(&self, caller: &Caller, inode: u64, set: &SetAttributes) -> Result<Attributes, FileError> {
+        let caller = &Caller {
+            request: Request::Unnumbered,
+            ..*caller
+        };
+        check_times(set)?;
+        let inode = self.number(caller, inode)?;
+        let file = self.files.lock(inode);
+        // With the file's lock held its data stay as they are, so what the new size comes to can be found out before
+        // the namespace is locked.
+        let resize = match set.size {
+            Some(size) => Some(self.plan_resize(caller, inode, size)?),
+            None => None,
+        };
+        let names = self.changing();
+        let mut node = self.node(caller, inode)?;
+        if *set == SetAttributes::default() {
+            return Ok(node.attributes());
+        }
+        let mut edit = Edit::default();
+        if let Some(resize) = resize {
+            resize.apply(&mut edit, &mut node);
+        }
+        self.set_permissions(&mut edit, &mut node, set)?;
+        set_times(caller, &mut node, set);
+        edit.put_node(&mut node);
+        edit.news.push(news(inode, set));
+        let news = self.commit(caller, edit, Outcome::Done)?;
+        drop(names);
+        drop(file);
+        self.tell(news);
+        Ok(node.attributes())
+    }
+
+    fn set_permissions(&self, edit: &mut Edit, node: &mut Node, set: &SetAttributes) -> Result<(), FileError> {
+        let changes_hands = set.uid.is_some() || set.gid.is_some();
+        node.record.uid = set.uid.unwrap_or(node.record.uid);
+        node.record.gid = set.gid.unwrap_or(node.record.gid);
+        let is_file = !node.is_directory();
+        if is_file && (changes_hands || set.size.is_some()) {
+            remove_capability(edit, node);
+        }
+        if is_file && (changes_hands || set.size.is_some() && set.kill_privileges) {
+            node.drop_setuid_and_setgid();
+        }
+        match set.mode {
+            Some(_) if node.file_type() == FileType::Symlink => {
+                Err(FileError::NotSupported("permissions of a symbolic link"))
+            }
+            Some(mode) => self.set_mode(edit, node, mode),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes away, before a file is written, what must not survive that: capabilities, and with `kill` setuid and
+    /// setgid. With the file's lock held.
+    pub(crate) fn drop_privileges(&self, caller: &Caller, inode: u64, kill: bool) -> Result<(), FileError> {
+        let caller = &Caller {
+            request: Request::Unnumbered,
+            ..*caller
+        };
+        let news = {
+            let _names = self.changing();
+            let before = self.node(caller, inode)?;
+            let mut node = before.clone();
+            let mut edit = Edit::default();
+            remove_capability(&mut edit, &mut node);
+            if kill {
+                node.drop_setuid_and_setgid();
+            }
+            if node == before {
+                return Ok(());
+            }
+            node.stamp(caller.now);
+            edit.put_node(&mut node);
+            edit.tell_attributes(inode);
+            self.commit(caller, edit, Outcome::Done)?
+        };
+        self.tell(news);
+        Ok(())
+    }
+}
+
+fn check_times(set: &SetAttributes) -> Result<(), FileError> {
+    let is_time = |time: &SetTime| match time {
+        SetTime::Now => true,
+        SetTime::To(time) => time.nanoseconds < 1_000_000_000,
+    };
+    match [set.atime, set.mtime].iter().flatten().all(is_time) {
+        true => Ok(()),
+        false => Err(FileError::Invalid("a time with more than a second of nanoseconds")),
+    }
+}
+
+fn set_times(caller: &Caller, node: &mut Node, set: &SetAttributes) {
+    if set.size.is_some() {
+        node.modify(caller.now);
+        let stamp = node.attributes().ctime;
+        node.set_times(set.atime, set.mtime, stamp);
+    } else {
+        let stamp = node.stamp(caller.now);
+        node.set_times(set.atime, set.mtime, stamp);
+    }
+}
+
+fn news(inode: u64, set: &SetAttributes) -> Changed {
+    match set.size {
+        // Beyond the new size there are zeroes or nothing now, whichever way it changed.
+        Some(size) => Changed::Data {
+            inode,
+            offset: size,
+            length: 0,
+        },
+        None => Changed::Attributes { inode },
+    }
+}

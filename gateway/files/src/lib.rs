@@ -1,0 +1,44 @@
+//! The file service: shares, inodes, directories, file data and locks.
+//!
+//! Pure but for locks between threads: no file, socket, clock or thread of its own. Storage and time come from the
+//! caller, so the same code runs over the gateway and over a model in memory.
+//!
+//! Who may do what is for the doors to decide; the service keeps what no door can: that names, link counts, data and
+//! their records agree, also after a crash in the middle of anything.
+#![forbid(unsafe_code)]
+
+mod acl;
+mod attributes;
+mod check;
+mod data;
+mod edit;
+mod error;
+mod exclusion;
+mod holding;
+mod keys;
+mod locking;
+pub mod locks;
+/// Storage for tests of this crate and of those above it.
+#[doc(hidden)]
+pub mod memory;
+mod namespace;
+mod node;
+mod orphans;
+mod records;
+mod replay;
+mod service;
+mod session;
+mod share;
+pub mod storage;
+mod types;
+mod usage;
+mod xattr;
+
+pub use check::{CheckReport, Finding};
+pub use data::ReadReply;
+pub use error::FileError;
+pub use locking::Reply;
+#[doc(hidden)]
+pub use records::exercise_decoders;
+pub use service::{FileService, Listener};
+pub use types::*;

@@ -1,0 +1,50 @@
+//! Requests that are sent again after a crash. The change that a request makes notes its number and outcome, so they
+//! are kept or lost together; a request that is found there is answered from it.
+//!
+//! A session has one slot for each of 4096 numbers in a row, far more than it may have under way at once.
+
+use crate::error::FileError;
+use crate::keys;
+use crate::records::{Outcome, ReplayRecord};
+use crate::service::FileService;
+use crate::storage::Storage;
+use crate::types::{Caller, Entry, Request};
+
+const SLOTS: u64 = 4096;
+
+/// Numbers of one session grow by 2: the lowest bit says nothing.
+pub fn key(session: u64, number: u64) -> Vec<u8> {
+    let slot = (number >> 1) % SLOTS;
+    keys::replay(session, slot as u16)
+}
+
+impl<S: Storage> FileService<S> {
+    /// What the request came to when it was carried out before.
+    pub(crate) fn outcome_before(&self, caller: &Caller) -> Result<Option<Outcome>, FileError> {
+        let Request::Again(number) = caller.request else {
+            return Ok(None);
+        };
+        let Some(value) = self.storage.get(&key(caller.session, number))? else {
+            return Ok(None);
+        };
+        let record = ReplayRecord::decode(&value)?;
+        Ok((record.number == number).then_some(record.outcome))
+    }
+
+    pub(crate) fn is_done_before(&self, caller: &Caller) -> Result<bool, FileError> {
+        Ok(self.outcome_before(caller)?.is_some())
+    }
+
+    /// The entry that the request made or linked when it was carried out before, as it is now.
+    /// Takes the namespace lock.
+    pub(crate) fn entry_before(&self, caller: &Caller) -> Result<Option<Entry>, FileError> {
+        match self.outcome_before(caller)? {
+            Some(Outcome::Entry(inode)) => {
+                let _names = self.reading();
+                Ok(Some(self.entry(caller, inode)?))
+            }
+            Some(Outcome::Done) => Err(FileError::Invalid("the request's number was used for another")),
+            None => Ok(None),
+        }
+    }
+}

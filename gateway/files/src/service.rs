@@ -1,0 +1,351 @@
+//! The service: its state, how it comes up from storage, and the ways to read and to change entries that all else uses.
+//!
+//! | lock | protects | order |
+//! |---|---|---|
+//! | `files`, one per inode | a regular file's records and data; held while storage makes a write wait | 1 |
+//! | `namespace` | names, directories, inodes' records, orphans; never held while anything waits | 2 |
+//! | `locks` | the lock table and its records | 3 |
+//! | `sessions`, `holding`, `shares` | their maps; nothing is locked under them | 4 |
+//!
+//! A record of a regular file changes only under its lock in `files`; all but its [`FileRecord`] under `namespace` too.
+
+use crate::edit::Edit;
+use crate::error::FileError;
+use crate::exclusion::FileLocks;
+use crate::holding::Holding;
+use crate::keys::{self, tag};
+use crate::locking::LockState;
+use crate::node::Node;
+use crate::records::{FileRecord, InodeRecord, NameRecord, NumbersRecord, Outcome, ReplayRecord, ShareRecord};
+use crate::session::Session;
+use crate::storage::Storage;
+use crate::types::{Caller, Changed, FileType, Invalidation, ROOT, Request, Timestamp};
+use crate::usage::{Share, Shares};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tombolo_base::{BLOCK_BYTES, EntryChange};
+
+/// Called after each change, on the thread that made it. Must not call the service: a file's lock may be held.
+pub type Listener = Box<dyn Fn(Invalidation) + Send + Sync>;
+
+/// Entries that are read at once where there may be many.
+pub const PAGE: usize = 256;
+/// The same for extended attributes.
+const XATTRS_PAGE: usize = 16;
+/// The first inode number given out; those below stand for other things.
+const INODE_FIRST: u64 = 16;
+/// Inode numbers that are taken at once; after a restart, what is left of them stays unused.
+const INODES_RESERVED: u64 = 1024;
+const POISONED: &str = "no thread panics while it holds this lock";
+
+/// Numbers to give out, under the namespace lock.
+#[derive(Debug)]
+pub struct Numbers {
+    pub next: NumbersRecord,
+    /// Inode numbers below are this run's.
+    reserved: u64,
+}
+
+/// See the module's head for the locks.
+pub struct FileService<S> {
+    pub(crate) storage: Arc<S>,
+    listener: Listener,
+    pub(crate) files: FileLocks,
+    namespace: RwLock<Numbers>,
+    pub(crate) locks: Mutex<LockState>,
+    pub(crate) sessions: Mutex<BTreeMap<u64, Session>>,
+    pub(crate) holding: Mutex<Holding>,
+    pub(crate) shares: Shares,
+    /// Grows with every change; a check compares sums only when nothing changed meanwhile.
+    changes: AtomicU64,
+}
+
+/// News that nobody was told yet.
+#[must_use]
+#[derive(Debug)]
+pub struct News {
+    origin: u64,
+    share: u32,
+    changed: Vec<Changed>,
+}
+
+impl<S: Storage> FileService<S> {
+    /// Reads shares, sessions, orphans and locks; all else stays in storage.
+    ///
+    /// # Errors
+    /// A record that cannot be read, or storage that does not answer.
+    pub fn open(storage: Arc<S>, listener: Listener) -> Result<Self, FileError> {
+        let next = match storage.get(&keys::numbers())? {
+            Some(value) => NumbersRecord::decode(&value)?,
+            None => NumbersRecord {
+                inode: INODE_FIRST,
+                share: 1,
+                session: 1,
+            },
+        };
+        let service = Self {
+            storage,
+            listener,
+            files: FileLocks::new(),
+            namespace: RwLock::new(Numbers {
+                next,
+                reserved: next.inode,
+            }),
+            locks: Mutex::default(),
+            sessions: Mutex::default(),
+            holding: Mutex::default(),
+            shares: Shares::default(),
+            changes: AtomicU64::new(0),
+        };
+        service.load_shares()?;
+        service.load_sessions()?;
+        service.load_orphans()?;
+        service.load_locks()?;
+        Ok(service)
+    }
+
+    fn load_shares(&self) -> Result<(), FileError> {
+        self.each(tag::SHARE, |key, value| {
+            let record = ShareRecord::decode(value)?;
+            let name = String::from_utf8(key[1..].to_vec()).map_err(|_| FileError::Inconsistent("a share's name"))?;
+            self.shares.insert(Arc::new(Share {
+                id: record.id,
+                root: record.root,
+                name,
+                created: record.created,
+                quota_bytes: AtomicU64::new(record.quota_bytes),
+                used_bytes: AtomicI64::new(self.storage.counter(&keys::used_bytes(record.id))?),
+                inodes: AtomicI64::new(self.storage.counter(&keys::used_inodes(record.id))?),
+                being_deleted: AtomicBool::new(record.being_deleted),
+            }));
+            Ok(())
+        })
+    }
+
+    /// Every entry under a tag, a page at a time.
+    pub(crate) fn each(
+        &self,
+        tag: u8,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        let (mut from, end) = keys::all(tag);
+        loop {
+            let page = self.storage.scan(&from, &end, PAGE)?;
+            for (key, value) in &page {
+                visit(key, value)?;
+            }
+            match page.last() {
+                Some((key, _)) if page.len() == PAGE => from = keys::after(key),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// The names of an inode's extended attributes. Values may be long and come along with every scan, so few are read
+    /// at once.
+    pub(crate) fn xattr_names(&self, inode: u64) -> Result<Vec<Vec<u8>>, FileError> {
+        let (mut from, end) = keys::all_of(tag::XATTR, inode);
+        let mut names = Vec::new();
+        loop {
+            let page = self.storage.scan(&from, &end, XATTRS_PAGE)?;
+            for (key, _) in &page {
+                names.push(keys::split(key)?.1.to_vec());
+            }
+            match page.last() {
+                Some((key, _)) if page.len() == XATTRS_PAGE => from = keys::after(key),
+                _ => return Ok(names),
+            }
+        }
+    }
+
+    pub(crate) fn reading(&self) -> RwLockReadGuard<'_, Numbers> {
+        self.namespace.read().expect(POISONED)
+    }
+
+    pub(crate) fn changing(&self) -> RwLockWriteGuard<'_, Numbers> {
+        self.namespace.write().expect(POISONED)
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn count_change(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn share(&self, caller: &Caller) -> Result<Arc<Share>, FileError> {
+        self.shares.by_id(caller.share).ok_or(FileError::Stale)
+    }
+
+    /// The inode number that a request means.
+    pub(crate) fn number(&self, caller: &Caller, inode: u64) -> Result<u64, FileError> {
+        match inode {
+            ROOT => Ok(self.share(caller)?.root),
+            inode => Ok(inode),
+        }
+    }
+
+    pub(crate) fn node(&self, caller: &Caller, inode: u64) -> Result<Node, FileError> {
+        let node = self.find(self.number(caller, inode)?)?.ok_or(FileError::Stale)?;
+        match node.record.share == caller.share {
+            true => Ok(node),
+            false => Err(FileError::Stale),
+        }
+    }
+
+    /// The inode, of whichever share. Under the namespace lock, so that its two records belong together.
+    pub(crate) fn find(&self, inode: u64) -> Result<Option<Node>, FileError> {
+        let Some(record) = self.inode_record(inode)? else {
+            return Ok(None);
+        };
+        let file = match record.file_type() {
+            FileType::Regular => {
+                let file = self.file_record(inode)?;
+                Some(file.ok_or(FileError::Inconsistent("a file without its second record"))?)
+            }
+            _ => None,
+        };
+        Ok(Some(Node { inode, record, file }))
+    }
+
+    pub(crate) fn inode_record(&self, inode: u64) -> Result<Option<InodeRecord>, FileError> {
+        let value = self.storage.get(&keys::inode(inode))?;
+        Ok(value.map(|value| InodeRecord::decode(&value)).transpose()?)
+    }
+
+    pub(crate) fn file_record(&self, inode: u64) -> Result<Option<FileRecord>, FileError> {
+        let value = self.storage.get(&keys::file(inode))?;
+        Ok(value.map(|value| FileRecord::decode(&value)).transpose()?)
+    }
+
+    /// A directory that names can be put into.
+    pub(crate) fn directory(&self, caller: &Caller, inode: u64) -> Result<Node, FileError> {
+        let node = self.node(caller, inode)?;
+        node.directory()?;
+        match node.record.links {
+            0 => Err(FileError::NotFound),
+            _ => Ok(node),
+        }
+    }
+
+    pub(crate) fn name(&self, directory: u64, name: &[u8]) -> Result<Option<NameRecord>, FileError> {
+        let value = self.storage.get(&keys::name(directory, name))?;
+        Ok(value.map(|value| NameRecord::decode(&value)).transpose()?)
+    }
+
+    pub(crate) fn take_inode(&self, numbers: &mut Numbers) -> Result<u64, FileError> {
+        if numbers.next.inode == numbers.reserved {
+            let reserved = numbers.reserved + INODES_RESERVED;
+            let mut edit = Edit::default();
+            numbers.put(&mut edit, reserved);
+            self.storage.commit(edit.change)?;
+            numbers.reserved = reserved;
+        }
+        numbers.next.inode += 1;
+        Ok(numbers.next.inode - 1)
+    }
+
+    /// Makes the change with the counters' part of it and the note that the request was carried out.
+    pub(crate) fn commit(&self, caller: &Caller, mut edit: Edit, outcome: Outcome) -> Result<News, FileError> {
+        self.note_request(caller, &mut edit, outcome);
+        add_counters(caller.share, &mut edit);
+        let unlocked = self.delete_locks(&mut edit);
+        self.storage.commit(edit.change)?;
+        self.count_change();
+        self.count_usage(caller.share, edit.blocks, edit.inodes);
+        crate::exclusion::locked(&self.holding).update(edit.orphaned, &edit.named, &edit.erased);
+        self.drop_locks(&unlocked);
+        Ok(News {
+            origin: caller.session,
+            share: caller.share,
+            changed: edit.news,
+        })
+    }
+
+    pub(crate) fn count_usage(&self, share: u32, blocks: i64, inodes: i64) {
+        if let Some(share) = self.shares.by_id(share) {
+            share
+                .used_bytes
+                .fetch_add(blocks * BLOCK_BYTES as i64, Ordering::Relaxed);
+            share.inodes.fetch_add(inodes, Ordering::Relaxed);
+        }
+    }
+
+    fn note_request(&self, caller: &Caller, edit: &mut Edit, outcome: Outcome) {
+        let (Request::Number(number) | Request::Again(number)) = caller.request else {
+            return;
+        };
+        // A session that has ended has no replay records any more, and must not get new ones.
+        if self.has_session(caller.session) {
+            let record = ReplayRecord { number, outcome };
+            edit.put(crate::replay::key(caller.session, number), record.encode());
+        }
+    }
+
+    /// For what has changed in other ways than by [`FileService::commit`].
+    pub(crate) fn news(&self, caller: &Caller, changed: Vec<Changed>) -> News {
+        News {
+            origin: caller.session,
+            share: caller.share,
+            changed,
+        }
+    }
+
+    /// To be called with the namespace lock released.
+    pub(crate) fn tell(&self, news: News) {
+        for what in news.changed {
+            (self.listener)(Invalidation {
+                origin: news.origin,
+                share: news.share,
+                what,
+            });
+        }
+    }
+
+    /// The storage that the service was opened with.
+    pub fn storage(&self) -> &Arc<S> {
+        &self.storage
+    }
+}
+
+impl Numbers {
+    /// Puts what is not given out, inode numbers from `inode` on.
+    fn put(&self, edit: &mut Edit, inode: u64) {
+        let record = NumbersRecord { inode, ..self.next };
+        edit.put(keys::numbers(), record.encode());
+    }
+
+    /// Puts the numbers with `next` in place of what is there; taken over with [`Numbers::set`] once that is kept.
+    pub fn put_next(&self, edit: &mut Edit, next: NumbersRecord) {
+        let record = NumbersRecord {
+            inode: self.reserved,
+            ..next
+        };
+        edit.put(keys::numbers(), record.encode());
+    }
+}
+
+pub fn add_counters(share: u32, edit: &mut Edit) {
+    for (key, amount) in [
+        (keys::used_bytes(share), edit.blocks * BLOCK_BYTES as i64),
+        (keys::used_inodes(share), edit.inodes),
+    ] {
+        if amount != 0 {
+            edit.change.entries.push(EntryChange::Add { key, amount });
+        }
+    }
+}
+
+/// The service itself as a caller.
+pub fn service_caller(share: u32) -> Caller {
+    Caller {
+        session: 0,
+        share,
+        uid: 0,
+        gid: 0,
+        now: Timestamp::default(),
+        request: Request::Unnumbered,
+    }
+}

@@ -1,0 +1,95 @@
+//! What the file service needs below it: ordered entries and block maps, changed together and in order.
+
+use std::sync::Arc;
+use tombolo_base::{BlockSum, EntryChange};
+
+/// Blocks `first..first + count` of a file's map, in units of [`tombolo_base::BLOCK_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSpan {
+    pub inode: u64,
+    pub first: u64,
+    pub count: u64,
+}
+
+/// What happens in one step: after a crash all of it is there, or nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    pub entries: Vec<EntryChange>,
+    /// Blocks that become holes. The whole range of a file may be given; what is not mapped costs nothing.
+    pub holes: Vec<FileSpan>,
+}
+
+/// A run of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRun {
+    pub count: u64,
+    /// False for a hole, which reads as zeroes.
+    pub mapped: bool,
+}
+
+/// Why storage did not do what it was asked for. Nothing was changed then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    /// The backlog is at its cap, or the cloud does not answer: the same request may succeed later.
+    #[error("try again: {0}")]
+    Busy(String),
+    /// A block's only copy is damaged.
+    #[error("lost: {0}")]
+    Lost(String),
+    /// The local disk is full.
+    #[error("no space: {0}")]
+    NoSpace(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+pub type ReadDone = Box<dyn FnOnce(Result<Vec<u8>, StorageError>) + Send>;
+pub type SyncDone = Box<dyn FnOnce(Result<(), StorageError>) + Send>;
+
+/// An entry's key and value.
+pub type Entry = (Vec<u8>, Arc<[u8]>);
+
+/// Calls take effect in the order in which they return; a later [`Storage::get`] sees them at once. What returned is
+/// kept when the daemon is killed; only [`Storage::sync`] makes it survive a power cut, and then everything that
+/// returned before it was called. After a crash the state is a prefix of that order.
+pub trait Storage: Send + Sync + 'static {
+    fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError>;
+
+    /// Entries with `from <= key < end`, ascending, at most `limit` of them. Counters are not among them.
+    fn scan(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError>;
+
+    /// A counter's value ([`EntryChange::Add`]).
+    fn counter(&self, key: &[u8]) -> Result<i64, StorageError>;
+
+    /// Makes the change. Never waits for the cloud.
+    fn commit(&self, change: Change) -> Result<(), StorageError>;
+
+    /// Writes whole blocks at `span` and makes the change in the same step. `sums` has an entry per block, `None` for a
+    /// block of zeroes, which becomes a hole. May wait for room under the cap on dirty data, then refuses with
+    /// [`StorageError::Busy`].
+    fn write(
+        &self,
+        span: FileSpan,
+        data: Vec<u8>,
+        sums: Vec<Option<BlockSum>>,
+        change: Change,
+    ) -> Result<(), StorageError>;
+
+    /// Reads whole blocks; holes are zeroes. `done` may run on this thread before the call returns, or later on
+    /// another (a fetch from the cloud takes its time).
+    fn read(&self, span: FileSpan, done: ReadDone);
+
+    /// Which blocks are mapped; the runs add up to `span.count`.
+    fn map(&self, span: FileSpan) -> Result<Vec<MapRun>, StorageError>;
+
+    /// Makes the blocks from `to_first` on the same as those of `from`, holes included, by reference: no data moves to
+    /// or from the cloud. The ranges do not overlap when both are in one file. `change` is made in the same step as the
+    /// last blocks.
+    fn link(&self, from: FileSpan, to_inode: u64, to_first: u64, change: Change) -> Result<(), StorageError>;
+
+    /// The least inode number from `from` on that has mapped blocks; for checking.
+    fn next_mapped(&self, from: u64) -> Result<Option<u64>, StorageError>;
+
+    /// `done` runs when everything that returned before this call is on stable storage.
+    fn sync(&self, done: SyncDone);
+}

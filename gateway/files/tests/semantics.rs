@@ -1,0 +1,484 @@
+//! What POSIX and Linux say about single requests, and news of changes.
+
+mod support;
+
+use support::{World, at, in_root, node};
+use tombolo_files::{
+    Allocate, Changed, FileError, FileType, LINKS_MAX, NewNode, OpenFlags, Place, ROOT, RenameMode, SetAttributes,
+    SetTime, Timestamp, XATTR_BYTES_MAX, XattrFlags,
+};
+
+fn set(world: &World, inode: u64, set: SetAttributes) -> tombolo_files::Attributes {
+    world.service.setattr(&world.caller(), inode, &set).unwrap()
+}
+
+fn mode(mode: u32) -> SetAttributes {
+    SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    }
+}
+
+fn permissions(world: &World, inode: u64) -> u32 {
+    world.getattr(inode).unwrap().mode & 0o7777
+}
+
+fn set_xattr(world: &World, inode: u64, name: &str, value: &[u8]) -> Result<(), FileError> {
+    world
+        .service
+        .setxattr(&world.caller(), inode, name.as_bytes(), value, XattrFlags::default())
+}
+
+fn get_xattr(world: &World, inode: u64, name: &str) -> Result<Vec<u8>, FileError> {
+    world.service.getxattr(&world.caller(), inode, name.as_bytes())
+}
+
+/// An ACL with owner, user 7, group, mask, other.
+fn acl(permissions: [u16; 5]) -> Vec<u8> {
+    let entries = [
+        (0x01, u32::MAX),
+        (0x02, 7),
+        (0x04, u32::MAX),
+        (0x10, u32::MAX),
+        (0x20, u32::MAX),
+    ];
+    let mut bytes = 2u32.to_le_bytes().to_vec();
+    for ((tag, id), permissions) in entries.into_iter().zip(permissions) {
+        bytes.extend_from_slice(&u16::to_le_bytes(tag));
+        bytes.extend_from_slice(&permissions.to_le_bytes());
+        bytes.extend_from_slice(&u32::to_le_bytes(id));
+    }
+    bytes
+}
+
+#[test]
+fn names_that_cannot_be() {
+    let world = World::new();
+    let make = |name: &str| {
+        world
+            .service
+            .mkdir(&world.caller(), in_root(name), node(0o755))
+            .map(drop)
+    };
+    assert_eq!(make(""), Err(FileError::NotFound));
+    assert_eq!(make("."), Err(FileError::Exists));
+    assert_eq!(make(".."), Err(FileError::Exists));
+    assert!(matches!(make("a/b"), Err(FileError::Invalid(_))));
+    assert!(matches!(make("a\0b"), Err(FileError::Invalid(_))));
+    assert_eq!(make(&"n".repeat(256)), Err(FileError::NameTooLong));
+    assert_eq!(make(&"n".repeat(255)), Ok(()));
+    let remove = |name| world.service.rmdir(&world.caller(), in_root(name));
+    assert!(matches!(remove("."), Err(FileError::Invalid(_))));
+    assert_eq!(remove(".."), Err(FileError::NotEmpty));
+    let target = vec![b't'; 4096];
+    let link = |bytes| {
+        world
+            .service
+            .symlink(&world.caller(), in_root("link"), &target[..bytes])
+            .map(drop)
+    };
+    assert_eq!(link(4096), Err(FileError::NameTooLong));
+    assert_eq!(link(4095), Ok(()));
+    assert_eq!(world.lookup(ROOT, "link").unwrap().attributes.size, 4095);
+    world.check();
+}
+
+#[test]
+fn an_inode_of_another_share_is_stale() {
+    let world = World::new();
+    let other = world.service.create_share("other", 0, Timestamp::new(1, 0)).unwrap();
+    assert_eq!(world.getattr(other.root), Err(FileError::Stale));
+    assert_eq!(world.lookup(other.root, ".."), Err(FileError::Stale));
+    let name = at(other.root, "x");
+    assert_eq!(
+        world.service.mkdir(&world.caller(), name, node(0o755)),
+        Err(FileError::Stale)
+    );
+    let file = world.mknod(ROOT, "file");
+    assert_eq!(world.service.link(&world.caller(), file, name), Err(FileError::Stale));
+    for inode in [0, 2, 15, u64::MAX, 1 << 63] {
+        assert_eq!(world.getattr(inode), Err(FileError::Stale));
+    }
+    world.check();
+}
+
+#[test]
+fn a_file_takes_so_many_links() {
+    let world = World::new();
+    let file = world.mknod(ROOT, "file");
+    for index in 1..LINKS_MAX {
+        world
+            .service
+            .link(&world.caller(), file, in_root(&format!("link{index}")))
+            .unwrap();
+    }
+    let linked = world.service.link(&world.caller(), file, in_root("one more"));
+    assert_eq!(linked, Err(FileError::TooManyLinks));
+    assert_eq!(world.getattr(file).unwrap().links, LINKS_MAX);
+    world.check();
+}
+
+#[test]
+fn listing_goes_on_where_it_was_while_names_come_and_go() {
+    let world = World::new();
+    let directory = world.mkdir(ROOT, "directory");
+    for index in 0..1000 {
+        world.mknod(directory, &format!("name{index}"));
+    }
+    let mut seen = Vec::new();
+    let mut cookie = 0;
+    loop {
+        let page = world
+            .service
+            .readdir(&world.caller(), directory, cookie, 7, false)
+            .unwrap();
+        let Some(last) = page.last() else { break };
+        cookie = last.cookie;
+        seen.extend(page.iter().map(|entry| String::from_utf8(entry.name.clone()).unwrap()));
+        // Everything listed goes, as with rm -r, and new names come.
+        for entry in page.iter().filter(|entry| entry.file_type == FileType::Regular) {
+            world
+                .service
+                .unlink(
+                    &world.caller(),
+                    at(directory, std::str::from_utf8(&entry.name).unwrap()),
+                )
+                .unwrap();
+        }
+        if seen.len() < 100 {
+            world.mknod(directory, &format!("new{}", seen.len()));
+        }
+    }
+    assert_eq!(&seen[..2], [".", ".."]);
+    assert_eq!(
+        seen[2..1002],
+        (0..1000).map(|index| format!("name{index}")).collect::<Vec<_>>()
+    );
+    assert!(world.names(directory).is_empty());
+    assert_eq!(
+        world.service.readdir(&world.caller(), directory, u64::MAX, 7, true),
+        Ok(vec![])
+    );
+    world.check();
+}
+
+#[test]
+fn a_replaced_name_is_listed_once() {
+    let world = World::new();
+    for name in ["a", "b", "c", "new"] {
+        world.mknod(ROOT, name);
+    }
+    let first = world.service.readdir(&world.caller(), ROOT, 2, 1, false).unwrap();
+    world
+        .service
+        .rename(&world.caller(), in_root("new"), in_root("b"), RenameMode::Replace)
+        .unwrap();
+    let rest = world
+        .service
+        .readdir(&world.caller(), ROOT, first[0].cookie, 10, false)
+        .unwrap();
+    let rest: Vec<_> = rest.iter().map(|entry| entry.name.as_slice()).collect();
+    assert_eq!(rest, [b"b", b"c"]);
+    world.check();
+}
+
+#[test]
+fn setuid_and_setgid_go_when_they_must() {
+    let world = World::new();
+    let file = world.mknod(ROOT, "file");
+    let write = |kill| {
+        set(&world, file, mode(0o6755));
+        world
+            .service
+            .write(&world.caller(), Place { inode: file, offset: 0 }, vec![1], kill)
+            .unwrap();
+        permissions(&world, file)
+    };
+    assert_eq!((write(false), write(true)), (0o6755, 0o755));
+    // Setgid without execution is not a privilege.
+    set(&world, file, mode(0o6745));
+    world
+        .service
+        .write(&world.caller(), Place { inode: file, offset: 0 }, vec![1], true)
+        .unwrap();
+    assert_eq!(permissions(&world, file), 0o2745);
+    set(&world, file, mode(0o6755));
+    let chown = SetAttributes {
+        uid: Some(5),
+        ..SetAttributes::default()
+    };
+    assert_eq!(set(&world, file, chown).mode & 0o7777, 0o755);
+    set(&world, file, mode(0o4755));
+    let flags = OpenFlags {
+        truncate: true,
+        kill_privileges: true,
+        exclusive: false,
+    };
+    world.service.open_inode(&world.caller(), file, flags).unwrap();
+    assert_eq!(permissions(&world, file), 0o755);
+    set(&world, file, mode(0o4755));
+    let place = Place { inode: file, offset: 0 };
+    world
+        .service
+        .fallocate(&world.caller(), place, 10, Allocate::Extend)
+        .unwrap();
+    assert_eq!(permissions(&world, file), 0o755);
+    let directory = world.mkdir(ROOT, "directory");
+    set(&world, directory, mode(0o2755));
+    set(&world, directory, chown);
+    assert_eq!(permissions(&world, directory), 0o2755);
+    world.check();
+}
+
+#[test]
+fn capabilities_go_with_the_first_write() {
+    let world = World::new();
+    let file = world.mknod(ROOT, "file");
+    set_xattr(&world, file, "security.capability", b"some").unwrap();
+    world.write(file, 0, b"x").unwrap();
+    assert_eq!(get_xattr(&world, file, "security.capability"), Err(FileError::NoData));
+    set_xattr(&world, file, "security.capability", b"some").unwrap();
+    set(
+        &world,
+        file,
+        SetAttributes {
+            size: Some(0),
+            ..SetAttributes::default()
+        },
+    );
+    assert_eq!(get_xattr(&world, file, "security.capability"), Err(FileError::NoData));
+    world.check();
+}
+
+#[test]
+fn a_setgid_directory_hands_its_group_down() {
+    let world = World::new();
+    let directory = world.mkdir(ROOT, "directory");
+    let chown = SetAttributes {
+        gid: Some(42),
+        mode: Some(0o2775),
+        ..SetAttributes::default()
+    };
+    set(&world, directory, chown);
+    let below = world
+        .service
+        .mkdir(&world.caller(), at(directory, "below"), node(0o755))
+        .unwrap();
+    assert_eq!((below.attributes.gid, below.attributes.mode & 0o7777), (42, 0o2755));
+    let file = world.create(directory, "file");
+    assert_eq!((file.attributes.gid, file.attributes.mode & 0o7777), (42, 0o644));
+    world.check();
+}
+
+#[test]
+fn acl_and_mode_say_the_same() {
+    let world = World::new();
+    let file = world.mknod(ROOT, "file");
+    set_xattr(&world, file, "system.posix_acl_access", &acl([6, 7, 5, 7, 0])).unwrap();
+    assert_eq!(permissions(&world, file), 0o670);
+    set(&world, file, mode(0o640));
+    assert_eq!(
+        get_xattr(&world, file, "system.posix_acl_access"),
+        Ok(acl([6, 7, 5, 4, 0]))
+    );
+    // A list that says no more than a mode is not kept.
+    let mut minimal = acl([7, 0, 5, 0, 1]);
+    minimal.drain(28..36);
+    minimal.drain(12..20);
+    set_xattr(&world, file, "system.posix_acl_access", &minimal).unwrap();
+    assert_eq!(permissions(&world, file), 0o751);
+    assert_eq!(
+        get_xattr(&world, file, "system.posix_acl_access"),
+        Err(FileError::NoData)
+    );
+    assert!(matches!(
+        set_xattr(&world, file, "system.posix_acl_access", b"junk"),
+        Err(FileError::Invalid(_))
+    ));
+    assert_eq!(
+        set_xattr(&world, file, "system.posix_acl_default", &minimal),
+        Err(FileError::AccessDenied)
+    );
+    world.check();
+}
+
+#[test]
+fn a_default_acl_takes_the_place_of_the_umask() {
+    let world = World::new();
+    let directory = world.mkdir(ROOT, "directory");
+    set_xattr(&world, directory, "system.posix_acl_default", &acl([7, 7, 5, 7, 5])).unwrap();
+    let new = NewNode {
+        mode: 0o100_666,
+        umask: 0o077,
+        device: 0,
+    };
+    let file = world
+        .service
+        .mknod(&world.caller(), at(directory, "file"), new)
+        .unwrap();
+    assert_eq!(file.attributes.mode & 0o7777, 0o664);
+    assert_eq!(
+        get_xattr(&world, file.inode, "system.posix_acl_access"),
+        Ok(acl([6, 7, 5, 6, 4]))
+    );
+    let below = world.mkdir(directory, "below");
+    assert_eq!(
+        get_xattr(&world, below, "system.posix_acl_default"),
+        Ok(acl([7, 7, 5, 7, 5]))
+    );
+    let link = world
+        .service
+        .symlink(&world.caller(), at(directory, "link"), b"x")
+        .unwrap();
+    assert_eq!(world.service.listxattr(&world.caller(), link.inode), Ok(vec![]));
+    world.check();
+}
+
+#[test]
+fn extended_attributes_have_their_limits() {
+    let world = World::new();
+    let file = world.mknod(ROOT, "file");
+    assert_eq!(set_xattr(&world, file, "user.big", &vec![1; XATTR_BYTES_MAX]), Ok(()));
+    assert_eq!(
+        set_xattr(&world, file, "user.big", &vec![1; XATTR_BYTES_MAX + 1]),
+        Err(FileError::TooBig)
+    );
+    assert_eq!(
+        set_xattr(&world, file, &format!("user.{}", "n".repeat(251)), b""),
+        Err(FileError::Range)
+    );
+    assert!(matches!(
+        set_xattr(&world, file, "other.x", b""),
+        Err(FileError::NotSupported(_))
+    ));
+    assert!(matches!(
+        set_xattr(&world, file, "user.", b""),
+        Err(FileError::NotSupported(_))
+    ));
+    let name = |index: usize| format!("user.{index:0250}");
+    let mut count = 0;
+    while set_xattr(&world, file, &name(count), b"").is_ok() {
+        count += 1;
+    }
+    assert_eq!(count, (XATTR_BYTES_MAX - 9) / 256);
+    assert!(matches!(
+        set_xattr(&world, file, &name(count), b""),
+        Err(FileError::NoSpace(_))
+    ));
+    assert_eq!(set_xattr(&world, file, &name(0), b"again"), Ok(()));
+    world.check();
+    world.unlink(ROOT, "file").unwrap();
+    world.check();
+}
+
+#[test]
+fn times_are_set_and_the_change_attribute_only_grows() {
+    let world = World::new();
+    let file = world.mknod(ROOT, "file");
+    let old = Timestamp::new(-5, 999_999_999);
+    let times = SetAttributes {
+        atime: Some(SetTime::To(old)),
+        mtime: Some(SetTime::To(old)),
+        ..SetAttributes::default()
+    };
+    let attributes = set(&world, file, times);
+    assert_eq!((attributes.atime, attributes.mtime), (old, old));
+    let never = SetAttributes {
+        atime: Some(SetTime::To(Timestamp::new(0, 1_000_000_000))),
+        ..SetAttributes::default()
+    };
+    assert!(matches!(
+        world.service.setattr(&world.caller(), file, &never),
+        Err(FileError::Invalid(_))
+    ));
+    // The clock stands still, or goes back.
+    let caller = tombolo_files::Caller {
+        now: Timestamp::new(10, 0),
+        ..world.caller()
+    };
+    let mut change = attributes.change;
+    for index in 0..6 {
+        let before = change;
+        match index % 3 {
+            0 => drop(
+                world
+                    .service
+                    .write(&caller, Place { inode: file, offset: 0 }, vec![1], false)
+                    .unwrap(),
+            ),
+            1 => drop(world.service.setattr(&caller, file, &mode(0o600)).unwrap()),
+            _ => drop(world.service.link(&caller, file, in_root(&format!("{index}"))).unwrap()),
+        }
+        let attributes = world.getattr(file).unwrap();
+        change = attributes.change;
+        assert!(change > before);
+    }
+    world.check();
+}
+
+#[test]
+fn others_hear_of_changes() {
+    let world = World::new();
+    let file = world.create(ROOT, "file").inode;
+    let heard = |request: &dyn Fn()| {
+        world.news.lock().unwrap().clear();
+        request();
+        let news = world.news.lock().unwrap().clone();
+        assert!(news.iter().all(|news| news.origin == world.session && news.share == 1));
+        news.into_iter().map(|news| news.what).collect::<Vec<_>>()
+    };
+    let root = world.getattr(ROOT).unwrap().inode;
+    let wrote = heard(&|| assert_eq!(world.write(file, 5, b"abc"), Ok(3)));
+    let data = Changed::Data {
+        inode: file,
+        offset: 5,
+        length: 3,
+    };
+    assert_eq!(wrote, [data]);
+    let renamed = heard(&|| {
+        world
+            .service
+            .rename(&world.caller(), in_root("file"), in_root("new"), RenameMode::Replace)
+            .unwrap();
+    });
+    let name = |name: &[u8], inode| Changed::Name {
+        parent: root,
+        name: name.to_vec(),
+        inode,
+    };
+    assert!(renamed.contains(&name(b"file", file)) && renamed.contains(&name(b"new", 0)));
+    let unlinked = heard(&|| world.unlink(ROOT, "new").unwrap());
+    assert!(unlinked.contains(&name(b"new", file)) && unlinked.contains(&Changed::Attributes { inode: root }));
+    assert_eq!(heard(&|| drop(world.unlink(ROOT, "new").unwrap_err())), []);
+}
+
+#[test]
+fn each_entry_that_is_missing_or_damaged_is_found() {
+    let world = World::new();
+    let directory = world.mkdir(ROOT, "directory");
+    let file = world.create(directory, "file").inode;
+    world.write(file, 0, &[1; 9000]).unwrap();
+    set_xattr(&world, file, "user.x", b"value").unwrap();
+    world.service.symlink(&world.caller(), in_root("link"), b"x").unwrap();
+    world.service.tmpfile(&world.caller(), ROOT, node(0o600)).unwrap();
+    world.mkdir(directory, "empty");
+    world.check();
+    let findings = |storage: tombolo_files::memory::MemoryStorage| {
+        let silent = Box::new(|_| ());
+        // A service that does not come up has found it too.
+        match tombolo_files::FileService::open(std::sync::Arc::new(storage), silent) {
+            Ok(service) => service.check(&mut |_, _| ()).unwrap().findings.len(),
+            Err(_) => 1,
+        }
+    };
+    for key in world.storage.keys().iter().filter(|key| key[0] != b'G') {
+        let storage = world.storage.copy();
+        storage.tamper(key, None);
+        assert!(findings(storage) > 0, "without {key:?}");
+        if key[0] != b'X' {
+            let storage = world.storage.copy();
+            storage.tamper(key, Some(b"junk"));
+            assert!(findings(storage) > 0, "junk in {key:?}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The wire format of FUSE as `<linux/fuse.h>` has it (up to minor 39, and from later ones RESEND and the 64-bit
+//! COPY_FILE_RANGE), and this project's ATTACH. Pure: bytes in, bytes out.
+
+pub mod abi;
+pub mod arguments;
+pub mod attach;
+pub mod directory;
+pub mod encode;
+pub mod flags;
+pub mod malformed;
+pub mod notify;
+pub mod opcode;
+pub mod parse;
+pub mod reply;
+pub mod request;
+pub mod wire;

@@ -1,0 +1,173 @@
+//! The connections of a server, and which of them takes the place of which.
+
+use super::connection::Connection;
+use super::socket::peer_is_gone;
+use crate::protocol::attach::Attach;
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+#[derive(Default)]
+pub struct Registry {
+    table: Mutex<Table>,
+    /// A connection has left.
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct Table {
+    connections: HashMap<u64, Entry>,
+    id_next: u64,
+    stopping: bool,
+}
+
+struct Entry {
+    connection: Arc<Connection>,
+    /// From ATTACH on.
+    client: Option<Client>,
+}
+
+struct Client {
+    name: String,
+    incarnation: u64,
+    device: bool,
+}
+
+impl Client {
+    /// Whether this client's connection makes way for a new one.
+    ///
+    /// | the new one | makes way |
+    /// |---|---|
+    /// | is another incarnation | every connection: that client is no more |
+    /// | brings devices | those that serve devices: a mount is served once |
+    /// | resumes | those that the client has closed: it sends again what it lacks the answer to |
+    fn makes_way(&self, new: &Attach, connection: &Connection) -> bool {
+        self.name == new.client_name
+            && (self.incarnation != new.incarnation
+                || (self.device && new.device)
+                || (new.resume && peer_is_gone(&connection.socket)))
+    }
+}
+
+impl Registry {
+    /// Every critical section leaves the table consistent.
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` when there are too many, or the server stops.
+    pub fn register(
+        self: &Arc<Self>,
+        connections_max: usize,
+        socket: UnixStream,
+        make: impl FnOnce(u64, UnixStream) -> Connection,
+    ) -> Option<Registration> {
+        let mut table = self.lock();
+        if table.stopping || table.connections.len() >= connections_max {
+            return None;
+        }
+        let id = table.id_next;
+        table.id_next += 1;
+        let connection = Arc::new(make(id, socket));
+        let entry = Entry {
+            connection: Arc::clone(&connection),
+            client: None,
+        };
+        table.connections.insert(id, entry);
+        Some(Registration {
+            registry: Arc::clone(self),
+            connection,
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.lock().connections.len()
+    }
+
+    /// No further connection is registered.
+    pub fn stop(&self) {
+        self.lock().stopping = true;
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
+    pub fn connections(&self) -> Vec<Arc<Connection>> {
+        let table = self.lock();
+        table
+            .connections
+            .values()
+            .map(|entry| Arc::clone(&entry.connection))
+            .collect()
+    }
+
+    /// Says how many connections are left.
+    pub fn wait_until_empty(&self, deadline: Instant) -> usize {
+        self.wait_while(deadline, |table| !table.connections.is_empty());
+        self.len()
+    }
+
+    fn wait_while(&self, deadline: Instant, condition: impl Fn(&Table) -> bool) -> bool {
+        let mut table = self.lock();
+        while condition(&table) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let (woken, _) = self
+                .left
+                .wait_timeout(table, left)
+                .unwrap_or_else(PoisonError::into_inner);
+            table = woken;
+        }
+        true
+    }
+}
+
+/// A connection's place in the registry, given up when its thread ends.
+pub struct Registration {
+    registry: Arc<Registry>,
+    pub connection: Arc<Connection>,
+}
+
+impl Registration {
+    /// Ends the connections whose place this one takes, and waits until nothing of them is under way; false when that
+    /// takes too long.
+    pub fn take_place(&self, attach: &Attach, deadline: Instant) -> bool {
+        let id = self.connection.id;
+        let mut table = self.registry.lock();
+        let replaced: Vec<Arc<Connection>> = table
+            .connections
+            .values()
+            .filter(|entry| {
+                let client = entry.client.as_ref();
+                entry.connection.id != id && client.is_some_and(|client| client.makes_way(attach, &entry.connection))
+            })
+            .map(|entry| Arc::clone(&entry.connection))
+            .collect();
+        // In the same step, so that of two that attach at once the later one finds the earlier.
+        if let Some(entry) = table.connections.get_mut(&id) {
+            entry.client = Some(Client {
+                name: attach.client_name.clone(),
+                incarnation: attach.incarnation,
+                device: attach.device,
+            });
+        }
+        drop(table);
+        replaced.iter().for_each(|connection| connection.end());
+        self.registry.wait_while(deadline, |table| {
+            replaced
+                .iter()
+                .any(|connection| table.connections.contains_key(&connection.id))
+        })
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.registry.lock().connections.remove(&self.connection.id);
+        self.registry.left.notify_all();
+    }
+}

@@ -1,0 +1,170 @@
+use super::arguments::{MountArguments, ShareCommand};
+use super::client::Client;
+use super::confirm::confirm;
+use super::error::CliError;
+use super::output;
+use crate::control::{SessionInfo, ShareInfo, check_share_name, check_share_quota};
+use crate::logging;
+use crate::mount::{self, MountOptions};
+use crate::settings::{ByteSize, Log};
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::json;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+pub(super) fn run(client: &Client, command: ShareCommand) -> Result<(), CliError> {
+    match command {
+        ShareCommand::Create { name, quota, json } => {
+            check_share_name(&name)?;
+            show(&client.share_create(&name, checked(quota)?)?, "created", json)
+        }
+        ShareCommand::List { json: true } => output::json(&client.share_list()?),
+        ShareCommand::List { json: false } => output::text(&listed(&client.share_list()?)),
+        ShareCommand::Quota { name, quota, json } => {
+            check_share_name(&name)?;
+            show(&client.share_quota(&name, checked(quota.0)?)?, "changed", json)
+        }
+        ShareCommand::Delete { name, force, yes, json } => {
+            check_share_name(&name)?;
+            if !yes {
+                confirm(&format!("share {name} and all its files"), &name)?;
+            }
+            client.share_delete(&name, force)?;
+            deleted(&name, json)
+        }
+        ShareCommand::Mount(arguments) => hold_mount(client, &arguments),
+    }
+}
+
+fn checked(quota: Option<ByteSize>) -> Result<Option<u64>, CliError> {
+    let quota_bytes = quota.map(|size| size.0);
+    quota_bytes.map_or(Ok(()), check_share_quota)?;
+    Ok(quota_bytes)
+}
+
+fn show(share: &ShareInfo, done: &str, as_json: bool) -> Result<(), CliError> {
+    if as_json {
+        return output::json(share);
+    }
+    let quota = share
+        .quota_bytes
+        .map_or("no quota".into(), |bytes| format!("quota {}", ByteSize(bytes)));
+    output::text(&format!("{done} share {}: {quota}", share.name))
+}
+
+fn deleted(name: &str, as_json: bool) -> Result<(), CliError> {
+    if as_json {
+        return output::json(&json!({ "name": name, "deleted": true }));
+    }
+    output::text(&format!("deleted share {name}"))
+}
+
+fn listed(shares: &[ShareInfo]) -> String {
+    let row = |share: &ShareInfo| {
+        let name = if share.deleting {
+            format!("{} (being deleted)", share.name)
+        } else {
+            share.name.clone()
+        };
+        [
+            name,
+            HumanBytes(share.used_bytes).to_string(),
+            share
+                .quota_bytes
+                .map_or("none".into(), |bytes| ByteSize(bytes).to_string()),
+            HumanCount(share.inodes).to_string(),
+            share.sessions.iter().map(client_shown).collect::<Vec<_>>().join(", "),
+        ]
+    };
+    output::table(
+        ["NAME", "USED", "QUOTA", "FILES", "CLIENTS"],
+        &shares.iter().map(row).collect::<Vec<_>>(),
+    )
+}
+
+fn client_shown(session: &SessionInfo) -> String {
+    let away = if session.connected { "" } else { ", away" };
+    format!("{} ({}{away})", session.client, session.kind.as_str())
+}
+
+fn hold_mount(client: &Client, arguments: &MountArguments) -> Result<(), CliError> {
+    check_share_name(&arguments.name)?;
+    let options = MountOptions {
+        files_socket: files_socket(client.socket())?,
+        share: arguments.name.clone(),
+        directory: arguments.directory.clone(),
+        threads: arguments.threads,
+    };
+    // It stays for long, and what happens meanwhile is for the supervisor's log.
+    logging::start(&Log::default());
+    Ok(mount::run(&options, tell_supervisor)?)
+}
+
+/// Both sockets stand in the runtime directory. The gateway need not run yet, so nothing is looked up.
+pub(super) fn files_socket(admin_socket: &Path) -> Result<PathBuf, CliError> {
+    let absolute = std::path::absolute(admin_socket).map_err(|error| CliError::File {
+        action: "cannot make absolute",
+        path: admin_socket.to_owned(),
+        error,
+    })?;
+    Ok(absolute.with_file_name("files.sock"))
+}
+
+/// As sd_notify(3): what needs the mount is started once it is there. Whoever is not run by systemd has no such socket,
+/// and a supervisor that does not listen is no reason to give up a mount.
+fn tell_supervisor() {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET").filter(|path| path.as_encoded_bytes().starts_with(b"/")) else {
+        return;
+    };
+    if let Err(error) = UnixDatagram::unbound().and_then(|socket| socket.send_to(b"READY=1", path)) {
+        tracing::warn!(%error, "cannot tell the supervisor that the share is mounted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::SessionKind;
+
+    #[test]
+    fn list_shows_use_and_users() {
+        let session = |client: &str, kind, connected| SessionInfo {
+            client: client.into(),
+            kind,
+            connected,
+        };
+        let shares = [
+            ShareInfo {
+                name: "docs".into(),
+                quota_bytes: Some(10 << 30),
+                used_bytes: 3 << 29,
+                inodes: 12_345,
+                sessions: vec![
+                    session("host", SessionKind::Mount, true),
+                    session("nfs", SessionKind::Socket, false),
+                ],
+                ..ShareInfo::default()
+            },
+            ShareInfo {
+                name: "old".into(),
+                inodes: 1,
+                deleting: true,
+                ..ShareInfo::default()
+            },
+        ];
+        let expected = "\
+NAME                 USED      QUOTA  FILES   CLIENTS
+docs                 1.50 GiB  10GiB  12,345  host (mount), nfs (socket, away)
+old (being deleted)  0 B       none   1
+";
+        assert_eq!(listed(&shares), expected);
+    }
+
+    #[test]
+    fn sockets_stand_beside_each_other() {
+        assert_eq!(
+            files_socket(Path::new("/run/tombolo/admin.sock")).unwrap(),
+            Path::new("/run/tombolo/files.sock")
+        );
+    }
+}

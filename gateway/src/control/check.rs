@@ -1,0 +1,43 @@
+use serde::{Deserialize, Serialize};
+
+/// So many findings are kept; the rest are counted. One defect can show in a million files.
+pub const CHECK_FINDINGS_KEPT_MAX: usize = 1_000;
+
+/// How far a check of all shares is, and what it found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckStatus {
+    /// Counts the checks since the gateway's start; 0 before the first. Tells a check from the next one.
+    pub run: u64,
+    pub state: CheckState,
+    pub inodes_checked: u64,
+    /// How many there are, as far as is known; files come and go during a check.
+    pub inodes: u64,
+    /// All findings; `findings` has the first of them, at most [`CHECK_FINDINGS_KEPT_MAX`].
+    pub findings_count: u64,
+    pub findings: Vec<CheckFinding>,
+    /// Why it ended before its end.
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckState {
+    /// There was none yet.
+    #[default]
+    None,
+    Running,
+    Finished,
+    /// It ended before its end; what it found until then stands.
+    Failed,
+}
+
+/// Something that contradicts itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckFinding {
+    /// None: what belongs to no share.
+    pub share: Option<String>,
+    /// None: it is about no single file.
+    pub inode: Option<u64>,
+    /// What was found and what was expected.
+    pub message: String,
+}

@@ -1,0 +1,55 @@
+//! A Unix socket of the gateway: private to the service's user, in place of a stale one, never of one that is answered.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Why a socket cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    #[error("{path}: {action}: {error}")]
+    System {
+        path: PathBuf,
+        action: &'static str,
+        error: io::Error,
+    },
+    #[error("{0} is answered by another gateway; choose another runtime_directory or stop that one")]
+    Answered(PathBuf),
+    #[error("{0} exists and is no socket; remove it or choose another runtime_directory")]
+    NoSocket(PathBuf),
+}
+
+/// Listens with mode 0600, in a directory of mode 0700 that is made when it is missing.
+pub fn listen(path: &Path) -> Result<UnixListener, SocketError> {
+    if let Some(directory) = path.parent() {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(fault(path, "cannot make its directory"))?;
+    }
+    remove_stale(path)?;
+    let listener = UnixListener::bind(path).map_err(fault(path, "cannot listen"))?;
+    fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(fault(path, "cannot set mode 0600"))?;
+    Ok(listener)
+}
+
+fn remove_stale(path: &Path) -> Result<(), SocketError> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(fault(path, "cannot look at it")(error)),
+        Ok(metadata) if !metadata.file_type().is_socket() => return Err(SocketError::NoSocket(path.to_owned())),
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(SocketError::Answered(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(fault(path, "cannot remove the stale socket"))
+        }
+        Err(error) => Err(fault(path, "cannot tell whether somebody answers on it")(error)),
+    }
+}
+
+fn fault(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> SocketError {
+    let path = path.to_owned();
+    move |error| SocketError::System { path, action, error }
+}

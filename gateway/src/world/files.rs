@@ -1,0 +1,357 @@
+//! Entries and block maps for the file service: [`Storage`] over the core.
+
+use super::Gateway;
+use super::requests::{AnswerCall, Data, Pending, Reply};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId, is_zero};
+use tombolo_core::checkpoint::{MetadataRead, Table, map_key};
+use tombolo_core::{
+    Answer, EntryLookup, Event, LinkRun, MetadataChange, PAGE_ENTRIES, Refusal, ResolvedRun, Source, Span, Token,
+};
+use tombolo_files::storage::{Change, Entry, FileSpan, MapRun, ReadDone, Storage, StorageError, SyncDone};
+
+/// The gateway as the file service sees it.
+#[derive(Clone)]
+pub struct FileStorage(pub Arc<Gateway>);
+
+/// Dirty blocks are copied by as many at a time, 1 MiB.
+const COPY_BLOCKS_MAX: u64 = 256;
+
+impl Storage for FileStorage {
+    fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError> {
+        let known = self.0.core().entry(key);
+        match known {
+            EntryLookup::Known(value) => Ok(value),
+            EntryLookup::Stored => self.0.metadata.entry(key).map_err(metadata_error),
+        }
+    }
+
+    fn scan(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError> {
+        let mut found = Vec::new();
+        let mut from = from.to_vec();
+        while found.len() < limit && from.as_slice() < end {
+            let wanted = limit - found.len();
+            // In this order: see `Core::changed_entries`.
+            let changed = self.0.core().changed_entries(&from, end, wanted);
+            let stored = self.0.metadata.entries(&from, end, wanted).map_err(metadata_error)?;
+            let last_changed = (changed.len() == wanted).then(|| last_key(&changed)).flatten();
+            let last_stored = (stored.len() == wanted).then(|| last_key(&stored)).flatten();
+            // Beyond the first of the two that was cut short nothing is known.
+            let known_to = [last_changed, last_stored].into_iter().flatten().min();
+            let mut merged: BTreeMap<Vec<u8>, Option<Arc<[u8]>>> = BTreeMap::new();
+            merged.extend(stored.into_iter().map(|(key, value)| (key, Some(value))));
+            merged.extend(changed);
+            let within = |key: &Vec<u8>| known_to.as_ref().is_none_or(|last| key <= last);
+            let present = merged.into_iter().filter(|(key, _)| within(key));
+            found.extend(present.filter_map(|(key, value)| Some((key, value?))).take(wanted));
+            match known_to {
+                Some(last) => {
+                    from = last;
+                    from.push(0);
+                }
+                None => break,
+            }
+        }
+        Ok(found)
+    }
+
+    fn counter(&self, key: &[u8]) -> Result<i64, StorageError> {
+        Ok(self.0.core().counter(key))
+    }
+
+    fn commit(&self, change: Change) -> Result<(), StorageError> {
+        self.commit_with(change, Vec::new())
+    }
+
+    fn write(
+        &self,
+        span: FileSpan,
+        data: Vec<u8>,
+        sums: Vec<Option<BlockSum>>,
+        change: Change,
+    ) -> Result<(), StorageError> {
+        let span = core_span(span);
+        let change = core_change(change);
+        let event = |token| Event::Write {
+            token,
+            span,
+            sums,
+            force_unit_access: false,
+            locked: false,
+            change,
+        };
+        self.ask(Data::Write { buffer: data }, event).map(|_| ())
+    }
+
+    fn read(&self, span: FileSpan, done: ReadDone) {
+        let span = core_span(span);
+        let length = span.count as usize * BLOCK_BYTES;
+        let data = Data::Read {
+            buffer: vec![0; length],
+            skip: 0,
+            length,
+        };
+        let call: AnswerCall = Box::new(move |result, data| {
+            done(match (result, data) {
+                (Ok(_), Data::Read { buffer, .. }) => Ok(buffer),
+                (Ok(_), _) => Err(StorageError::Failed("a read was answered without data".into())),
+                (Err(refusal), _) => Err(storage_error(&refusal)),
+            });
+        });
+        self.send(data, call, |token| Event::Read { token, span });
+    }
+
+    fn map(&self, span: FileSpan) -> Result<Vec<MapRun>, StorageError> {
+        let mut runs: Vec<MapRun> = Vec::new();
+        for run in self.resolve(core_span(span))? {
+            let mapped = run.source != Source::Hole;
+            match runs.last_mut() {
+                Some(last) if last.mapped == mapped => last.count += run.count,
+                _ => runs.push(MapRun {
+                    count: run.count,
+                    mapped,
+                }),
+            }
+        }
+        Ok(runs)
+    }
+
+    fn link(&self, from: FileSpan, to_inode: u64, to_first: u64, change: Change) -> Result<(), StorageError> {
+        let (mut holes, mut links) = (change.holes, Vec::new());
+        let mut first = to_first;
+        let mut source = from.first;
+        for run in self.resolve(core_span(from))? {
+            let to = FileSpan {
+                inode: to_inode,
+                first,
+                count: run.count,
+            };
+            match run.source {
+                Source::Hole => holes.push(to),
+                Source::Stored(pvbn) => links.push(LinkRun {
+                    volume: VolumeId::of_inode(to_inode),
+                    first,
+                    count: run.count,
+                    pvbn,
+                }),
+                // It may still turn out to be a duplicate and move: its contents are copied within the cache, and
+                // deduplication makes them one again.
+                Source::Dirty => self.copy(FileSpan { first: source, ..to }, from.inode, to)?,
+            }
+            first += run.count;
+            source += run.count;
+        }
+        let entries = change.entries;
+        self.commit_with(Change { entries, holes }, links)
+    }
+
+    fn next_mapped(&self, from: u64) -> Result<Option<u64>, StorageError> {
+        let mut from = from;
+        loop {
+            let volume = VolumeId::of_inode(from);
+            let stored = self.next_stored_map(volume)?;
+            let changed = self.0.core().next_changed_map(volume);
+            let Some(inode) = [stored, changed].into_iter().flatten().min().and_then(VolumeId::inode) else {
+                return Ok(None);
+            };
+            // Local metadata may hold pages that newer holes cover.
+            if self.has_mapped_blocks(inode)? {
+                return Ok(Some(inode));
+            }
+            from = inode + 1;
+        }
+    }
+
+    fn sync(&self, done: SyncDone) {
+        let call: AnswerCall = Box::new(move |result, _| {
+            done(result.map(|_| ()).map_err(|refusal| storage_error(&refusal)));
+        });
+        self.send(Data::None, call, |token| Event::Flush { token });
+    }
+}
+
+impl FileStorage {
+    fn send(&self, data: Data, call: AnswerCall, event: impl FnOnce(Token) -> Event) {
+        let reply = Reply::Call(call);
+        let token = self.0.requests.insert(Pending { data, reply });
+        self.0.drive(event(token));
+    }
+
+    /// Waits for the answer, which as a rule is there at once.
+    fn ask(&self, data: Data, event: impl FnOnce(Token) -> Event) -> Result<Answer, StorageError> {
+        let (sender, receiver) = sync_channel(1);
+        let reply = Reply::Channel(sender);
+        let token = self.0.requests.insert(Pending { data, reply });
+        self.0.drive(event(token));
+        let answer = receiver
+            .recv()
+            .map_err(|_| StorageError::Failed("the gateway is stopping".into()))?;
+        answer.map_err(|refusal| storage_error(&refusal))
+    }
+
+    fn commit_with(&self, change: Change, links: Vec<LinkRun>) -> Result<(), StorageError> {
+        let change = core_change(change);
+        let event = |token| Event::Commit { token, change, links };
+        self.ask(Data::None, event).map(|_| ())
+    }
+
+    fn resolve(&self, span: Span) -> Result<Vec<ResolvedRun>, StorageError> {
+        let mut runs = Vec::new();
+        let mut rest = span;
+        while rest.count > 0 {
+            // A file may be vast and nearly empty.
+            if rest.count > PAGE_ENTRIES {
+                let skipped = self.next_candidate(rest)? - rest.first;
+                if skipped > 0 {
+                    runs.push(ResolvedRun {
+                        count: skipped,
+                        source: Source::Hole,
+                    });
+                    rest.first += skipped;
+                    rest.count -= skipped;
+                    continue;
+                }
+            }
+            let Answer::Resolved(found) = self.ask(Data::None, |token| Event::Resolve { token, span: rest })? else {
+                return Err(StorageError::Failed("a map query was answered without a map".into()));
+            };
+            let blocks: u64 = found.iter().map(|run| run.count).sum();
+            rest.first += blocks;
+            rest.count -= blocks;
+            runs.extend(found);
+        }
+        Ok(runs)
+    }
+
+    /// The first block of the span that may be mapped, else its end.
+    fn next_candidate(&self, span: Span) -> Result<u64, StorageError> {
+        let changed = self.0.core().next_changed_block(span);
+        let reading = self.0.metadata.read().map_err(metadata_error)?;
+        let found = reading.ceiling(Table::Map, &map_key(span.volume, span.first / PAGE_ENTRIES));
+        let stored = match found.map_err(StorageError::Failed)? {
+            Some((key, _)) if volume_of(&key) == Some(span.volume) => page_of(&key).map(|page| page * PAGE_ENTRIES),
+            _ => None,
+        };
+        let stored = stored.map(|block| block.max(span.first));
+        let next = [changed, stored].into_iter().flatten().min();
+        Ok(next.unwrap_or(u64::MAX).min(span.end()))
+    }
+
+    fn copy(&self, from: FileSpan, from_inode: u64, to: FileSpan) -> Result<(), StorageError> {
+        let mut done = 0;
+        while done < to.count {
+            let count = COPY_BLOCKS_MAX.min(to.count - done);
+            let part = |inode, first| FileSpan { inode, first, count };
+            let data = self.read_now(part(from_inode, from.first + done))?;
+            let sums = data
+                .chunks_exact(BLOCK_BYTES)
+                .map(|block| (!is_zero(block)).then(|| BlockSum::of(block)))
+                .collect();
+            self.write(part(to.inode, to.first + done), data, sums, Change::default())?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    fn read_now(&self, span: FileSpan) -> Result<Vec<u8>, StorageError> {
+        let (sender, receiver) = sync_channel(1);
+        self.read(
+            span,
+            Box::new(move |result| {
+                let _ = sender.send(result);
+            }),
+        );
+        receiver
+            .recv()
+            .unwrap_or_else(|_| Err(StorageError::Failed("the gateway is stopping".into())))
+    }
+
+    /// The first volume from `volume` on of which local metadata has a page.
+    fn next_stored_map(&self, volume: VolumeId) -> Result<Option<VolumeId>, StorageError> {
+        let reading = self.0.metadata.read().map_err(metadata_error)?;
+        let found = reading.ceiling(Table::Map, &map_key(volume, 0));
+        let found = found.map_err(StorageError::Failed)?;
+        Ok(found.and_then(|(key, _)| volume_of(&key)))
+    }
+
+    fn has_mapped_blocks(&self, inode: u64) -> Result<bool, StorageError> {
+        let volume = VolumeId::of_inode(inode);
+        if self.0.core().has_changed_map(volume) {
+            return Ok(true);
+        }
+        let reading = self.0.metadata.read().map_err(metadata_error)?;
+        let mut page = 0;
+        loop {
+            let found = reading.ceiling(Table::Map, &map_key(volume, page));
+            let Some((key, _)) = found.map_err(StorageError::Failed)? else {
+                return Ok(false);
+            };
+            let Some(number) = page_of(&key).filter(|_| volume_of(&key) == Some(volume)) else {
+                return Ok(false);
+            };
+            let span = FileSpan {
+                inode,
+                first: number * PAGE_ENTRIES,
+                count: PAGE_ENTRIES,
+            };
+            if self.map(span)?.iter().any(|run| run.mapped) {
+                return Ok(true);
+            }
+            page = number + 1;
+        }
+    }
+}
+
+fn volume_of(key: &[u8]) -> Option<VolumeId> {
+    let bytes = key.get(..8)?.try_into().ok()?;
+    Some(VolumeId(u64::from_be_bytes(bytes)))
+}
+
+fn page_of(key: &[u8]) -> Option<u64> {
+    let bytes = key.get(8..16)?.try_into().ok()?;
+    Some(u64::from_be_bytes(bytes))
+}
+
+fn last_key<T>(entries: &[(Vec<u8>, T)]) -> Option<Vec<u8>> {
+    entries.last().map(|(key, _)| key.clone())
+}
+
+fn core_span(span: FileSpan) -> Span {
+    Span {
+        volume: VolumeId::of_inode(span.inode),
+        first: span.first,
+        count: span.count,
+    }
+}
+
+fn core_change(change: Change) -> MetadataChange {
+    MetadataChange {
+        entries: change.entries,
+        holes: change.holes.into_iter().map(core_span).collect(),
+    }
+}
+
+fn metadata_error(error: heed::Error) -> StorageError {
+    StorageError::Failed(format!("local metadata: {error}"))
+}
+
+fn storage_error(refusal: &Refusal) -> StorageError {
+    let reason = refusal.to_string();
+    match refusal {
+        Refusal::Busy | Refusal::CloudUnavailable(_) => StorageError::Busy(reason),
+        Refusal::Lost { .. } => StorageError::Lost(reason),
+        Refusal::OutOfRange { .. }
+        | Refusal::UnknownVolume(_)
+        | Refusal::VolumeExists(_)
+        | Refusal::TooLarge(_)
+        | Refusal::Disk(_)
+        | Refusal::Metadata(_)
+        | Refusal::Failed(_) => StorageError::Failed(reason),
+    }
+}
+
+#[cfg(test)]
+#[path = "files/tests.rs"]
+mod tests;

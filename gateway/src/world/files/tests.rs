@@ -1,0 +1,233 @@
+//! The storage of the file service over a whole gateway with a directory for a cloud.
+
+use super::*;
+use crate::settings::Settings;
+use crate::world::{OpenError, Options};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tombolo_base::EntryChange;
+
+fn options(directory: &Path) -> Options {
+    let text = format!(
+        "state_directory = \"{0}/state\"\nruntime_directory = \"{0}/run\"\n\
+         [store]\nurl = \"dir:{0}/store\"\n[cache]\nsize = \"64MiB\"\n[flush]\nflush_delay_ms = 3600000\n",
+        directory.display()
+    );
+    let settings = Settings::parse(&text).expect("the settings are right");
+    crate::daemon::options(&settings).expect("the options are right")
+}
+
+/// The last thread of an earlier gateway may still hold the state directory's lock.
+fn open(directory: &Path) -> FileStorage {
+    let patience = Instant::now() + Duration::from_secs(30);
+    loop {
+        match Gateway::open(options(directory)) {
+            Ok(gateway) => return FileStorage(gateway),
+            Err(OpenError::InUse { .. }) if Instant::now() < patience => std::thread::sleep(Duration::from_millis(2)),
+            Err(error) => panic!("the gateway does not open: {error}"),
+        }
+    }
+}
+
+fn until(what: &str, done: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < patience, "{what} took too long");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn checkpoint(storage: &FileStorage) {
+    until("a checkpoint", || {
+        storage.0.drive(Event::CheckpointNow);
+        storage.0.core().is_checkpointed()
+    });
+}
+
+fn drain(storage: &FileStorage) {
+    storage.0.drain();
+    until("a drain", || storage.0.core().is_drained());
+}
+
+/// Ends without a last checkpoint, so that the journal is replayed.
+fn reopen(storage: FileStorage, directory: &Path) -> FileStorage {
+    storage.0.stop(Duration::ZERO);
+    drop(storage);
+    open(directory)
+}
+
+fn pattern(blocks: u64, seed: u8) -> Vec<u8> {
+    (0..blocks * BLOCK_BYTES as u64)
+        .map(|index| (index / 7) as u8 ^ (index >> 12) as u8 ^ seed)
+        .collect()
+}
+
+fn put(storage: &FileStorage, inode: u64, first: u64, data: &[u8], entries: Vec<EntryChange>) {
+    let sums: Vec<_> = data
+        .chunks_exact(BLOCK_BYTES)
+        .map(|block| (!is_zero(block)).then(|| BlockSum::of(block)))
+        .collect();
+    let span = FileSpan {
+        inode,
+        first,
+        count: sums.len() as u64,
+    };
+    let change = Change {
+        entries,
+        holes: Vec::new(),
+    };
+    storage.write(span, data.to_vec(), sums, change).expect("a write");
+}
+
+fn span(inode: u64, first: u64, count: u64) -> FileSpan {
+    FileSpan { inode, first, count }
+}
+
+#[test]
+fn data_and_its_entries_come_back_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut storage = open(directory.path());
+    let data = pattern(5, 1);
+    let size = EntryChange::Put {
+        key: b"D1".to_vec(),
+        value: b"size".to_vec(),
+    };
+    put(&storage, 1, 3, &data, vec![size]);
+    for _ in 0..2 {
+        assert_eq!(storage.get(b"D1").unwrap().as_deref(), Some(b"size".as_slice()));
+        assert_eq!(storage.read_now(span(1, 3, 5)).unwrap(), data);
+        let runs = storage.map(span(1, 0, 10)).unwrap();
+        let runs: Vec<(u64, bool)> = runs.iter().map(|run| (run.count, run.mapped)).collect();
+        assert_eq!(runs, [(3, false), (5, true), (2, false)]);
+        storage = reopen(storage, directory.path());
+    }
+}
+
+#[test]
+fn links_share_blocks_clean_dirty_and_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let stored = pattern(4, 1);
+    put(&storage, 1, 0, &stored, Vec::new());
+    drain(&storage);
+    let unique = storage.0.snapshot().totals.blocks_unique;
+    let dirty = pattern(2, 99);
+    put(&storage, 1, 6, &dirty, Vec::new());
+    storage.link(span(1, 0, 8), 2, 100, Change::default()).unwrap();
+    let whole = [stored.clone(), vec![0; 2 * BLOCK_BYTES], dirty].concat();
+    assert_eq!(storage.read_now(span(2, 100, 8)).unwrap(), whole);
+    // The source goes its own way.
+    let holes = vec![span(1, 0, 8)];
+    let entries = Vec::new();
+    storage.commit(Change { entries, holes }).unwrap();
+    assert_eq!(storage.read_now(span(2, 100, 8)).unwrap(), whole);
+    drain(&storage);
+    checkpoint(&storage);
+    let storage = reopen(storage, directory.path());
+    assert_eq!(storage.read_now(span(2, 100, 8)).unwrap(), whole);
+    assert_eq!(
+        storage.0.snapshot().totals.blocks_unique,
+        unique + 2,
+        "nothing is uploaded twice"
+    );
+    assert_eq!(storage.next_mapped(0).unwrap(), Some(2));
+    assert_eq!(storage.next_mapped(3).unwrap(), None);
+}
+
+#[test]
+fn a_vast_empty_map_is_looked_through_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let last = (1 << 36) - 1;
+    let whole = span(1, 0, last + 1);
+    put(&storage, 1, 7, &pattern(1, 1), Vec::new());
+    put(&storage, 1, last, &pattern(1, 2), Vec::new());
+    let runs = |storage: &FileStorage| -> Vec<(u64, bool)> {
+        let runs = storage.map(whole).unwrap();
+        runs.iter().map(|run| (run.count, run.mapped)).collect()
+    };
+    let expected = [(7, false), (1, true), (last - 8, false), (1, true)];
+    assert_eq!(runs(&storage), expected);
+    checkpoint(&storage);
+    assert_eq!(runs(&storage), expected);
+    let (entries, holes) = (Vec::new(), vec![whole]);
+    storage.commit(Change { entries, holes }).unwrap();
+    assert_eq!(runs(&storage), [(last + 1, false)]);
+    assert_eq!(storage.next_mapped(0).unwrap(), None);
+}
+
+#[test]
+fn a_counter_adds_up_across_checkpoints_and_restarts() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut storage = open(directory.path());
+    let add = |storage: &FileStorage, amount| {
+        let key = b"Ucount".to_vec();
+        let entries = vec![EntryChange::Add { key, amount }];
+        let holes = Vec::new();
+        storage.commit(Change { entries, holes }).unwrap();
+    };
+    add(&storage, 5);
+    checkpoint(&storage);
+    add(&storage, -2);
+    assert_eq!(storage.counter(b"Ucount"), Ok(3));
+    storage = reopen(storage, directory.path());
+    assert_eq!(storage.counter(b"Ucount"), Ok(3));
+    add(&storage, -3);
+    checkpoint(&storage);
+    storage = reopen(storage, directory.path());
+    assert_eq!(storage.counter(b"Ucount"), Ok(0));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, u8),
+    Delete(u8),
+    Checkpoint,
+    Scan(u8, u8, usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0u8..24, any::<u8>()).prop_map(|(key, value)| Step::Put(key, value)),
+        3 => (0u8..24).prop_map(Step::Delete),
+        1 => Just(Step::Checkpoint),
+        4 => (0u8..24, 0u8..26, 1usize..8).prop_map(|(from, end, limit)| Step::Scan(from, end, limit)),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn scans_merge_memory_and_metadata(steps in steps()) {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = open(directory.path());
+        let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let commit = |entry| storage.commit(Change { entries: vec![entry], holes: Vec::new() });
+        for step in steps {
+            match step {
+                Step::Put(key, value) => {
+                    model.insert(vec![key], vec![value]);
+                    commit(EntryChange::Put { key: vec![key], value: vec![value] }).unwrap();
+                }
+                Step::Delete(key) => {
+                    model.remove(&vec![key]);
+                    commit(EntryChange::Delete { key: vec![key] }).unwrap();
+                }
+                Step::Checkpoint => checkpoint(&storage),
+                Step::Scan(from, end, limit) => {
+                    let expected: Vec<_> = match from < end {
+                        true => model.range(vec![from]..vec![end]).take(limit).collect(),
+                        false => Vec::new(),
+                    };
+                    let found = storage.scan(&[from], &[end], limit).unwrap();
+                    let found: Vec<_> = found.iter().map(|(key, value)| (key.clone(), value.to_vec())).collect();
+                    let found: Vec<_> = found.iter().map(|(key, value)| (key, value)).collect();
+                    prop_assert_eq!(found, expected);
+                }
+            }
+        }
+    }
+}

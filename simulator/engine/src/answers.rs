@@ -1,0 +1,227 @@
+//! What comes back: whether each answer is one that the core may give, which refusals are justified, and what the
+//! client does next.
+
+use crate::change::Change;
+use crate::contents::Value;
+use crate::linking;
+use crate::request::{Kind, Request, Stage};
+use crate::world::World;
+use tombolo_base::Pvbn;
+use tombolo_core::{Answer, Event, MetadataChange, Refusal, Span, StatusRun, Token};
+
+impl World {
+    pub(crate) fn on_answer(&mut self, token: Token, result: Result<Answer, Refusal>) {
+        let Some(request) = self.requests.remove(&token) else {
+            panic!("{token:?} is answered twice, or was never asked: {result:?}");
+        };
+        self.clients.answered += 1;
+        if request.is_cancelled {
+            return self.forget_cancelled(token, request);
+        }
+        match result {
+            Ok(answer) => self.on_success(token, request, answer),
+            Err(refusal) => self.on_refusal(token, request, &refusal),
+        }
+    }
+
+    /// The client has gone; what the request did or not is for the journal to say.
+    fn forget_cancelled(&mut self, token: Token, request: Request) {
+        self.model.end_read(token);
+        if request.kind == Kind::Partial(Stage::Locking) {
+            // Answered in the same step in which it was cancelled, or refused: either way nothing is held.
+            self.model.end_expectation(token);
+        }
+    }
+
+    fn on_success(&mut self, token: Token, request: Request, answer: Answer) {
+        let (span, since) = (request.span, request.since);
+        match (&request.kind, answer) {
+            (Kind::Read, Answer::Read) => self.model.check_read(token, &request.values),
+            (Kind::Verify, Answer::Read) => {
+                self.model.check_read(token, &request.values);
+                return self.verify_next();
+            }
+            (Kind::PartialRead { lock }, Answer::Read) => {
+                self.model.check_read(token, &request.values);
+                return self.write_part(*lock, request.values);
+            }
+            (
+                Kind::Write {
+                    force_unit_access,
+                    change,
+                },
+                Answer::Done,
+            ) => {
+                let values = &request.values;
+                let change = Change::Write { span, values, change };
+                self.model.acknowledge(since, &change, *force_unit_access);
+            }
+            (Kind::Partial(Stage::Writing), Answer::Done) => {
+                let (values, change) = (&request.values, &MetadataChange::default());
+                let change = Change::Write { span, values, change };
+                self.model.acknowledge(since, &change, false);
+            }
+            (Kind::Commit { change, links }, Answer::Committed) => {
+                self.model.acknowledge(since, &Change::Commit { change, links }, false);
+            }
+            (Kind::Link(_), answer) => return self.go_on_linking(token, request, answer),
+            (Kind::Partial(Stage::Locking), Answer::Locked) => return self.read_part(token, request),
+            (Kind::Zero { force_unit_access }, Answer::Done) => {
+                if span.count > 0 {
+                    self.model.acknowledge(since, &Change::Zero(span), *force_unit_access);
+                }
+            }
+            (Kind::Flush { covers }, Answer::Done) => self.model.on_flushed(*covers),
+            (Kind::Status, Answer::Status(runs)) => self.check_status(token, span, &runs),
+            (Kind::Create { name, blocks }, Answer::Volume(_)) => {
+                self.model.acknowledge(since, &Change::Create(name, *blocks), true);
+            }
+            (Kind::Resize { blocks }, Answer::Volume(_)) => {
+                let change = Change::Resize(span.volume, *blocks);
+                self.model.acknowledge(since, &change, true);
+            }
+            (Kind::Delete, Answer::Volume(_)) => self.model.acknowledge(since, &Change::Delete(span.volume), true),
+            (kind, answer) => panic!("{kind:?} is answered by {answer:?}"),
+        }
+        self.client_rests(request.client);
+    }
+
+    fn check_status(&mut self, token: Token, span: Span, runs: &[StatusRun]) {
+        let told: u64 = runs.iter().map(|run| run.count).sum();
+        assert!(
+            told <= span.count && (told > 0 || span.count == 0),
+            "a status of {} blocks tells of {told}",
+            span.count
+        );
+        let mapped = runs
+            .iter()
+            .flat_map(|run| std::iter::repeat_n(run.mapped, run.count as usize));
+        self.model.check_status(token, mapped);
+    }
+
+    fn read_part(&mut self, token: Token, mut request: Request) {
+        let (client, span) = (request.client, request.span);
+        request.kind = Kind::Partial(Stage::Reading);
+        self.requests.insert(token, request);
+        self.ask(client, Kind::PartialRead { lock: token }, span, Vec::new());
+    }
+
+    fn write_part(&mut self, lock: Token, before: Vec<Value>) {
+        let Some(mut request) = self.requests.remove(&lock) else {
+            return;
+        };
+        if request.is_cancelled {
+            return;
+        }
+        let (span, client) = (request.span, request.client);
+        if self.clients.prng.chance(100) {
+            self.step(Event::Unlock { token: lock });
+            return self.client_rests(client);
+        }
+        let values = self.fresh_values(span.count);
+        let sums = self.sums(&values);
+        self.model.expect(lock, span, values.clone(), before);
+        request.kind = Kind::Partial(Stage::Writing);
+        request.values = values;
+        request.since = self.model.number();
+        self.requests.insert(lock, request);
+        self.step(Event::Write {
+            token: lock,
+            span,
+            sums,
+            force_unit_access: false,
+            locked: true,
+            change: MetadataChange::default(),
+        });
+    }
+
+    fn on_refusal(&mut self, token: Token, request: Request, refusal: &Refusal) {
+        let volume_changed = self.model.end_read(token) || self.volume_changed(&request);
+        self.model.end_expectation(token);
+        assert!(
+            self.may_refuse(&request, refusal, volume_changed),
+            "{:?} of {:?} is refused without a reason: {refusal}",
+            request.kind,
+            request.span
+        );
+        let may_be_made = matches!(refusal, Refusal::Failed(_)) || request.entries().is_empty();
+        assert!(
+            may_be_made || !self.model.are_made(request.since, request.entries()),
+            "{:?} is refused, and made: {refusal}",
+            request.kind
+        );
+        match request.kind {
+            Kind::PartialRead { lock } => {
+                if let Some(locked) = self.requests.remove(&lock)
+                    && !locked.is_cancelled
+                {
+                    self.step(Event::Unlock { token: lock });
+                    self.client_rests(locked.client);
+                }
+            }
+            Kind::Verify => {
+                self.clients.verify_refusals += 1;
+                if !matches!(refusal, Refusal::Lost { .. }) {
+                    assert!(
+                        self.clients.verify_refusals < 1_000,
+                        "reads are refused for ever: {refusal}"
+                    );
+                    self.clients.to_verify.push_back(request.span);
+                } else if request.span.count > 1 {
+                    let blocks = request.span.first..request.span.end();
+                    let single = blocks.map(|first| Span {
+                        first,
+                        count: 1,
+                        ..request.span
+                    });
+                    self.clients.to_verify.extend(single);
+                }
+                self.verify_next();
+            }
+            _ => self.client_rests(request.client),
+        }
+    }
+
+    fn volume_changed(&self, request: &Request) -> bool {
+        self.model.volume_changed_since(request.span.volume, request.since)
+    }
+
+    fn may_refuse(&self, request: &Request, refusal: &Refusal, volume_changed: bool) -> bool {
+        let size_of = |span: &Span| self.model.state().size_of(span.volume);
+        match refusal {
+            Refusal::OutOfRange { .. } => {
+                let mut spans = request.spans().into_iter();
+                volume_changed || spans.any(|span| size_of(&span).is_some_and(|blocks| span.end() > blocks))
+            }
+            Refusal::UnknownVolume(_) => volume_changed || size_of(&request.span).is_none(),
+            Refusal::VolumeExists(name) => {
+                matches!(request.kind, Kind::Create { .. })
+                    && self.model.volumes().values().any(|volume| volume.name == *name)
+            }
+            Refusal::TooLarge(_) => false,
+            Refusal::Busy => match &request.kind {
+                Kind::Write { .. } | Kind::Partial(Stage::Writing) => true,
+                Kind::Link(linking) => linking.stage == linking::Stage::Copying,
+                _ => false,
+            },
+            Refusal::CloudUnavailable(_) => self.life.store_faults > 0 && request.kind.is_read(),
+            // A failed sync may have dropped what was never flushed; the restart will find out.
+            Refusal::Lost { pvbn, .. } => self.life.has_failed || self.may_be_lost(*pvbn),
+            Refusal::Disk(_) => self.life.disk_faults > 0,
+            Refusal::Metadata(_) => self.life.metadata_faults > 0,
+            Refusal::Failed(_) => self.life.has_failed,
+        }
+    }
+
+    /// Only what a flipped bit has reached: in the object, or in the only copy there was.
+    fn may_be_lost(&self, pvbn: Pvbn) -> bool {
+        self.store.is_damaged(pvbn) || (self.rotten.contains(&pvbn) && !self.life.confirmed_pvbns.contains(&pvbn))
+    }
+
+    /// Reads the next span of the final check.
+    pub(crate) fn verify_next(&mut self) {
+        if let Some(span) = self.clients.to_verify.pop_front() {
+            self.ask(usize::MAX, Kind::Verify, span, Vec::new());
+        }
+    }
+}

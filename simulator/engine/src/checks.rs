@@ -1,0 +1,196 @@
+//! What is looked at as a whole: the state that a recovery finds, the maps that are said to have changed, and the
+//! tables of local metadata when nothing is left in memory.
+
+use crate::files::file;
+use crate::metadata::Metadata;
+use crate::world::World;
+use std::collections::BTreeMap;
+use tombolo_base::{Instant, Pvbn, VolumeId};
+use tombolo_core::checkpoint::{MetadataRead, Table, load_map_page, map_key};
+use tombolo_core::{Answer, Command, Core, Event, MapPage, PAGE_ENTRIES, ResolvedRun, Span, Token};
+
+impl World {
+    /// Entries, counters and maps are those of one prefix of the journal, the model's. `probe` is a core of the same
+    /// recovery that nobody uses afterwards, as looking at maps fills its caches.
+    pub(crate) fn check_recovered(&mut self, probe: &mut Core) {
+        self.check_counters(probe);
+        self.check_entries(probe);
+        self.check_maps(probe);
+        // By now the probe may have frozen its changes for a checkpoint.
+        self.check_entries(probe);
+    }
+
+    fn check_maps(&self, probe: &mut Core) {
+        let state = self.model.state();
+        for (volume, found) in &state.volumes {
+            self.check_map(probe, *volume, 0, found.values.len() as u64);
+        }
+        for index in 0..self.scenario.file_count {
+            let blocks = state.files.get(&file(index));
+            // Around each mapped block, so that what should be a hole is looked at too.
+            let mut next = 0;
+            for block in blocks.into_iter().flat_map(BTreeMap::keys) {
+                if *block >= next {
+                    let first = (block / PAGE_ENTRIES) * PAGE_ENTRIES;
+                    self.check_map(probe, file(index), first, PAGE_ENTRIES);
+                    next = first + PAGE_ENTRIES;
+                }
+            }
+            if blocks.is_none() {
+                self.check_map(probe, file(index), 0, PAGE_ENTRIES);
+            }
+        }
+    }
+
+    fn check_map(&self, probe: &mut Core, volume: VolumeId, first: u64, count: u64) {
+        let mut block = first;
+        while block < first + count {
+            let span = Span {
+                volume,
+                first: block,
+                count: first + count - block,
+            };
+            for run in resolve_now(probe, &self.metadata, Instant(self.now), span) {
+                for offset in 0..run.count {
+                    let value = self.model.state().value(volume, block + offset);
+                    assert!(
+                        self.model.is_source_of(run.source, offset, value),
+                        "block {} of {volume:?} is {run:?} at {offset}, and {value:#x} in this prefix",
+                        block + offset
+                    );
+                }
+                block += run.count;
+            }
+        }
+    }
+
+    /// Between what the core says has changed and what metadata has, no mapped file is passed over.
+    pub(crate) fn check_changed_maps(&self) {
+        let files = &self.model.state().files;
+        for volume in (0..self.scenario.file_count).map(file) {
+            let candidate = [self.core.next_changed_map(volume), self.next_stored_map(volume)];
+            let candidate = candidate.into_iter().flatten().min();
+            let mapped = files.range(volume..).next().map(|(found, _)| *found);
+            assert!(
+                mapped.is_none_or(|mapped| candidate.is_some_and(|candidate| candidate <= mapped)),
+                "from {volume:?} on the first mapped file is {mapped:?}, not {candidate:?}"
+            );
+            let is_mapped = files.contains_key(&volume);
+            let is_changed = self.core.has_changed_map(volume);
+            assert!(is_mapped || !is_changed, "{volume:?} is told to have mapped blocks");
+            let is_stored = self.next_stored_map(volume) == Some(volume);
+            assert!(!is_mapped || is_changed || is_stored, "{volume:?} has mapped blocks");
+        }
+    }
+
+    fn next_stored_map(&self, volume: VolumeId) -> Option<VolumeId> {
+        let Ok(found) = self.metadata.ceiling(Table::Map, &map_key(volume, 0));
+        found.map(|(key, _)| map_of(&key).0)
+    }
+
+    /// With everything in a checkpoint: the maps say what the model says, the reference counts equal the number of
+    /// blocks that map to each PVBN, and entries and counters are the model's to the byte.
+    pub(crate) fn check_tables(&mut self) {
+        let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut mapped: BTreeMap<VolumeId, u64> = BTreeMap::new();
+        for (key, bytes) in self.metadata.table(Table::Map) {
+            let page = MapPage::decode(bytes).expect("a map page");
+            let (volume, number) = map_of(key);
+            for entry in 0..PAGE_ENTRIES as u16 {
+                if let (Some(pvbn), _) = page.get(entry) {
+                    self.check_block(volume, number * PAGE_ENTRIES + u64::from(entry), pvbn);
+                    *counted.entry(pvbn.0).or_default() += 1;
+                    *mapped.entry(volume).or_default() += 1;
+                }
+            }
+        }
+        assert_eq!(mapped, self.mapped_blocks(), "mapped blocks of each volume and file");
+        assert_eq!(references(&self.metadata), counted, "reference counts equal the map");
+        let state = self.model.state();
+        let entries = state.entries.iter().map(|(key, value)| (&key[..], &value[..]));
+        assert!(entries.eq(self.metadata.table(Table::Entries)), "the table of entries");
+        let counters = state.counters.iter();
+        let counters = counters.map(|(key, value)| (key.clone(), value.to_le_bytes().to_vec()));
+        let stored = self.metadata.table(Table::Counters);
+        let stored = stored.map(|(key, value)| (key.to_vec(), value.to_vec()));
+        assert!(counters.eq(stored), "the table of counters");
+        let snapshot = self.core.snapshot();
+        assert_eq!((snapshot.overlay_extents, snapshot.overlay_entry_bytes), (0, 0));
+    }
+
+    fn check_block(&self, volume: VolumeId, block: u64, pvbn: Pvbn) {
+        let value = self.model.state().value(volume, block);
+        assert_eq!(
+            self.model.value_of_pvbn(pvbn),
+            Some(value),
+            "block {block} of {volume:?} maps to PVBN {}",
+            pvbn.0
+        );
+    }
+
+    /// How many blocks the model has in each volume and file that has any.
+    fn mapped_blocks(&self) -> BTreeMap<VolumeId, u64> {
+        let state = self.model.state();
+        let volumes = state.volumes.iter().map(|(volume, found)| {
+            let mapped = found.values.iter().filter(|value| **value != crate::contents::ZERO);
+            (*volume, mapped.count() as u64)
+        });
+        let files = state.files.iter().map(|(file, blocks)| (*file, blocks.len() as u64));
+        volumes.chain(files).filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// Volume and page.
+fn map_of(key: &[u8]) -> (VolumeId, u64) {
+    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("a map key holds two u64"));
+    (VolumeId(number(&key[..8])), number(&key[8..]))
+}
+
+/// Resolves the head of a span at once; what else the core asks for is not done.
+fn resolve_now(core: &mut Core, metadata: &Metadata, now: Instant, span: Span) -> Vec<ResolvedRun> {
+    let token = Token(u64::MAX);
+    let mut events = vec![Event::Resolve { token, span }];
+    let mut resolved = None;
+    while let Some(event) = events.pop() {
+        let mut commands = Vec::new();
+        core.step(now, event, &mut commands);
+        for command in commands {
+            match command {
+                Command::LoadPage {
+                    volume,
+                    page,
+                    generation,
+                } => events.push(Event::PageLoaded {
+                    volume,
+                    page,
+                    generation,
+                    result: Ok(load_map_page(metadata, volume, page).expect("metadata is whole")),
+                }),
+                Command::Answer { token: of, result } if of == token => match result {
+                    Ok(Answer::Resolved(runs)) => resolved = Some(runs),
+                    other => panic!("a resolution is answered by {other:?}"),
+                },
+                _ => {}
+            }
+        }
+    }
+    resolved.expect("a resolution is answered")
+}
+
+fn references(metadata: &Metadata) -> BTreeMap<u64, u64> {
+    let mut references = BTreeMap::new();
+    for (key, bytes) in metadata.table(Table::References) {
+        let mut number = [0; 8];
+        number.copy_from_slice(key);
+        let first = u64::from_be_bytes(number) * PAGE_ENTRIES;
+        // Each run: start u8, length - 1 u8, count u64.
+        for run in bytes.chunks_exact(10) {
+            let mut count = [0; 8];
+            count.copy_from_slice(&run[2..]);
+            for entry in u64::from(run[0])..=u64::from(run[0]) + u64::from(run[1]) {
+                references.insert(first + entry, u64::from_le_bytes(count));
+            }
+        }
+    }
+    references
+}

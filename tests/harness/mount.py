@@ -1,0 +1,72 @@
+"""A share mounted by the kernel: the process `tombolo share mount`, which holds the mount."""
+
+import ctypes
+import os
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from harness.doors import LocalDoor
+from harness.gateway import Gateway
+from harness.process import Process
+from harness.tools import tombolo_binary
+
+READY_LIMIT_S = 30.0
+MNT_DETACH = 2
+
+
+def mounted_type(folder: Path) -> str | None:
+    """The type of the file system mounted at a folder. Read from the kernel's list: nothing is asked of the file
+    system, which may not answer."""
+    found = None
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        if before.split()[4] == str(folder):
+            found = after.split()[0]
+    return found
+
+
+class Mount:
+    """Not mounted until `start`, at a folder of its own that nobody looks into by accident: a look may wait for the
+    daemon. `close` never does."""
+
+    def __init__(self, gateway: Gateway, share: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tombolo-mount-"))
+        self._gateway = gateway
+        self._share = share
+        self.process = Process("mount", gateway.folder / f"{self.folder.name}.log")
+
+    def start(self) -> Self:
+        self.launch()
+        self.process.wait_until(lambda: mounted_type(self.folder) is not None, READY_LIMIT_S, "mount")
+        return self
+
+    def launch(self) -> None:
+        """Starts the process without waiting: for mounts that must fail."""
+        socket = ["--socket", str(self._gateway.admin_socket)]
+        words = [*socket, "share", "mount", self._share, str(self.folder)]
+        self.process.start([tombolo_binary(), *words], self._gateway.environment)
+
+    def stop(self) -> None:
+        """SIGTERM unmounts and ends the process with exit code 0."""
+        code = self.process.stop(60)
+        if code != 0 or mounted_type(self.folder) is not None:
+            raise AssertionError(f"ended with {code}, mounted: {mounted_type(self.folder)}\n{self.process.log_tail()}")
+
+    def kill9(self) -> None:
+        self.process.kill9()
+
+    def close(self) -> None:
+        self.detach()
+        self.process.kill9()
+        self.folder.rmdir()
+
+    def detach(self) -> None:
+        """Takes the mount away, also from under those who use it."""
+        library = ctypes.CDLL(None, use_errno=True)
+        while mounted_type(self.folder) is not None:
+            if library.umount2(os.fsencode(self.folder), MNT_DETACH) != 0:
+                raise OSError(ctypes.get_errno(), f"cannot unmount {self.folder}")
+
+    def door(self) -> LocalDoor:
+        return LocalDoor(self.folder, "mount")

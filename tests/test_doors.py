@@ -1,0 +1,182 @@
+"""One share through the mount, NFS and SMB at once: what one door does, the others see at once; locks hold for all."""
+
+import contextlib
+import fcntl
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import permutations
+from typing import Protocol
+
+import pytest
+
+from conftest import SEED
+from harness.doors import Door
+from harness.exerciser import Exerciser
+from harness.ganesha import Ganesha
+from harness.gateway import Gateway
+from harness.mount import Mount
+from harness.smbd import Smbd
+
+MIB = 1 << 20
+DOORS = ("mount", "nfs", "smb")
+NEWS_S = 0.5
+"""News of a change reaches ganesha's memory on a connection of its own, and may be overtaken by the next question."""
+
+
+@pytest.fixture
+def doors(mount: Mount, ganesha: Ganesha, smbd: Smbd, closing: ExitStack) -> dict[str, Door]:
+    opened: dict[str, Door] = {"mount": mount.door(), "nfs": ganesha.door(), "smb": smbd.door()}
+    for door in opened.values():
+        closing.callback(door.close)
+    return opened
+
+
+@pytest.mark.parametrize("seed", [SEED, SEED + 1])
+def test_doors_see_each_other_at_once(doors: dict[str, Door], seed: int) -> None:
+    Exerciser(seed, list(doors.values()), settle_s=NEWS_S).run(400)
+
+
+def test_doors_agree_while_the_daemon_is_restarted(doors: dict[str, Door], gateway: Gateway) -> None:
+    exerciser = Exerciser(SEED, list(doors.values()), settle_s=NEWS_S)
+    for _ in range(3):
+        exerciser.run(100)
+        gateway.kill9()
+        gateway.start()
+    exerciser.run(100)
+
+
+@pytest.mark.parametrize(("writer", "reader"), list(permutations(DOORS, 2)))
+def test_large_file_of_one_door_is_read_by_another(doors: dict[str, Door], writer: str, reader: str) -> None:
+    first, second = doors[writer], doors[reader]
+    data = random.Random(SEED).randbytes(4 * MIB)
+    first.create("file")
+    first.write("file", 0, data)
+    assert second.read("file", 0, 5 * MIB) == data
+    # Now the reader may have it cached.
+    first.write("file", MIB, b"changed")
+    assert second.read("file", MIB - 10, 20) == data[MIB - 10 : MIB] + b"changed" + data[MIB + 7 : MIB + 10]
+    first.truncate("file", MIB + 3)
+    assert second.read("file", MIB - 10, 20) == data[MIB - 10 : MIB] + b"cha"
+    first.unlink("file")
+    with pytest.raises(OSError):
+        second.status("file")
+
+
+# Locks
+
+
+class Locks(Protocol):
+    """Holds locks of one owner on one file, through some door."""
+
+    def try_lock(self, start: int, length: int) -> bool: ...
+
+    def close(self) -> None:
+        """Gives back all locks."""
+        ...
+
+
+class MountLocks:
+    def __init__(self, mount: Mount, name: str) -> None:
+        self._file = (mount.folder / name).open("r+b")
+
+    def try_lock(self, start: int, length: int) -> bool:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class NfsLocks:
+    def __init__(self, ganesha: Ganesha, name: str) -> None:
+        self._ganesha = ganesha
+        self._name = name
+        self._closing = ExitStack()
+
+    def try_lock(self, start: int, length: int) -> bool:
+        lock = self._ganesha.lock(self._name, start, length)
+        self._closing.callback(lock.release)
+        return lock.held
+
+    def close(self) -> None:
+        self._closing.close()
+
+
+class SmbLocks:
+    def __init__(self, smbd: Smbd, name: str) -> None:
+        self._door = smbd.door()
+        self._locks = self._door.open_to_lock(name)
+
+    def try_lock(self, start: int, length: int) -> bool:
+        return self._locks.try_lock(start, length)
+
+    def close(self) -> None:
+        self._locks.close()
+        self._door.close()
+
+
+LockFactory = Callable[[str], contextlib.AbstractContextManager[Locks]]
+
+
+@pytest.fixture
+def locks(mount: Mount, ganesha: Ganesha, smbd: Smbd) -> LockFactory:
+    """A file to lock is there; opens it through a door."""
+    (mount.folder / "locked").write_bytes(bytes(1000))
+
+    @contextlib.contextmanager
+    def take(door: str) -> Iterator[Locks]:
+        made: dict[str, Callable[[], Locks]] = {
+            "mount": lambda: MountLocks(mount, "locked"),
+            "nfs": lambda: NfsLocks(ganesha, "locked"),
+            "smb": lambda: SmbLocks(smbd, "locked"),
+        }
+        with contextlib.closing(made[door]()) as opened:
+            yield opened
+
+    return take
+
+
+@pytest.mark.parametrize(("holder", "other"), list(permutations(DOORS, 2)))
+def test_lock_of_one_door_keeps_another_out(locks: LockFactory, holder: str, other: str) -> None:
+    with locks(other) as second:
+        with locks(holder) as first:
+            assert first.try_lock(100, 50)
+            assert not second.try_lock(149, 10)
+            assert second.try_lock(150, 10)
+        assert second.try_lock(100, 50)
+
+
+@pytest.mark.parametrize("holder", DOORS)
+def test_lock_is_kept_over_a_restart_of_the_daemon(gateway: Gateway, locks: LockFactory, holder: str) -> None:
+    with locks("mount" if holder != "mount" else "smb") as second:
+        with locks(holder) as first:
+            assert first.try_lock(0, 10)
+            gateway.kill9()
+            gateway.start()
+            assert not second.try_lock(5, 10)
+        assert second.try_lock(0, 10)
+
+
+# Long runs
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(SEED, SEED + 20))
+def test_doors_see_each_other_over_long_runs(doors: dict[str, Door], seed: int) -> None:
+    Exerciser(seed, list(doors.values()), settle_s=NEWS_S).run(3000)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_doors_agree_over_fifty_restarts(doors: dict[str, Door], gateway: Gateway) -> None:
+    exerciser = Exerciser(SEED, list(doors.values()), settle_s=NEWS_S)
+    for _ in range(50):
+        exerciser.run(60)
+        gateway.kill9()
+        gateway.start()
+    exerciser.run(60)

@@ -1,0 +1,323 @@
+"""A share mounted by the kernel: it is a POSIX file system, keeps its bounds, and outlives its daemon."""
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from conftest import SEED, GatewayFactory, MountFactory
+from harness import suites
+from harness.exerciser import Exerciser
+from harness.gateway import Gateway
+from harness.mount import Mount, mounted_type
+from harness.tools import run, wait_for
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def source(folder: Path) -> Path:
+    """A folder elsewhere, for what a suite reads or leaves behind."""
+    path = folder / "source"
+    path.mkdir()
+    return path
+
+
+@contextlib.contextmanager
+def paused(gateway: Gateway, seconds: float) -> Iterator[None]:
+    """The daemon is killed now, and started again by another thread after a while; waited for at the end."""
+    gateway.kill9()
+    faults: list[BaseException] = []
+
+    def start() -> None:
+        time.sleep(seconds)
+        try:
+            gateway.start()
+        except BaseException as fault:  # Raised by the thread that waits.
+            faults.append(fault)
+
+    starter = threading.Thread(target=start)
+    starter.start()
+    try:
+        yield
+    finally:
+        starter.join()
+    if faults:
+        raise faults[0]
+
+
+# A POSIX file system
+
+
+def test_pjdfstest_finds_no_fault(mount: Mount) -> None:
+    verdicts = suites.pjdfstest(mount.folder)
+    assert [name for name, verdict in verdicts.items() if verdict not in ("ok", "skipped")] == []
+    # One fewer than on ext4: libc knows no limit on links of FUSE file systems, so that the test of it is skipped.
+    assert suites.summary(verdicts)["ok"] >= 384
+
+
+@pytest.mark.parametrize("seed", [SEED, SEED + 1])
+def test_fsx_finds_no_fault(mount: Mount, source: Path, seed: int) -> None:
+    suites.fsx(mount.folder / "file", source, 2000, seed)
+
+
+@pytest.mark.parametrize("seed", [SEED, SEED + 1])
+def test_random_operations_agree_with_the_model(mount: Mount, seed: int) -> None:
+    Exerciser(seed, [mount.door()]).run(1000)
+
+
+def test_git_works_in_a_share(mount: Mount, source: Path) -> None:
+    suites.git(mount.folder, source, 4 * MIB)
+
+
+def test_archive_of_many_files_unpacks(mount: Mount, source: Path) -> None:
+    assert suites.tar(mount.folder, source, 8 * MIB) > 500
+
+
+def test_rsync_copies_all_attributes(mount: Mount, source: Path) -> None:
+    suites.rsync(mount.folder, source)
+
+
+def test_sqlite_keeps_its_transactions(mount: Mount) -> None:
+    suites.sqlite(mount.folder / "base", lambda committed: committed >= 200)
+
+
+def test_directory_is_listed_whole_while_it_changes(mount: Mount) -> None:
+    """What is there from the first to the last is listed once, whatever else comes and goes."""
+    stable = {f"stable{number}" for number in range(1500)}
+    for name in stable:
+        (mount.folder / name).touch()
+    generator, seen = random.Random(SEED), []
+    with os.scandir(mount.folder) as entries:
+        for number, entry in enumerate(entries):
+            seen.append(entry.name)
+            # What is new may be listed as well, so there has to be an end to it.
+            if number < 1000:
+                (mount.folder / f"new{number}").touch()
+            if generator.random() < 0.5:
+                (mount.folder / f"new{generator.randrange(1000)}").unlink(missing_ok=True)
+    listed = [name for name in seen if name in stable]
+    assert len(listed) == len(set(listed)) == len(stable)
+
+
+def test_default_access_lists_are_inherited(mount: Mount) -> None:
+    folder = mount.folder / "folder"
+    folder.mkdir()
+    run(["setfacl", "-d", "-m", "u:daemon:rwx,g::r-x,o::---", folder])
+    (folder / "file").touch(0o666)
+    (folder / "below").mkdir()
+    assert "user:daemon:rwx\t" in run(["getfacl", "-p", folder / "file"]).stdout
+    assert "default:user:daemon:rwx" in run(["getfacl", "-p", folder / "below"]).stdout
+    as_user = ["setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups"]
+    run([*as_user, "sh", "-c", "echo written > file"], cwd=folder)
+    run(["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "cat", folder / "file"], expected_codes=(1,))
+
+
+def test_unlinked_file_stays_while_it_is_open(mount: Mount) -> None:
+    with (mount.folder / "file").open("w+b") as file:
+        file.write(b"still here")
+        file.flush()
+        (mount.folder / "file").unlink()
+        assert os.fstat(file.fileno()).st_nlink == 0
+        file.seek(0)
+        assert file.read() == b"still here"
+    assert list(mount.folder.iterdir()) == []
+
+
+def test_unnamed_file_gets_a_name(mount: Mount) -> None:
+    file = os.open(mount.folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+    os.write(file, b"content")
+    # Python follows the link of /proc only if it is told of some folder.
+    os.link(f"/proc/self/fd/{file}", mount.folder / "name", src_dir_fd=file, follow_symlinks=True)
+    os.close(file)
+    assert (mount.folder / "name").read_bytes() == b"content"
+
+
+def test_shared_map_is_written_back(mount: Mount) -> None:
+    path = mount.folder / "file"
+    path.write_bytes(bytes(3 * MIB))
+    data = random.Random(SEED).randbytes(MIB)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[MIB : 2 * MIB] = data
+        mapped.flush()
+        os.fsync(file.fileno())
+    assert path.read_bytes() == bytes(MIB) + data + bytes(MIB)
+
+
+def test_direct_io_reads_what_was_written(mount: Mount) -> None:
+    file = os.open(mount.folder / "file", os.O_CREAT | os.O_RDWR | os.O_DIRECT)
+    with mmap.mmap(-1, MIB) as buffer:
+        buffer[:] = random.Random(SEED).randbytes(MIB)
+        assert os.pwritev(file, [buffer], 4096) == MIB
+        written = bytes(buffer)
+        buffer[:] = bytes(MIB)
+        assert os.preadv(file, [buffer], 4096) == MIB
+        assert bytes(buffer) == written
+    os.close(file)
+
+
+def test_holes_are_found_and_take_no_space(gateway: Gateway, share: str, mount: Mount) -> None:
+    path = mount.folder / "sparse"
+    with path.open("wb") as file:
+        file.write(b"x" * 8192)
+        file.seek(1 << 30)
+        file.write(b"y")
+    assert gateway.shares()[share]["used_bytes"] == 3 * 4096
+    descriptor = os.open(path, os.O_RDWR)
+    assert os.lseek(descriptor, 0, os.SEEK_HOLE) == 8192
+    assert os.lseek(descriptor, 8192, os.SEEK_DATA) == 1 << 30
+    run(["fallocate", "--punch-hole", "-o", "0", "-l", "4096", path])
+    assert os.lseek(descriptor, 0, os.SEEK_DATA) == 4096
+    os.close(descriptor)
+    assert path.stat().st_blocks == 2 * 8
+    assert path.read_bytes()[:8192] == bytes(4096) + b"x" * 4096
+
+
+def test_copies_within_a_share_take_no_new_data(gateway: Gateway, mount: Mount) -> None:
+    data = random.Random(SEED).randbytes(16 * MIB)
+    (mount.folder / "first").write_bytes(data)
+    gateway.drain()
+    with (mount.folder / "first").open("rb") as source, (mount.folder / "second").open("wb") as target:
+        copied = 0
+        while copied < len(data):
+            copied += os.copy_file_range(source.fileno(), target.fileno(), len(data) - copied, copied, copied)
+    gateway.drain()
+    assert (mount.folder / "second").read_bytes() == data
+    stored = sum(path.stat().st_size for path in gateway.store_directory.rglob("*") if path.is_file())
+    assert stored < 24 * MIB
+
+
+# Bounds
+
+
+def test_quota_is_kept_and_shown(gateway: Gateway, share: str, mount: Mount) -> None:
+    gateway.cli("share", "quota", share, "8MiB")
+    shown = os.statvfs(mount.folder)
+    assert shown.f_blocks * shown.f_frsize == 8 * MIB
+    data = random.Random(SEED).randbytes(MIB)
+    with pytest.raises(OSError) as refused, (mount.folder / "file").open("wb", buffering=0) as file:
+        for _ in range(16):
+            file.write(data)
+    assert refused.value.errno == errno.EDQUOT
+    shown = os.statvfs(mount.folder)
+    assert shown.f_bavail * shown.f_frsize < MIB
+    (mount.folder / "file").unlink()
+    (mount.folder / "next").write_bytes(data * 6)
+    assert gateway.shares()[share]["used_bytes"] == 6 * MIB
+
+
+def test_files_larger_than_the_cache_come_back_from_the_store(make_gateway: GatewayFactory, closing: ExitStack) -> None:
+    gateway = make_gateway({"cache": {"size": "64MiB"}, "flush": {"dirty_bytes_max": "32MiB"}}).start()
+    mount = Mount(gateway, gateway.create_share("share"))
+    closing.callback(mount.close)
+    mount.start()
+    data = {f"file{number}": random.Random(SEED + number).randbytes(24 * MIB) for number in range(6)}
+    for name, content in data.items():
+        (mount.folder / name).write_bytes(content)
+    gateway.drain()
+    Path("/proc/sys/vm/drop_caches").write_text("3")
+    for name, content in data.items():
+        assert (mount.folder / name).read_bytes() == content
+
+
+def test_two_shares_are_two_file_systems(gateway: Gateway, mount: Mount, closing: ExitStack) -> None:
+    gateway.create_share("other")
+    other = Mount(gateway, "other")
+    closing.callback(other.close)
+    other.start()
+    (mount.folder / "file").write_bytes(b"x")
+    assert list(other.folder.iterdir()) == []
+    for action in (os.link, os.rename):
+        with pytest.raises(OSError) as refused:
+            action(mount.folder / "file", other.folder / "file")
+        assert refused.value.errno == errno.EXDEV
+
+
+# The life of a mount
+
+
+def test_mount_is_held_until_sigterm(mount: Mount) -> None:
+    assert mounted_type(mount.folder) == "fuse.tombolo"
+    (mount.folder / "file").write_bytes(b"x")
+    mount.stop()
+    assert list(mount.folder.iterdir()) == []
+    mount.start()
+    assert (mount.folder / "file").read_bytes() == b"x"
+
+
+def test_two_mounts_of_a_share_see_each_other_at_once(mount: Mount, make_mount: MountFactory) -> None:
+    Exerciser(SEED, [mount.door(), make_mount().start().door()]).run(600)
+
+
+def test_mount_outlives_its_daemon(gateway: Gateway, mount: Mount) -> None:
+    (mount.folder / "file").write_bytes(b"before")
+    with (mount.folder / "file").open("r+b", buffering=0) as file:
+        with paused(gateway, 1.0):
+            began = time.monotonic()
+            file.write(b"during")
+            assert time.monotonic() - began > 0.9
+        assert (mount.folder / "file").read_bytes() == b"during"
+    (mount.folder / "after").write_bytes(b"after")
+
+
+def test_mount_outlives_a_restart_of_its_daemon_with_an_unlinked_file(gateway: Gateway, mount: Mount) -> None:
+    with (mount.folder / "file").open("w+b") as file:
+        file.write(b"still here")
+        file.flush()
+        (mount.folder / "file").unlink()
+        gateway.restart()
+        gateway.check()
+        file.seek(0)
+        assert file.read() == b"still here"
+    wait_for(lambda: next(iter(gateway.shares().values()))["inodes"] == 1, 20, "end of the unlinked file")
+
+
+def test_locks_are_kept_over_a_restart_of_the_daemon(gateway: Gateway, mount: Mount, make_mount: MountFactory) -> None:
+    (mount.folder / "file").write_bytes(bytes(100))
+    other = make_mount().start()
+    with (mount.folder / "file").open("r+b") as file, (other.folder / "file").open("r+b") as second:
+        fcntl.lockf(file, fcntl.LOCK_EX, 10, 0)
+        with paused(gateway, 0.2), pytest.raises(BlockingIOError):
+            fcntl.lockf(second, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 5)
+        fcntl.lockf(second, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 10)
+        fcntl.lockf(file, fcntl.LOCK_UN, 10, 0)
+        fcntl.lockf(second, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 0)
+
+
+def test_killed_mount_can_be_mounted_again(mount: Mount, make_mount: MountFactory) -> None:
+    (mount.folder / "file").write_bytes(b"x")
+    with contextlib.suppress(OSError), (mount.folder / "file").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        mount.kill9()
+        mount.detach()
+        # Closing the file is an error now, as the file system is gone.
+    again = make_mount().start()
+    assert (again.folder / "file").read_bytes() == b"x"
+
+
+# Long runs
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(SEED, SEED + 10))
+def test_fsx_finds_no_fault_in_twenty_thousand_operations(mount: Mount, source: Path, seed: int) -> None:
+    suites.fsx(mount.folder / "file", source, 20_000, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_large_archive_and_repository(mount: Mount, source: Path, folder: Path) -> None:
+    suites.git(mount.folder, source, 100 * MIB)
+    second = folder / "second"
+    second.mkdir()
+    assert suites.tar(mount.folder, second, 300 * MIB) > 10_000

@@ -1,0 +1,107 @@
+"""Foreign judges of shares: pjdfstest over NFS, Samba's suite, Linux's NFS and SMB clients in user-mode Linux."""
+
+import shutil
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from harness import suites
+from harness.ganesha import Ganesha
+from harness.gateway import Gateway
+from harness.guest import ADDRESS, Guest
+from harness.mount import Mount
+from harness.smbd import PASSWORD, Smbd
+from harness.smbtorture import smbtorture, worse_than_baseline
+
+CLIENTS = ["nfs3", "nfs4.0", "nfs4.1", "nfs4.2", "cifs"]
+FAULTS_OF_THE_CLIENT = {"unlink::open_file_not_freed", "utimensat::follow_symlink"}
+"""What Linux's NFS client of kernel 6.1 fails over ganesha's own module on ext4, too."""
+OF_USER = "daemon"
+
+
+@pytest.fixture
+def ganesha_of_guest(gateway: Gateway, share: str, folder: Path, guest: Guest, closing: ExitStack) -> Ganesha:
+    server = Ganesha(folder / "ganesha", guest.namespace, ADDRESS)
+    closing.callback(server.close)
+    server.serve_share(gateway, share)
+    server.start()
+    return server
+
+
+@pytest.fixture
+def smbd_of_guest(gateway: Gateway, share: str, mount: Mount, folder: Path, guest: Guest, closing: ExitStack) -> Smbd:
+    server = Smbd(folder / "smbd", guest.namespace, ADDRESS)
+    closing.callback(server.close)
+    server.serve_share(gateway, share, mount.folder)
+    server.start()
+    return server
+
+
+@pytest.fixture
+def tools(folder: Path) -> Path:
+    """What guests run, with settings."""
+    place = folder / "tools"
+    place.mkdir()
+    for name in ("fsx", "pjdfstest"):
+        shutil.copy(suites.built_tool(name), place)
+    for name in ("fsx-network.toml", "pjdfstest.toml"):
+        shutil.copy(suites.SETTINGS / name, place)
+    return place
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(900)
+def test_linux_clients_find_no_fault(
+    guest: Guest, ganesha_of_guest: Ganesha, smbd_of_guest: Smbd, mount: Mount, tools: Path
+) -> None:
+    nfs, smb = ganesha_of_guest, smbd_of_guest
+    ports = [ADDRESS, nfs.port, nfs.mount_port, nfs.pseudo, smb.port, smb.share]
+    guest.start("files.sh", tools, *ports, "root", PASSWORD, *CLIENTS)
+    guest.wait_clean(600)
+    assert not guest.said("no attributes")
+    assert sorted(path.name for path in mount.folder.iterdir()) == sorted(CLIENTS)
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", ["3", "4.1", "4.2"])
+def test_linux_nfs_client_keeps_its_records_through_kills(
+    gateway: Gateway, guest: Guest, ganesha_of_guest: Ganesha, version: str
+) -> None:
+    server = ganesha_of_guest
+    guest.start("records.sh", 40, ADDRESS, server.port, server.mount_port, server.pseudo, version)
+    guest.wait_to_say("loading", 120)
+    for killed in (gateway, gateway, server, gateway):
+        time.sleep(6)
+        killed.kill9()
+        killed.start()
+    guest.wait_clean(300)
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(900)
+def test_pjdfstest_finds_no_fault_of_ours_over_nfs(guest: Guest, ganesha_of_guest: Ganesha, tools: Path) -> None:
+    nfs = ganesha_of_guest
+    guest.start("pjdfstest.sh", tools, ADDRESS, nfs.port, nfs.pseudo)
+    guest.wait_clean(800)
+    verdicts = suites.pjdfstest_verdicts(guest.process.log_path.read_text(errors="replace"))
+    bad = {name for name, verdict in verdicts.items() if verdict not in ("ok", "skipped")}
+    assert bad <= FAULTS_OF_THE_CLIENT
+    assert suites.summary(verdicts)["ok"] >= 380
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("kind", "options"), [("coherent", []), ("durable", ["--durable-handles"])])
+def test_smbtorture_finds_no_fault_beyond_those_over_ext4(
+    gateway: Gateway, share: str, mount: Mount, folder: Path, closing: ExitStack, kind: str, options: list[str]
+) -> None:
+    mount.folder.chmod(0o777)
+    server = Smbd(folder / "smbd")
+    closing.callback(server.close)
+    server.serve_share(gateway, share, mount.folder, *options)
+    server.add_user(OF_USER)
+    server.start()
+    assert worse_than_baseline(kind, lambda suite: smbtorture(server, suite, OF_USER)) == []
