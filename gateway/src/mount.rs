@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tombolo_fuse::Errno;
 use tombolo_fuse::mount::{self, AttachError, Holder, HolderConfig, KernelMount};
 
 /// Largest read and write.
@@ -36,6 +37,19 @@ pub enum MountError {
     },
     #[error("threads and signals of the mount: {0}")]
     Process(#[from] io::Error),
+}
+
+impl MountError {
+    /// The gateway knows no such share.
+    pub fn is_unknown_share(&self) -> bool {
+        matches!(
+            self,
+            Self::Attach {
+                error: AttachError::Refused(Errno::NOENT),
+                ..
+            }
+        )
+    }
 }
 
 fn with_sources(error: &dyn std::error::Error) -> String {

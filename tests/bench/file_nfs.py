@@ -1,4 +1,4 @@
-"""A share over NFSv3, through ganesha and our module, beside ganesha and its own module on ext4 of the same disk.
+"""A share over NFSv3, through ganesha and our module, beside ganesha and its own module on the same ext4.
 
 Our module answers a create, rename or remove when the change is on stable storage, as the protocol demands; ganesha's
 own does not wait. So it runs twice: on a plain directory, and on one with the attribute `D` (`chattr +D`), where ext4

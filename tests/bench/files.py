@@ -1,8 +1,12 @@
-"""The file part: shares through both doors, NFS and mount, out of one daemon over a store on the same disk."""
+"""The file part: shares through both doors, NFS and mount, out of one daemon.
+
+The daemon's journal, cache and store and the folders of all others lie in one ext4.
+"""
 
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.ext4 import Ext4
 from bench.file_mount import compare_mounts
 from bench.file_nfs import compare_nfs
 from bench.file_scale import Scale
@@ -19,11 +23,14 @@ def compare_files(folder: Path, scale: Scale, stack: ExitStack) -> tuple[list[Se
         "cache": {"size": f"{max(2048, 8 * data_mib)}MiB"},
         "flush": {"dirty_bytes_max": f"{max(512, 2 * data_mib)}MiB"},
     }
-    gateway = Gateway(folder / "gateway", settings)
+    disk = Ext4(folder / "ext4")
+    stack.callback(disk.close)
+    disk.start()
+    gateway = Gateway(disk.folder / "gateway", settings)
     stack.callback(gateway.close)
     gateway.start()
     sections: list[Section] = []
     for compare in (compare_nfs, compare_mounts):
         with ExitStack() as doors:
-            sections += compare(gateway, folder, scale, doors)
+            sections += compare(gateway, disk.folder, scale, doors)
     return sections, {"highest_under_file_load": gateway.process.resident_bytes(peak=True)}

@@ -10,7 +10,7 @@
 
 mod holder;
 mod init;
-mod system;
+pub(crate) mod system;
 
 pub use holder::{AttachError, Holder, HolderConfig, attach};
 pub use init::{InitError, Negotiated};

@@ -62,6 +62,7 @@ impl CliError {
                 ErrorKind::Busy | ErrorKind::Unavailable => 6,
                 ErrorKind::ReadOnly | ErrorKind::Internal => 1,
             },
+            Self::Mount(error) if error.is_unknown_share() => 4,
             Self::DrainTimeout { .. } => 6,
             Self::CheckFindings { .. } => 7,
             Self::Protocol { .. }

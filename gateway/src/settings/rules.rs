@@ -9,7 +9,7 @@ use tombolo_cloud_driver::StoreUrl;
 /// Leaves room for "/admin.sock" or "/files.sock" and the final zero in the 108 bytes of a socket's address.
 const RUNTIME_PATH_BYTES_MAX: usize = 96;
 /// What the gateway keeps in its state directory, and the servers that `tombolo export` configures.
-const STATE_ENTRIES: [&str; 7] = ["cache", "journal", "metadata", "index", "lock", "ganesha", "samba"];
+const STATE_ENTRIES: [&str; 6] = ["cache", "journal", "metadata", "index", "lock", "ganesha"];
 
 pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
     check_directories(settings, faults);

@@ -14,7 +14,7 @@ const HOUR_MS: u64 = 3_600_000;
 section! {
     /// Where this gateway lives on its machine.
     Directories "" {
-        /// Cache file, journal, local metadata and fingerprint index, and what the NFS and SMB servers must remember.
+        /// Cache file, journal, local metadata and fingerprint index, and what the NFS server must remember.
         /// One directory serves one gateway.
         state_directory: PathBuf = "/var/lib/tombolo".into(), Permitted::Words("an absolute path"),
             "The place for persistent state of a service (Filesystem Hierarchy Standard).";

@@ -162,7 +162,7 @@ fn contradictions_are_refused() {
             "own files",
         ),
         (
-            "[store]\nurl = \"dir:/var/lib/tombolo/samba\"",
+            "[store]\nurl = \"dir:/var/lib/tombolo/ganesha\"",
             "[store] url",
             "gateway's own",
         ),

@@ -228,13 +228,8 @@ impl FileStorage {
     /// The first block of the span that may be mapped, else its end.
     fn next_candidate(&self, span: Span) -> Result<u64, StorageError> {
         let changed = self.0.core().next_changed_block(span);
-        let reading = self.0.metadata.read().map_err(metadata_error)?;
-        let found = reading.ceiling(Table::Map, &map_key(span.volume, span.first / PAGE_ENTRIES));
-        let stored = match found.map_err(StorageError::Failed)? {
-            Some((key, _)) if volume_of(&key) == Some(span.volume) => page_of(&key).map(|page| page * PAGE_ENTRIES),
-            _ => None,
-        };
-        let stored = stored.map(|block| block.max(span.first));
+        let stored = self.next_stored_page(span.volume, span.first / PAGE_ENTRIES)?;
+        let stored = stored.map(|page| (page * PAGE_ENTRIES).max(span.first));
         let next = [changed, stored].into_iter().flatten().min();
         Ok(next.unwrap_or(u64::MAX).min(span.end()))
     }
@@ -281,16 +276,8 @@ impl FileStorage {
         if self.0.core().has_changed_map(volume) {
             return Ok(true);
         }
-        let reading = self.0.metadata.read().map_err(metadata_error)?;
         let mut page = 0;
-        loop {
-            let found = reading.ceiling(Table::Map, &map_key(volume, page));
-            let Some((key, _)) = found.map_err(StorageError::Failed)? else {
-                return Ok(false);
-            };
-            let Some(number) = page_of(&key).filter(|_| volume_of(&key) == Some(volume)) else {
-                return Ok(false);
-            };
+        while let Some(number) = self.next_stored_page(volume, page)? {
             let span = FileSpan {
                 inode,
                 first: number * PAGE_ENTRIES,
@@ -301,6 +288,16 @@ impl FileStorage {
             }
             page = number + 1;
         }
+        Ok(false)
+    }
+
+    /// Ends its transaction before it returns: a thread may have one at a time, and a map query needs one.
+    fn next_stored_page(&self, volume: VolumeId, page: u64) -> Result<Option<u64>, StorageError> {
+        let reading = self.0.metadata.read().map_err(metadata_error)?;
+        let found = reading.ceiling(Table::Map, &map_key(volume, page));
+        let found = found.map_err(StorageError::Failed)?;
+        let page = found.filter(|(key, _)| volume_of(key) == Some(volume));
+        Ok(page.and_then(|(key, _)| page_of(&key)))
     }
 }
 

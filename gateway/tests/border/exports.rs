@@ -259,7 +259,7 @@ fn smb_configuration_is_what_samba_understands() {
     let durable = ["--durable-handles", "--read-only"];
     assert!(!run(&gateway, "smb", "free", &durable, 0).out.contains("smbpasswd"));
     let main = folder(&gateway).join("smb.conf");
-    assert!(gateway.directory.path().join("state/samba/private").is_dir());
+    assert!(gateway.directory.path().join("state-samba/private").is_dir());
     let index = read(&folder(&gateway).join("shares.conf"));
     assert!(
         index.contains("shares/docs.conf\n") && index.contains("shares/free.conf\n"),
@@ -332,7 +332,7 @@ fn smb_server_settings_are_kept_and_not_ignored_silently() {
 #[test]
 fn a_running_smb_server_is_told_also_of_removals() {
     let gateway = with_shares(&["docs", "free"]);
-    let pid_file = gateway.directory.path().join("state/samba/run/smbd.pid");
+    let pid_file = gateway.directory.path().join("state-samba/run/smbd.pid");
     run(&gateway, "smb", "free", &[], 0);
     let server = pretend_server(&gateway, "smbd", &pid_file);
     let done = parsed(&run(&gateway, "smb", "docs", &["--json"], 0).out);

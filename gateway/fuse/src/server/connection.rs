@@ -112,6 +112,10 @@ impl Connection {
         self.output.close();
         self.output.interrupts().interrupt_all();
         if let Some(session) = session {
+            // Whoever unmounted may have closed the connection before a thread could find the device dead.
+            if devices.is_some_and(|devices| devices.are_disconnected()) {
+                session.unmounted();
+            }
             session.detached();
         }
     }

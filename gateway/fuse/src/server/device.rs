@@ -16,6 +16,7 @@ use super::intake::{Begun, Intake};
 use crate::Errno;
 use crate::completion::{Held, Replies};
 use crate::interrupts::Interrupts;
+use crate::mount::system::is_disconnected;
 use crate::protocol::notify::Notification;
 use crate::protocol::reply::Encoded;
 use crate::service::Session;
@@ -83,6 +84,11 @@ impl Devices {
     }
 
     /// Threads read no more.
+    /// The file system was unmounted, or its connection aborted.
+    pub fn are_disconnected(&self) -> bool {
+        self.files.iter().any(|file| is_disconnected(file).unwrap_or(false))
+    }
+
     pub fn stop(&self) {
         drop(self.stop.lock().unwrap_or_else(PoisonError::into_inner).take());
     }

@@ -26,7 +26,8 @@ const RESERVED: [&str; 3] = ["global", "homes", "printers"];
 
 pub(super) fn run(client: &Client, options: &SmbOptions) -> Result<(), CliError> {
     check_share_name(&options.name)?;
-    let state = PathBuf::from(client.status()?.state_directory).join("samba");
+    // Beside the gateway's, not within it: smbd works with the rights of its users, who must not pass through there.
+    let state = PathBuf::from(client.status()?.state_directory + "-samba");
     let server = server_settings(options, plain::path(&state)?)?;
     if options.how.remove {
         return remove(options, &server);
@@ -104,8 +105,9 @@ fn write(options: &SmbOptions, server: &Server, section: &Section) -> Result<Vec
     let asked = !options.bind.is_empty() || options.port.is_some() || options.require_encryption;
     let kept = files::keep_or_write(&main, &text, asked, options.how.rewrite)?;
     files::make_directory(&shares_directory(options), 0o755)?;
-    for directory in server.directories() {
-        files::make_directory(&directory, 0o755)?;
+    files::make_directory(&server.state, 0o755)?;
+    for (directory, mode) in server.directories() {
+        files::make_directory(&directory, mode)?;
     }
     let file = share_file(options);
     files::replace(&file, &section.text(), CONFIGURATION_MODE)?;

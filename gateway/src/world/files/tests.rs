@@ -159,6 +159,23 @@ fn a_vast_empty_map_is_looked_through_at_once() {
 }
 
 #[test]
+fn stored_pages_under_newer_holes_do_not_count_as_mapped() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    put(&storage, 1, 0, &pattern(2, 1), Vec::new());
+    put(&storage, 1, 4096, &pattern(2, 2), Vec::new());
+    checkpoint(&storage);
+    // Nothing of the map is in memory now.
+    let storage = reopen(storage, directory.path());
+    let (entries, holes) = (Vec::new(), vec![span(1, 0, 2)]);
+    storage.commit(Change { entries, holes }).unwrap();
+    assert_eq!(storage.next_mapped(0).unwrap(), Some(1));
+    let (entries, holes) = (Vec::new(), vec![span(1, 4096, 2)]);
+    storage.commit(Change { entries, holes }).unwrap();
+    assert_eq!(storage.next_mapped(0).unwrap(), None);
+}
+
+#[test]
 fn a_counter_adds_up_across_checkpoints_and_restarts() {
     let directory = tempfile::tempdir().unwrap();
     let mut storage = open(directory.path());

@@ -140,9 +140,18 @@ impl Server {
         )
     }
 
-    /// What must be there before it starts.
-    pub fn directories(&self) -> [PathBuf; 7] {
-        ["private", "state", "cache", "lock", "run", "ncalrpc", "log"].map(|name| self.state.join(name))
+    /// What must be there before it starts, and for whom. smbd uses locks and caches with the rights of its users.
+    pub fn directories(&self) -> [(PathBuf, u32); 7] {
+        [
+            ("private", 0o700),
+            ("state", 0o755),
+            ("cache", 0o755),
+            ("lock", 0o755),
+            ("run", 0o755),
+            ("ncalrpc", 0o755),
+            ("log", 0o700),
+        ]
+        .map(|(name, mode)| (self.state.join(name), mode))
     }
 
     pub fn pid_file(&self) -> PathBuf {
@@ -182,7 +191,7 @@ mod tests {
             addresses: vec!["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()],
             port: 445,
             require_encryption: false,
-            state: "/var/lib/tombolo/samba".into(),
+            state: "/var/lib/tombolo-samba".into(),
             shares: "/etc/tombolo/samba/shares.conf".into(),
         }
     }
@@ -249,7 +258,7 @@ mod tests {
         for line in [
             "    smb ports = 445\n    interfaces = 127.0.0.1 ::1\n    bind interfaces only = yes\n",
             "    server signing = mandatory\n    server smb encrypt = desired\n",
-            "    pid directory = /var/lib/tombolo/samba/run\n",
+            "    pid directory = /var/lib/tombolo-samba/run\n",
             "    include = /etc/tombolo/samba/shares.conf\n",
         ] {
             assert!(text.contains(line), "{text}");
