@@ -1,50 +1,220 @@
 //! Prefetch policies: which blocks to fetch before they are asked for.
 //!
-//! A policy sees logical accesses and answers with a logical range. It never sees the cache; blocks that are
-//! resident or in flight already are skipped by the caller, and demand always goes first.
+//! A policy is a deterministic state machine. It sees every read of a client with its outcome, and the fate of what it
+//! suggested; it answers with ranges worth fetching. It never sees the cache: blocks that are resident or in flight
+//! already are skipped by the caller, demand always goes first, and whether a suggestion is worth its price is
+//! decided by [`Admission`], which the caller consults. One policy, one file, one trait.
+//!
+//! Addresses are logical (volume and block), or PVBNs in the one space [`PVBN_SPACE`]; a policy does not care which,
+//! as long as its caller does not mix them.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod admission;
+mod amp;
+mod configuration;
+pub mod graph;
+mod hou;
+mod leap;
+mod likelihood;
+mod linux;
+mod mithril;
+mod none;
+mod oracle;
+mod probability;
+mod ramp;
 mod sequential;
+mod streams;
+mod table;
+#[cfg(test)]
+mod testing;
 
-pub use sequential::Sequential;
+pub use admission::{Admission, Offer, Prices};
+pub use amp::{Amp, AmpConfig, TriggerGrowth};
+pub use configuration::{Addressing, Combination, ConfigError, NameError, PolicyConfig, PolicyName, ReplacementName};
+pub use graph::{Graph, GraphConfig};
+pub use hou::{Hou, HouConfig};
+pub use leap::{Leap, LeapConfig};
+pub use likelihood::Likelihood;
+pub use linux::{Linux, LinuxConfig};
+pub use mithril::{Mithril, MithrilConfig};
+pub use none::NoPrefetch;
+pub use oracle::{FutureRead, Oracle, OracleConfig};
+pub use probability::{ProbabilityConfig, ProbabilityGraph};
+pub use ramp::Ramp;
+pub use sequential::{Sequential, SequentialConfig, Trigger};
+pub use streams::{Followed, Relation, Stream, Streams};
 
-use tombolo_base::VolumeId;
+use alloc::vec::Vec;
+use tombolo_base::{Instant, VolumeId};
+
+/// Addresses at or above this are ignored: 256 PiB of logical space, or of data ever written. It leaves room for every
+/// sum that a policy makes.
+pub const BLOCKS_MAX: u64 = 1 << 46;
+/// The one space of PVBN addressing: the last number that is not a file's map, which no volume has.
+pub const PVBN_SPACE: VolumeId = VolumeId(u64::MAX >> 1);
+/// Suggestions that one call adds at the most.
+pub const SUGGESTIONS_MAX: usize = 64;
+
+/// Who reads: a connection or a session. Zero when the caller does not tell clients apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u32);
+
+/// What a read found, by its worst block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every block was resident.
+    Hit,
+    /// No block was absent, but some were still on their way.
+    Partial,
+    /// A fetch had to be started.
+    Miss,
+}
 
 /// One read by a client, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
+    pub client: ClientId,
     pub volume: VolumeId,
     pub first: u64,
     pub count: u64,
+    pub outcome: Outcome,
+    /// Blocks of this read that a prefetch brought or was bringing, and that nobody had read since.
+    pub prefetched: u64,
 }
 
-/// A logical range worth fetching.
+impl Access {
+    /// One past the last block.
+    pub fn end(&self) -> u64 {
+        self.first.saturating_add(self.count)
+    }
+
+    /// Whether policies look at it at all: not empty, and below [`BLOCKS_MAX`].
+    pub fn is_valid(&self) -> bool {
+        self.count > 0 && self.end() <= BLOCKS_MAX
+    }
+}
+
+/// Whether a read continued a stream that the policy follows; SARC's two lists need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    Sequential,
+    Random,
+}
+
+/// Which reasoning a suggestion rests on, so that the cache can treat its blocks accordingly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    Sequential,
+    History,
+}
+
+/// A policy's own note on a suggestion; the caller returns it with feedback and does not look into it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tag(pub u32);
+
+/// A range worth fetching. `count` is the degree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suggestion {
+    pub volume: VolumeId,
     pub first: u64,
     pub count: u64,
+    pub class: Class,
+    /// How likely it is that the range will be read soon.
+    pub likelihood: Likelihood,
+    /// The block in the range whose reading will make the policy suggest more; none when only a miss will. Policies
+    /// watch for it themselves.
+    pub trigger: Option<u64>,
+    pub tag: Tag,
+}
+
+impl Suggestion {
+    /// One past the last block.
+    pub fn end(&self) -> u64 {
+        self.first + self.count
+    }
+}
+
+/// Appends a suggestion without what lies beyond [`BLOCKS_MAX`]; an empty one is left out.
+pub(crate) fn suggest(suggestions: &mut Vec<Suggestion>, mut suggestion: Suggestion) {
+    let end = suggestion.first.saturating_add(suggestion.count).min(BLOCKS_MAX);
+    suggestion.count = end.saturating_sub(suggestion.first);
+    if suggestion.count > 0 {
+        suggestion.trigger = suggestion
+            .trigger
+            .filter(|block| (suggestion.first..end).contains(block));
+        suggestions.push(suggestion);
+    }
+}
+
+/// What became of suggested blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// They have come. `waited`: a reader was waiting for the first of them.
+    Arrived { waited: bool },
+    /// They came to the end of the eviction order unread and were given a second chance (AMP's `old`). Only caches
+    /// that give second chances report it.
+    Aged,
+    /// They were evicted unread. `aged`: after an [`Fate::Aged`].
+    Evicted { aged: bool },
+    /// The fetch failed or was not admitted; they are not coming.
+    Dropped,
+}
+
+/// The fate of a suggested range, or of a piece of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feedback {
+    pub volume: VolumeId,
+    pub first: u64,
+    pub count: u64,
+    pub tag: Tag,
+    pub fate: Fate,
+}
+
+/// What a policy holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub streams: usize,
+    pub nodes: usize,
+    pub edges: usize,
+    /// Memory held, allocated or not yet used.
+    pub bytes: usize,
 }
 
 /// What every prefetch policy must do.
+///
+/// The caller MUST pass instants that never go back, MUST clip suggestions to the volume, and SHOULD report the fate
+/// of every block that it fetched on a suggestion: first use by [`Access::prefetched`], the rest by
+/// [`Prefetcher::on_feedback`]. Without feedback the policies still work but no longer adapt. No method fails, and
+/// any sequence of calls with any values is allowed: calls may be repeated and lost without harm beyond a worse guess.
 pub trait Prefetcher: Send {
     /// The policy's name as it stands in settings and metrics.
     fn name(&self) -> &'static str;
-    /// Learns from one access and suggests at most one range behind or around it, in the same volume.
-    fn on_read(&mut self, access: Access) -> Option<Suggestion>;
-}
 
-/// Never prefetches.
-#[derive(Debug, Default)]
-pub struct NoPrefetch;
+    /// Learns from one read and appends at most [`SUGGESTIONS_MAX`] ranges, the most likely first. Reads must come in
+    /// the order of their arrival; the caller passes each once, when its outcome is known.
+    fn on_read(&mut self, now: Instant, access: Access, suggestions: &mut Vec<Suggestion>) -> Pattern;
 
-impl Prefetcher for NoPrefetch {
-    fn name(&self) -> &'static str {
-        "none"
-    }
+    /// Learns what became of suggested blocks.
+    fn on_feedback(&mut self, _now: Instant, _feedback: Feedback) {}
 
-    fn on_read(&mut self, _access: Access) -> Option<Suggestion> {
+    /// Upkeep in bounded steps; worth calling about once a second. Nothing depends on it but memory.
+    fn on_tick(&mut self, _now: Instant) {}
+
+    /// The volume is gone, and its identifier will not come back.
+    fn forget_volume(&mut self, _volume: VolumeId) {}
+
+    /// The cache has changed its size.
+    fn resize(&mut self, _cache_blocks: u64) {}
+
+    fn statistics(&self) -> Statistics;
+
+    /// The history that should survive a restart, if the policy has one.
+    fn history(&self) -> Option<&graph::History> {
         None
     }
+
+    /// Panics where the state contradicts itself; for tests and simulation.
+    fn check_invariants(&self) {}
 }

@@ -18,7 +18,7 @@ use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
 use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
-use tombolo_prefetch::Prefetcher;
+use tombolo_prefetch::{Prefetcher, Suggestion};
 
 /// Changes since the last checkpoint; reads look here before local metadata.
 #[derive(Debug, Default)]
@@ -113,6 +113,8 @@ pub struct Core {
     pub(crate) pages: WeightedLru<(VolumeId, u64), MapPage>,
     pub(crate) descriptors: WeightedLru<u64, Arc<ObjectDescriptor>>,
     pub(crate) prefetcher: Box<dyn Prefetcher>,
+    /// Empty between steps; kept for its memory.
+    pub(crate) suggestions: Vec<Suggestion>,
     pub(crate) writes: Writes,
     pub(crate) reads: Reads,
     pub(crate) fetches: Fetches,

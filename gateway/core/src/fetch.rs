@@ -12,6 +12,7 @@ use alloc::{
 };
 use hashbrown::HashMap;
 use tombolo_base::{BlockSum, Lcbn, ObjectDescriptor, Pvbn};
+use tombolo_cache::Recall;
 
 /// A reader's interest in one block: the request and the block's place in it.
 pub(crate) type Interest = (Token, u32);
@@ -21,6 +22,8 @@ struct Fetch {
     descriptor: Arc<ObjectDescriptor>,
     /// Indices into the descriptor's blocks, ascending.
     indices: Vec<u16>,
+    /// One per index: what the replacement policy knew of the block when a reader missed it. Empty for a prefetch.
+    recalls: Vec<Recall>,
     /// One per index, once launched.
     slots: Vec<Lcbn>,
     waiters: BTreeMap<u16, Vec<Interest>>,
@@ -79,13 +82,18 @@ impl Core {
     pub(crate) fn queue_fetch(&mut self, descriptor: &Arc<ObjectDescriptor>, indices: &[u16], demand: bool) {
         for indices in indices.chunk_by(|left, right| right - left <= GAP_BLOCKS_MAX) {
             let job = self.next_job();
+            let mut recalls = Vec::new();
             for index in indices {
                 let pvbn = descriptor.blocks()[usize::from(*index)].pvbn;
                 self.fetches.blocks.insert(pvbn, (job, *index));
+                if demand {
+                    recalls.push(self.slots.miss(pvbn));
+                }
             }
             let fetch = Fetch {
                 descriptor: descriptor.clone(),
                 indices: indices.to_vec(),
+                recalls,
                 slots: Vec::new(),
                 waiters: BTreeMap::new(),
                 demand,
@@ -186,13 +194,19 @@ impl Core {
 
     fn land(&mut self, mut fetch: Fetch, blocks: Vec<Result<BlockSum, BlockLoss>>) {
         debug_assert_eq!(blocks.len(), fetch.indices.len());
-        for ((index, slot), result) in fetch.indices.iter().zip(&fetch.slots).zip(blocks) {
+        for (position, result) in blocks.into_iter().enumerate() {
+            let (index, slot) = (&fetch.indices[position], &fetch.slots[position]);
             let pvbn = fetch.descriptor.blocks()[usize::from(*index)].pvbn;
             let interests = fetch.waiters.remove(index).unwrap_or_default();
             match result {
                 Ok(sum) => {
                     debug_assert_eq!(self.slots.state(*slot), SlotState::Taken);
-                    self.slots.hold_clean(*slot, pvbn, sum);
+                    let recall = fetch.recalls.get(position).copied();
+                    self.slots.hold_clean(*slot, pvbn, sum, recall);
+                    if recall.is_none() && !interests.is_empty() {
+                        // A reader joined a prefetch: that is the block's first use.
+                        self.slots.touch(*slot);
+                    }
                     for interest in interests {
                         self.reader_landed(interest, *slot);
                     }

@@ -17,7 +17,7 @@ use crate::slots::SlotState;
 use alloc::{collections::BTreeMap, format, string::ToString, sync::Arc, vec, vec::Vec};
 use hashbrown::HashMap;
 use tombolo_base::{Lcbn, ObjectDescriptor, Pvbn, VolumeId};
-use tombolo_prefetch::Access;
+use tombolo_prefetch::{Access, ClientId, Outcome};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
@@ -80,18 +80,36 @@ impl Core {
         };
         self.reads.reads.insert(token, read);
         self.advance_read(token);
+        self.prefetch_for(token, span);
+    }
+
+    /// Passes the read to the prefetcher and fetches what it suggests.
+    fn prefetch_for(&mut self, token: Token, span: Span) {
+        // Clients are not told apart, and neither partial misses nor prefetched blocks are marked: only policies that
+        // need no feedback are offered.
+        let missed = self
+            .reads
+            .reads
+            .get(&token)
+            .is_some_and(|read| read.unresolved > 0 || read.coming > 0);
         let access = Access {
+            client: ClientId::default(),
             volume: span.volume,
             first: span.first,
             count: span.count,
+            outcome: if missed { Outcome::Miss } else { Outcome::Hit },
+            prefetched: 0,
         };
-        if let Some(suggestion) = self.prefetcher.on_read(access) {
+        let mut suggestions = core::mem::take(&mut self.suggestions);
+        self.prefetcher.on_read(self.now, access, &mut suggestions);
+        for suggestion in suggestions.drain(..) {
             self.prefetch(Span {
-                volume: span.volume,
+                volume: suggestion.volume,
                 first: suggestion.first,
                 count: suggestion.count,
             });
         }
+        self.suggestions = suggestions;
     }
 
     /// Resolves what can be resolved; asks for the pages, descriptors and objects that are missing.

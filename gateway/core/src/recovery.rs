@@ -289,6 +289,7 @@ fn empty_core(
         pages: WeightedLru::new(config.map_cache_bytes),
         descriptors: WeightedLru::new(config.descriptor_cache_bytes),
         prefetcher: parts.prefetcher,
+        suggestions: Vec::new(),
         writes: Writes::default(),
         reads: Reads::default(),
         fetches: Fetches::default(),

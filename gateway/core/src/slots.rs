@@ -1,5 +1,5 @@
-//! The cache file's slots: what each holds and whether it may be reused, 25 bytes a slot and 4 bytes a cached block
-//! for the index from PVBN to slot.
+//! The cache file's slots: what each holds and whether it may be reused, 17 bytes a slot, 4 bytes a cached block for the
+//! index from PVBN to slot, and the policy's tables.
 //!
 //! | state    | holds            | in policy | leaves by                                              |
 //! |----------|------------------|-----------|--------------------------------------------------------|
@@ -15,7 +15,7 @@
 use alloc::{boxed::Box, vec, vec::Vec};
 use hashbrown::{HashMap, HashTable};
 use tombolo_base::{BlockSum, Lcbn, Pvbn};
-use tombolo_cache::Replacement;
+use tombolo_cache::{Access, Arrival, Cause, Incoming, Recall, Replacement, Residents, Verdict};
 
 use crate::record::SlotRun;
 
@@ -122,16 +122,24 @@ impl Slots {
     /// Counts a read of a resident block.
     pub fn touch(&mut self, slot: Lcbn) {
         if self.state(slot) == SlotState::Clean {
-            self.policy.touch(slot);
+            self.policy.touch(slot, &Access::to(self.pvbn(slot)));
         }
+    }
+
+    /// Counts a read of a block that is neither resident nor on its way.
+    pub fn miss(&mut self, pvbn: Pvbn) -> Recall {
+        self.policy.miss(&Access::to(pvbn))
     }
 
     /// Takes `count` slots for new contents, evicting as needed, in as few runs as possible; `None` and no change
     /// when there are not enough.
     pub fn take(&mut self, count: u32) -> Option<Vec<SlotRun>> {
         while self.free_count < count {
-            let pins = &self.pins;
-            let victim = self.policy.victim(&mut |slot| !pins.contains_key(&slot.0))?;
+            let mut residents = Unpinned {
+                pins: &self.pins,
+                pvbns: &self.pvbns,
+            };
+            let victim = self.policy.victim(Incoming::BLOCK, &mut residents)?;
             self.forget(victim);
             self.push_free(victim);
         }
@@ -168,10 +176,16 @@ impl Slots {
         self.dirty_count += 1;
     }
 
-    /// A taken slot now holds a copy of a block that the cloud has.
-    pub fn hold_clean(&mut self, slot: Lcbn, pvbn: Pvbn, sum: BlockSum) {
+    /// A taken slot now holds a copy of a block that the cloud has. `recall` is what `miss` said when a reader asked
+    /// for the block; `None`: nobody had.
+    pub fn hold_clean(&mut self, slot: Lcbn, pvbn: Pvbn, sum: BlockSum, recall: Option<Recall>) {
         self.hold(slot, pvbn, sum, SlotState::Clean);
-        self.policy.insert(slot, pvbn);
+        let cause = if recall.is_some() {
+            Cause::Demand
+        } else {
+            Cause::Prefetch
+        };
+        self.make_evictable(slot, cause, recall.unwrap_or_default());
     }
 
     /// A dirty block is in the cloud, and the journal that says so is durable.
@@ -179,7 +193,7 @@ impl Slots {
         assert_eq!(self.state(slot), SlotState::Dirty);
         self.dirty_count -= 1;
         self.set_state(slot, SlotState::Clean);
-        self.policy.insert(slot, self.pvbn(slot));
+        self.make_evictable(slot, Cause::Write, Recall::default());
     }
 
     /// A dirty slot's bytes are wrong: the block is lost until it is overwritten.
@@ -271,7 +285,7 @@ impl Slots {
         self.set_state(slot, SlotState::Taken);
         self.hold(slot, pvbn, sum, state);
         if state == SlotState::Clean {
-            self.policy.insert(slot, pvbn);
+            self.make_evictable(slot, Cause::Prefetch, Recall::default());
         }
     }
 
@@ -306,7 +320,10 @@ impl Slots {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        self.states.len() as u64 * (8 + 8 + 1 + 8) + self.index.capacity() as u64 * 5 + self.free.len() as u64 * 8
+        self.states.len() as u64 * (8 + 8 + 1)
+            + self.policy.metadata_bytes() as u64
+            + self.index.capacity() as u64 * 5
+            + self.free.len() as u64 * 8
     }
 
     fn hold(&mut self, slot: Lcbn, pvbn: Pvbn, sum: BlockSum, state: SlotState) {
@@ -318,6 +335,11 @@ impl Slots {
         let pvbns = &self.pvbns;
         self.index
             .insert_unique(hash(pvbn.0), slot.0, |slot| hash(pvbns[*slot as usize]));
+    }
+
+    fn make_evictable(&mut self, slot: Lcbn, cause: Cause, recall: Recall) {
+        let access = Access::to(self.pvbn(slot));
+        self.policy.insert(slot, &Arrival::of_block(access, cause, recall));
     }
 
     /// Removes an evicted block from the index.
@@ -366,9 +388,30 @@ impl Slots {
         assert_eq!(count(SlotState::Corrupt), self.corrupt_count as usize);
         assert_eq!(count(SlotState::Free), self.free_count as usize);
         assert_eq!(count(SlotState::Clean), self.policy.len());
+        self.policy.check_invariants();
         assert_eq!(self.free.iter().map(|run| run.count).sum::<u32>(), self.free_count);
         let held = self.dirty_count as usize + self.corrupt_count as usize + self.policy.len();
         assert_eq!(self.index.len(), held);
+    }
+}
+
+/// What the policy asks while it looks for a victim: slots that readers hold stay.
+struct Unpinned<'a> {
+    pins: &'a HashMap<u32, u32>,
+    pvbns: &'a [u64],
+}
+
+impl Residents for Unpinned<'_> {
+    fn block(&self, slot: Lcbn) -> Pvbn {
+        Pvbn(self.pvbns[slot.0 as usize])
+    }
+
+    fn judge(&mut self, slot: Lcbn) -> Verdict {
+        if self.pins.contains_key(&slot.0) {
+            Verdict::Keep
+        } else {
+            Verdict::Evict
+        }
     }
 }
 
@@ -381,10 +424,10 @@ fn hash(pvbn: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tombolo_cache::Lru;
+    use tombolo_cache::{Capacity, Lru};
 
     fn slots(count: u32) -> Slots {
-        Slots::new(count, Box::new(Lru::new(count)))
+        Slots::new(count, Box::new(Lru::new(Capacity::of_blocks(count))))
     }
 
     fn one(slots: &mut Slots) -> Lcbn {
@@ -428,7 +471,7 @@ mod tests {
         let mut slots = slots(2);
         for index in 0..2u64 {
             let slot = one(&mut slots);
-            slots.hold_clean(slot, Pvbn(index), BlockSum(index));
+            slots.hold_clean(slot, Pvbn(index), BlockSum(index), None);
         }
         let oldest = slots.find(Pvbn(0)).unwrap();
         slots.pin(oldest);

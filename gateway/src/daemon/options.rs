@@ -6,12 +6,12 @@ use crate::shares::ShareOptions;
 use crate::world::Options;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
-use tombolo_cache::Lru;
+use tombolo_cache::{Capacity, Lru};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{self as driver, Limits, S3Settings, StoreUrl};
 use tombolo_core::Config;
-use tombolo_prefetch::{NoPrefetch, Prefetcher, Sequential};
+use tombolo_prefetch::{NoPrefetch, Prefetcher, Ramp};
 
 /// # Errors
 /// When the store's URL or credentials cannot be used.
@@ -19,7 +19,7 @@ pub fn options(settings: &Settings) -> Result<Options, ServeError> {
     let core = core_config(settings);
     let url: StoreUrl = settings.store.url.parse()?;
     let Replacement::Lru = settings.cache.replacement;
-    let replacement = Box::new(Lru::new(core.slot_count));
+    let replacement = Box::new(Lru::new(Capacity::of_blocks(core.slot_count)));
     Ok(Options {
         state_directory: settings.directories.state_directory.clone(),
         replacement,
@@ -91,9 +91,7 @@ fn core_config(settings: &Settings) -> Config {
 
 fn prefetcher(settings: &Settings) -> Box<dyn Prefetcher> {
     match settings.prefetch.policy {
-        PrefetchPolicy::Sequential => Box::new(Sequential::new(
-            settings.prefetch.window_bytes_max.0 / BLOCK_BYTES as u64,
-        )),
+        PrefetchPolicy::Sequential => Box::new(Ramp::new(settings.prefetch.window_bytes_max.0 / BLOCK_BYTES as u64)),
         PrefetchPolicy::None => Box::new(NoPrefetch),
     }
 }

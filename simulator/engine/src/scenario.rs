@@ -11,6 +11,7 @@
 
 use crate::delays::Delays;
 use tombolo_base::Prng;
+use tombolo_cache::Policy;
 use tombolo_core::Config;
 
 /// A defect built into the world on purpose; the checkers must notice it.
@@ -70,6 +71,7 @@ pub struct Scenario {
     /// Values that are written again and again.
     pub common_values: u64,
     pub prefetch: bool,
+    pub replacement: Policy,
     /// Files with maps of their own, and how far into them most requests go.
     pub file_count: u64,
     pub file_blocks: u64,
@@ -108,6 +110,7 @@ impl Scenario {
             crash_count: if prng.chance(250) { 0 } else { 1 + prng.below(10) },
             events_per_life: 20 + prng.below(2_500),
             power_loss_permille: prng.below(3) * 500,
+            replacement: Policy::ALL[prng.below(Policy::ALL.len() as u64) as usize],
             canary,
         }
         .without_contradictions()

@@ -16,11 +16,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tombolo_base::{Fingerprint, Instant, ObjectDescriptor, Prng, Pvbn};
-use tombolo_cache::Lru;
+use tombolo_cache::{Capacity, Grouping};
 use tombolo_core::checkpoint::Table;
 use tombolo_core::recovery::{Parts, load_superblock, recover};
 use tombolo_core::{Command, Core, Event, Token};
-use tombolo_prefetch::{NoPrefetch, Sequential};
+use tombolo_prefetch::{NoPrefetch, Ramp};
 
 /// Ticks at one instant beyond which the core is said to spin.
 const TICKS_AT_ONE_INSTANT_MAX: u64 = 20;
@@ -395,9 +395,11 @@ impl World {
 fn parts(scenario: &Scenario, fresh_identity: u64) -> Parts {
     Parts {
         config: scenario.config.clone(),
-        replacement: Box::new(Lru::new(scenario.config.slot_count)),
+        replacement: scenario
+            .replacement
+            .build(Capacity::of_blocks(scenario.config.slot_count), Grouping::Slots),
         prefetcher: if scenario.prefetch {
-            Box::new(Sequential::new(64))
+            Box::new(Ramp::new(64))
         } else {
             Box::new(NoPrefetch)
         },

@@ -1,0 +1,87 @@
+//! Miss ratios to ten digits against an independent simulator (libCacheSim 0.3.5, objects of size one) on public traces.
+//! They are too large to be part of the sources: `TOMBOLO_TRACES` names the folder that holds them, and without it the
+//! test says that it is skipped.
+//!
+//! LIRS and W-TinyLFU differ from that simulator by design (see their modules) and are not compared.
+
+#[path = "support/traces.rs"]
+mod traces;
+
+use std::path::PathBuf;
+use tombolo_cache::{Capacity, Grouping, KeyedCache, Min, Policy};
+
+struct Reference {
+    file: &'static str,
+    sizes: [u32; 3],
+    ratios: &'static [(&'static str, [&'static str; 3])],
+}
+
+const REFERENCES: [Reference; 3] = [
+    Reference {
+        file: "cloudPhysicsIO.oracleGeneral.bin.zst",
+        sizes: [489, 4_897, 14_692],
+        ratios: &[
+            ("lru", ["0.8379584094", "0.8049125334", "0.6608033582"]),
+            ("arc", ["0.8274992975", "0.7728150906", "0.6001563159"]),
+            ("s3-fifo", ["0.8304851061", "0.7552866376", "0.5833479697"]),
+            ("sieve", ["0.8291678376", "0.7907123788", "0.6328245750"]),
+            ("2q", ["0.8305202332", "0.7742026135", "0.6339486441"]),
+            ("min", ["0.7926707180", "0.6289518055", "0.5018880849"]),
+        ],
+    },
+    Reference {
+        file: "arc_OLTP.lis.zst",
+        sizes: [1_868, 18_688, 56_064],
+        ratios: &[
+            ("lru", ["0.5836710806", "0.3347871508", "0.2557110743"]),
+            ("arc", ["0.5460391951", "0.3273495999", "0.2490162939"]),
+            ("s3-fifo", ["0.5353756789", "0.3233557040", "0.2501145879"]),
+            ("sieve", ["0.5970770501", "0.3333978745", "0.2518320398"]),
+            ("min", ["0.4024164657", "0.2379338070", "0.2044314633"]),
+        ],
+    },
+    Reference {
+        file: "arc_P3.lis.zst",
+        sizes: [7_625, 76_254, 228_762],
+        ratios: &[
+            ("lru", ["0.9840835152", "0.8319332177", "0.3749844081"]),
+            ("arc", ["0.9617119973", "0.6773554455", "0.3743671236"]),
+            ("s3-fifo", ["0.9579244515", "0.6608426356", "0.3497322288"]),
+            ("sieve", ["0.9714211297", "0.7517220067", "0.4191676703"]),
+            ("min", ["0.8931295076", "0.4479402888", "0.2390473522"]),
+        ],
+    },
+];
+
+fn ratio(name: &str, size: u32, trace: &[u64]) -> String {
+    let capacity = Capacity::of_blocks(size);
+    let policy = match name.parse::<Policy>() {
+        Ok(policy) => policy.build(capacity, Grouping::Slots),
+        Err(_) => Box::new(Min::new(trace)),
+    };
+    let mut cache = KeyedCache::new(capacity, policy);
+    let misses = trace.iter().filter(|key| !cache.access(**key)).count();
+    format!("{:.10}", misses as f64 / trace.len() as f64)
+}
+
+#[test]
+fn miss_ratios_equal_the_reference() {
+    let Some(folder) = std::env::var_os("TOMBOLO_TRACES").map(PathBuf::from) else {
+        eprintln!("SKIPPED: TOMBOLO_TRACES does not name a folder of traces");
+        return;
+    };
+    for reference in REFERENCES {
+        let path = folder.join(reference.file);
+        let trace = traces::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for (name, expected) in reference.ratios {
+            for (size, expected) in reference.sizes.iter().zip(expected) {
+                assert_eq!(
+                    ratio(name, *size, &trace),
+                    *expected,
+                    "{name}, {size} blocks, {}",
+                    reference.file
+                );
+            }
+        }
+    }
+}
