@@ -32,8 +32,21 @@ pub(super) fn reload(pid_file: &Path, program: &str) -> Result<bool, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::Command;
+
+    /// Whoever runs the tests may ignore SIGHUP, and children inherit that.
+    fn hearing_hangups(program: &str) -> Command {
+        let mut command = Command::new(program);
+        // SAFETY: signal(2) may be called between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGHUP, libc::SIG_DFL);
+                Ok(())
+            });
+        }
+        command
+    }
 
     #[test]
     fn only_the_right_program_is_signalled() {
@@ -44,7 +57,7 @@ mod tests {
             fs::write(&pid_file, text).unwrap();
             assert!(!reload(&pid_file, "sleep").unwrap(), "{text:?}");
         }
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = hearing_hangups("sleep").arg("60").spawn().unwrap();
         fs::write(&pid_file, format!("{}\n", child.id())).unwrap();
         assert!(!reload(&pid_file, "smbd").unwrap());
         assert!(
