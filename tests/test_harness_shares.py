@@ -323,7 +323,7 @@ def test_smbtorture_is_judged_by_its_baseline() -> None:
     assert "['b']" in worse_than(expected, Verdict(5, ("a", "b"), 0))
     assert "4 passed of 5" in worse_than(expected, Verdict(4, ("a",), 1))
     for kind in ("coherent", "durable"):
-        assert sum(found.passed for found in baseline(kind).values()) > 200
+        assert sum(found.passed for found in baseline(kind).values()) >= 200
 
 
 def test_verdicts_are_read_from_pjdfstest_as_it_speaks() -> None:

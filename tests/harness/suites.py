@@ -24,11 +24,11 @@ def built_tool(name: str) -> Path:
     return path
 
 
-def pjdfstest(folder: Path) -> dict[str, str]:
+def pjdfstest(folder: Path, *names: str) -> dict[str, str]:
     """POSIX's rules for names, owners, modes and times, as root and as others: each test's verdict (`ok`, `failed`,
-    `skipped`)."""
+    `skipped`). With `names` only those tests."""
     folder.chmod(0o755)
-    words: list[str | Path] = [built_tool("pjdfstest"), "-c", SETTINGS / "pjdfstest.toml", "-p", folder]
+    words: list[str | Path] = [built_tool("pjdfstest"), "-c", SETTINGS / "pjdfstest.toml", "-p", folder, *names]
     return pjdfstest_verdicts(run(words, 600, expected_codes=(0, 1), cwd=folder).stdout)
 
 
