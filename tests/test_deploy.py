@@ -72,13 +72,16 @@ def test_example_settings_are_accepted() -> None:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_units_are_valid(folder: Path) -> None:
     """Verified with a command that exists, as the daemon is not installed here."""
-    for unit in ("tombolo.service", "tgt.service.d/tombolo.conf"):
-        copy = folder / unit
+    for unit in [*(DEPLOY / "systemd").glob("*.service"), DEPLOY / "systemd/tgt.service.d/tombolo.conf"]:
+        # A template is judged by an instance.
+        copy = folder / str(unit.relative_to(DEPLOY / "systemd")).replace("@", "@name")
         copy.parent.mkdir(exist_ok=True)
-        copy.write_text((DEPLOY / "systemd" / unit).read_text().replace("/usr/bin/tombolo", "/bin/true"))
+        copy.write_text(unit.read_text().replace("/usr/bin/tombolo", "/bin/true"))
     (folder / "tgt.service").write_text("[Service]\nExecStart=/bin/true\n")
-    for unit in ("tombolo.service", "tgt.service"):
-        done = run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=yes", folder / unit])
+    units = sorted(folder.glob("*.service"))
+    assert len(units) == 5
+    for unit in units:
+        done = run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=yes", unit])
         assert done.stderr.strip() == ""
 
 

@@ -1,6 +1,7 @@
 """Foreign judges of shares: pjdfstest over NFS, Samba's suite, Linux's NFS and SMB clients in user-mode Linux."""
 
 import shutil
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness.guest import ADDRESS, Guest
 from harness.mount import Mount
 from harness.smbd import PASSWORD, Smbd
 from harness.smbtorture import smbtorture, worse_than_baseline
+from harness.tools import REPOSITORY
 
 CLIENTS = ["nfs3", "nfs4.0", "nfs4.1", "nfs4.2", "cifs"]
 FAULTS_OF_THE_CLIENT = {"unlink::open_file_not_freed", "utimensat::follow_symlink"}
@@ -78,6 +80,38 @@ def test_linux_nfs_client_keeps_its_records_through_kills(
         killed.kill9()
         killed.start()
     guest.wait_clean(300)
+
+
+def start_work(guest: Guest, server: Ganesha, source: Path, version: str, limit_s: int, *works: str) -> None:
+    source.mkdir()
+    tests = REPOSITORY / "tests"
+    ports = [ADDRESS, server.port, server.mount_port, server.pseudo]
+    guest.start("work.sh", sys.executable, tests, source, *ports, version, *works, limit_s=limit_s)
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("version", ["3", "4.2"])
+def test_everyday_programs_work_over_nfs(guest: Guest, ganesha_of_guest: Ganesha, folder: Path, version: str) -> None:
+    works = ["git", "tar", "build", "sqlite"]
+    works += ["rsync", "tar-large"] if version == "4.2" else []
+    start_work(guest, ganesha_of_guest, folder / "source", version, 2000, *works)
+    guest.wait_clean(2000)
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(900)
+def test_postgres_keeps_its_books_over_nfs_through_kills(
+    gateway: Gateway, guest: Guest, ganesha_of_guest: Ganesha, folder: Path
+) -> None:
+    folder.chmod(0o755)
+    start_work(guest, ganesha_of_guest, folder / "source", "4.2", 600, "postgres")
+    guest.wait_to_say("loading", 300)
+    for killed in (gateway, ganesha_of_guest, gateway):
+        time.sleep(12)
+        killed.kill9()
+        killed.start()
+    guest.wait_clean(600)
 
 
 @pytest.mark.conformance

@@ -7,21 +7,7 @@ set -euo pipefail
 tools=$1 address=$2 nfs_port=$3 mount_port=$4 export=$5 smb_port=$6 share=$7 user=$8 password=$9
 shift 9
 
-say() { echo "GUEST $*"; }
-fail() { say "failed: $*"; exit 1; }
-
-# Options go to the kernel as they are: no helper programs are needed.
-mount_client() { # CLIENT
-    local nfs="addr=$address,port=$nfs_port,proto=tcp,sec=sys,hard"
-    case $1 in
-    nfs3) mount -i -t nfs -o "vers=3,$nfs,mountaddr=$address,mountport=$mount_port,mountproto=tcp,nolock" \
-        "$address:$export" /run/mnt ;;
-    nfs4.*) mount -i -t nfs4 -o "vers=${1#nfs},$nfs,clientaddr=10.99.0.2" "$address:$export" /run/mnt ;;
-    cifs) mount -i -t cifs -o "unc=//$address/$share,ip=$address,port=$smb_port,username=$user,password=$password,vers=3.1.1,cache=none" \
-        "//$address/$share" /run/mnt ;;
-    *) fail "unknown client $1" ;;
-    esac
-}
+. "$(dirname "$0")/clients.sh"
 
 forget_caches() { sync; echo 3 >/proc/sys/vm/drop_caches; }
 
@@ -97,10 +83,8 @@ exercise() { # CLIENT
     esac
 }
 
-modprobe -a nfs nfsv3 nfsv4 cifs 2>/dev/null || true
-mkdir /run/mnt
 for client in "$@"; do
-    mount_client "$client" || { dmesg | tail -n 5; fail "mount of $client"; }
+    mount_client "$client"
     exercise "$client"
     umount /run/mnt
     say "$client is done"

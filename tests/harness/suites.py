@@ -4,7 +4,9 @@ Each takes a folder on the file system to be judged and raises when it finds a f
 (sources, sockets, logs) lies in a folder elsewhere.
 """
 
+import random
 import re
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -40,9 +42,9 @@ def pjdfstest_verdicts(said: str) -> dict[str, str]:
     return {name: verdict.lower() for name, verdict in verdicts.items()}
 
 
-def fsx(file: Path, artifacts: Path, operations: int, seed: int) -> None:
+def fsx(file: Path, artifacts: Path, operations: int, seed: int, settings: str = "fsx.toml") -> None:
     """Reads, writes, maps, holes, copies and truncations of one file, each compared with a copy in memory."""
-    words: list[str | Path] = [built_tool("fsx"), "-f", SETTINGS / "fsx.toml", "-q", "-P", artifacts, "-S", str(seed)]
+    words: list[str | Path] = [built_tool("fsx"), "-f", SETTINGS / settings, "-q", "-P", artifacts, "-S", str(seed)]
     run([*words, "-N", str(operations), file], 1800)
 
 
@@ -67,23 +69,67 @@ def git(folder: Path, source: Path, files_bytes: int) -> None:
 
 
 def tar(folder: Path, source: Path, files_bytes: int) -> int:
-    """Unpacks an archive of many small files and compares; returns their count."""
-    tree, copy = source / "tree", folder / "tree"
+    """Unpacks an archive of this machine's files and compares; returns their count."""
+    tree = source / "tree"
     tree.mkdir()
-    copy.mkdir()
     count = gather_files(tree, files_bytes)
-    archive = source / "tree.tar"
-    run(["tar", "-C", tree, "-cf", archive, "."])
-    run(["tar", "-C", copy, "-xf", archive], 600)
-    run(["tar", "-C", copy, "--compare", "-f", archive], 600)
-    run(["diff", "-r", tree, copy], 600)
-    run(["rm", "-rf", copy], 300)
-    if copy.exists():
-        raise AssertionError(f"{copy} is still there")
+    unpack(folder, source, tree)
     return count
 
 
-def make_tree_of_all_kinds(tree: Path) -> None:
+def tar_of_small_files(folder: Path, source: Path, count: int) -> None:
+    """The same with files of up to 8 KiB, a hundred to a folder."""
+    tree, prng = source / "tree", random.Random(count)
+    for number in range(count):
+        file = tree / f"folder{number // 100}" / f"file{number}"
+        if number % 100 == 0:
+            file.parent.mkdir(parents=True)
+        file.write_bytes(prng.randbytes(prng.randrange(8192)))
+    unpack(folder, source, tree)
+
+
+def unpack(folder: Path, source: Path, tree: Path) -> None:
+    """Packs a tree, unpacks it in `folder`, compares byte by byte, packs that and compares again, removes it."""
+    archive, copy = source / "tree.tar", folder / "tree"
+    copy.mkdir()
+    sorted_names = ["--sort=name", "--numeric-owner"]
+    run(["tar", "-C", tree, *sorted_names, "-cf", archive, "."], 600)
+    run(["tar", "-C", copy, "-xf", archive], 1200)
+    run(["tar", "-C", copy, "--compare", "-f", archive], 600)
+    run(["diff", "-r", tree, copy], 600)
+    again = source / "again.tar"
+    run(["tar", "-C", copy, *sorted_names, "-cf", again, "."], 600)
+    run(["cmp", archive, again], 600)
+    run(["rm", "-rf", copy], 600)
+    if copy.exists():
+        raise AssertionError(f"{copy} is still there")
+
+
+def build_c(folder: Path) -> None:
+    """Builds a plugin of this project from sources in the folder, twice: the second time there is nothing to do."""
+    project = folder / "project"
+    shutil.copytree(REPOSITORY / "tgt_plugin", project / "tgt_plugin")
+    headers = next((REPOSITORY / "build").glob("tgt-*"))
+    words: list[str | Path] = ["make", "-C", project / "tgt_plugin", f"TGT={headers}", "-j2", "all"]
+    run(words, 600)
+    library = project / "build/tgt_plugin/release/bs_tombolo.so"
+    if "register_bs_module" not in run(["nm", "-D", "--defined-only", library]).stdout:
+        raise AssertionError(f"{library} is not what was to be built")
+    if "gcc" in (said := run(words).stdout):
+        raise AssertionError(f"built again without a reason:\n{said}")
+
+
+def build_rust(folder: Path) -> None:
+    """Builds a crate of this project and runs its tests, with the sources and all results in the folder."""
+    project = folder / "crates"
+    shutil.copytree(REPOSITORY, project, ignore=shutil.ignore_patterns(".*", "build", "target", "run", "__pycache__"))
+    manifest: list[str | Path] = ["--manifest-path", project / "Cargo.toml", "--target-dir", project / "target"]
+    said = run(["cargo", "test", "--locked", "--offline", "-q", "-p", "tombolo-base", *manifest], 1800).stdout
+    if "test result: ok" not in said:
+        raise AssertionError(f"the tests of a crate that was built in the folder did not pass:\n{said}")
+
+
+def make_tree_of_all_kinds(tree: Path, has_lists_of_rights: bool) -> None:
     """Everything that rsync -aHAX can carry: owners, modes, times, links, devices, attributes, lists of rights,
     holes."""
     (tree / "d/e").mkdir(parents=True)
@@ -98,17 +144,22 @@ def make_tree_of_all_kinds(tree: Path) -> None:
     shell = (
         "mkfifo fifo; mknod device c 1 3; chmod 1777 d; chmod 6755 d/file1; chown 12345:54321 d/file2 d/e/soft -h;"
         " touch -d '1999-12-31 23:59:59.123456789' d/file5; touch -d '2100-01-01' d/file6;"
-        " setfattr -n user.note -v hello d/file7; setfattr -n trusted.note -v deep d;"
-        " setfacl -m u:daemon:rwx,g:nogroup:r d/file8; setfacl -d -m u:nobody:rx d/e"
+        " setfattr -n user.note -v hello d/file7"
     )
+    if has_lists_of_rights:
+        shell += (
+            "; setfattr -n trusted.note -v deep d; setfacl -m u:daemon:rwx,g:nogroup:r d/file8;"
+            " setfacl -d -m u:nobody:rx d/e"
+        )
     run(["sh", "-ec", shell], cwd=tree)
 
 
-def rsync(folder: Path, source: Path) -> None:
-    """Copies a tree with all its attributes, and finds nothing left to copy afterwards."""
+def rsync(folder: Path, source: Path, has_lists_of_rights: bool = True) -> None:
+    """Copies a tree with all its attributes, and finds nothing left to copy afterwards. NFS carries neither POSIX's
+    lists of rights nor attributes of the system."""
     tree, copy = source / "all-kinds", folder / "all-kinds"
     tree.mkdir()
-    make_tree_of_all_kinds(tree)
+    make_tree_of_all_kinds(tree, has_lists_of_rights)
     words = ["rsync", "-aHAXS", "--numeric-ids", "--checksum", "--delete"]
     run([*words, f"{tree}/", f"{copy}/"], 300)
     if left := run([*words, "--dry-run", "--itemize-changes", f"{tree}/", f"{copy}/"], 300).stdout:

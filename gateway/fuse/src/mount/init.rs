@@ -11,7 +11,8 @@ use std::io::{self, Read, Write};
 const MINOR: u32 = 39;
 /// Of Linux 5.12: extended SETXATTR, and privileges cleared by the server.
 const MINOR_MIN: u32 = 33;
-/// Asked for when the kernel has them.
+/// Asked for when the kernel has them. Not `ATOMIC_O_TRUNC`: an OPEN would then truncate before the kernel has looked
+/// whether it may (a program that is being executed: ETXTBSY).
 const WANTED: u64 = init::ASYNC_READ
     | init::BIG_WRITES
     | init::POSIX_LOCKS
@@ -26,7 +27,6 @@ const WANTED: u64 = init::ASYNC_READ
     | init::MAX_PAGES
     | init::CACHE_SYMLINKS
     | init::EXPORT_SUPPORT
-    | init::ATOMIC_O_TRUNC
     | init::HANDLE_KILLPRIV_V2
     | init::SETXATTR_EXT
     | init::INIT_EXT
@@ -38,7 +38,6 @@ const NEEDED: u64 = init::BIG_WRITES
     | init::DONT_MASK
     | init::POSIX_ACL
     | init::MAX_PAGES
-    | init::ATOMIC_O_TRUNC
     | init::HANDLE_KILLPRIV_V2
     | init::SETXATTR_EXT;
 /// Reads ahead and asynchronous direct requests that the kernel has under way at once.
