@@ -327,10 +327,12 @@ def test_killed_mount_can_be_mounted_again(mount: Mount, make_mount: MountFactor
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("settings", ["fsx.toml", "fsx-no-maps.toml"])
 def test_fsx_finds_no_fault_in_a_million_operations(mount: Mount, source: Path, settings: str) -> None:
-    suites.fsx(mount.folder / "file", source, 1_000_000, SEED, settings)
+    # In ten processes: fsx never unmaps what it has read through, and a process may have 65,530 maps.
+    for seed in range(SEED, SEED + 10):
+        suites.fsx(mount.folder / "file", source, 100_000, seed, settings)
 
 
 @pytest.mark.soak

@@ -1,6 +1,7 @@
 """Everyday programs on a mounted share: work.py FOLDER SOURCE WORK...
 
-Runs in a guest, with the tests' folder on Python's path. Each work has folders of its own in FOLDER and in SOURCE.
+Runs in a guest, with the tests' folder on Python's path. Each work has folders of its own in FOLDER and in SOURCE,
+which is a folder of the machine outside and knows neither attributes nor sockets.
 """
 
 import sys
@@ -19,9 +20,9 @@ def say(words: str) -> None:
     print(f"GUEST {words}", flush=True)
 
 
-def postgres(folder: Path, source: Path) -> None:
+def postgres(folder: Path, _: Path) -> None:
     """pgbench, while whoever reads "loading" kills what he likes; the books balance afterwards."""
-    base = Postgres(folder / "base", source / "postgres")
+    base = Postgres(folder / "base", Path("/run/postgres"))
     try:
         base.start()
         base.prepare()
@@ -37,11 +38,17 @@ def postgres(folder: Path, source: Path) -> None:
         base.close()
 
 
+def rsync(folder: Path, _: Path) -> None:
+    source = folder / "source"
+    source.mkdir()
+    suites.rsync(folder, source, has_lists_of_rights=False)
+
+
 WORKS: dict[str, Callable[[Path, Path], None]] = {
     "build": lambda folder, _: suites.build_c(folder),
     "git": lambda folder, source: suites.git(folder, source, 24 * MIB),
     "postgres": postgres,
-    "rsync": lambda folder, source: suites.rsync(folder, source, has_lists_of_rights=False),
+    "rsync": rsync,
     "sqlite": lambda folder, _: suites.sqlite(folder / "base", lambda committed: committed >= 200),
     "tar": lambda folder, source: suites.tar_of_small_files(folder, source, 5_000),
     "tar-large": lambda folder, source: suites.tar_of_small_files(folder, source, 50_000),

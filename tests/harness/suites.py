@@ -45,7 +45,7 @@ def pjdfstest_verdicts(said: str) -> dict[str, str]:
 def fsx(file: Path, artifacts: Path, operations: int, seed: int, settings: str = "fsx.toml") -> None:
     """Reads, writes, maps, holes, copies and truncations of one file, each compared with a copy in memory."""
     words: list[str | Path] = [built_tool("fsx"), "-f", SETTINGS / settings, "-q", "-P", artifacts, "-S", str(seed)]
-    run([*words, "-N", str(operations), file], 1800)
+    run([*words, "-N", str(operations), file], 300 + operations / 200)
 
 
 def git(folder: Path, source: Path, files_bytes: int) -> None:
