@@ -3,7 +3,7 @@
  * FSAL TOMBOLO: nfs-ganesha 4.3 as a door to the shares of a tombolo gateway.
  *
  *   wire.c        the messages
- *   session.c, requests.c, connection.c   sending them, over restarts of the daemon
+ *   session.c, requests.c, waiting.c, receive.c, connection.c   sending them, over restarts of the daemon
  *   main.c        the module
  *   export.c      one export: its configuration, its session
  *   handle.c      objects, and the handles that clients keep

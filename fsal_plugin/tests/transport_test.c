@@ -534,7 +534,8 @@ static void submit(struct tombolo_fsal_session *session, struct call *call, uint
 {
 	prepare(call, opcode, payload);
 	call->request.done = on_done;
-	tombolo_fsal_submit(session, &call->request);
+	if (tombolo_fsal_call_briefly(session, &call->request, 0))
+		on_done(&call->request);
 }
 
 static void wait_for(struct call *calls, unsigned int count)
