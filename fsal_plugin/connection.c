@@ -86,11 +86,12 @@ static void stand_by(struct tombolo_fsal_connection *connection)
 	struct tombolo_fsal_session *session = connection->session;
 	bool is_over = false;
 
-	tombolo_fsal_give_back_lead(connection);
+	connection->led = false;
 	for (;;) {
 		finish(connection);
 		is_over = is_over || connection->ended;
 		if (connection->unattended == 0 && !is_over) {
+			tombolo_fsal_offer_lead(connection);
 			pthread_mutex_unlock(&session->lock);
 			is_over = wait_for_call(connection);
 			pthread_mutex_lock(&session->lock);

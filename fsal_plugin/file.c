@@ -27,7 +27,9 @@ struct transfer {
 		struct fuse_read_in read;
 		struct fuse_write_in write;
 	} question;
-	struct fuse_write_out written;
+	struct tombolo_wire_written written;
+	size_t written_bytes;	/* of `written`, that the daemon is to send */
+	uint64_t changes;	/* of the export, when a write was sent */
 	struct iovec reply[DATA_PARTS_MAX];
 	uint32_t bytes;	/* asked for */
 	/* What the answer amounts to; fills in `argument`. */
@@ -143,15 +145,20 @@ static void read2(struct fsal_obj_handle *object, bool bypass, fsal_async_cb cal
 static fsal_status_t result_of_write(struct transfer *transfer)
 {
 	const struct tombolo_fsal_request *request = &transfer->request;
-	fsal_status_t status = tombolo_fsal_status(request->error);
+	const struct tombolo_wire_written *written = &transfer->written;
+	const bool has_attributes = transfer->written_bytes == sizeof(*written);
 
-	if (FSAL_IS_SUCCESS(status) &&
-	    (request->reply_bytes != sizeof(transfer->written) || transfer->written.size > transfer->bytes))
-		status = tombolo_fsal_bad_answer(FUSE_WRITE);
+	if (request->error)
+		return tombolo_fsal_status(request->error);
+	if (request->reply_bytes != transfer->written_bytes || written->written.size > transfer->bytes ||
+	    (has_attributes && !tombolo_fsal_attributes_valid(&written->attributes)))
+		return tombolo_fsal_bad_answer(FUSE_WRITE);
+	if (has_attributes)
+		tombolo_fsal_recent_keep(tombolo_fsal_object_of(transfer->object), &written->attributes,
+					 transfer->changes);
 	/* What was asked of stability was achieved, and fsal_stable still says so. */
-	if (FSAL_IS_SUCCESS(status))
-		transfer->argument->io_amount = transfer->written.size;
-	return status;
+	transfer->argument->io_amount = written->written.size;
+	return tombolo_fsal_success();
 }
 
 static void write2(struct fsal_obj_handle *object, bool bypass, fsal_async_cb callback, struct fsal_io_arg *argument,
@@ -177,10 +184,16 @@ static void write2(struct fsal_obj_handle *object, bool bypass, fsal_async_cb ca
 	question->flags = argument->fsal_stable ? O_WRONLY | O_DSYNC : O_WRONLY;
 	/* As Linux: whoever may not set these bits takes them from a file by writing to it. */
 	question->write_flags = op_ctx->creds.caller_uid != 0 ? FUSE_WRITE_KILL_SUIDGID : 0;
+	transfer->written_bytes = sizeof(transfer->written.written);
+	if (export->has_write_attributes) {
+		question->write_flags |= TOMBOLO_WIRE_WRITE_WITH_ATTRIBUTES;
+		transfer->written_bytes = sizeof(transfer->written);
+		transfer->changes = tombolo_fsal_changes_counted(export);
+	}
 	tombolo_fsal_request_add(&transfer->request, question, sizeof(*question));
 	for (unsigned int i = 0; i < part_count; i++)
 		tombolo_fsal_request_add(&transfer->request, parts[i].iov_base, parts[i].iov_len);
-	transfer->reply[0] = (struct iovec){ .iov_base = &transfer->written, .iov_len = sizeof(transfer->written) };
+	transfer->reply[0] = (struct iovec){ .iov_base = &transfer->written, .iov_len = transfer->written_bytes };
 	transfer->request.reply = transfer->reply;
 	transfer->request.reply_count = 1;
 	transfer->result = result_of_write;

@@ -216,8 +216,9 @@ void tombolo_fsal_waiter_add(struct tombolo_fsal_connection *connection, struct 
 void tombolo_fsal_waiter_answered(struct tombolo_fsal_connection *connection, struct tombolo_fsal_waiter *waiter);
 /* A request that nobody waits for is answered; the reader will call its `done`. */
 void tombolo_fsal_finished(struct tombolo_fsal_connection *connection, struct tombolo_fsal_request *request);
-/* Gives the lead back, for the reader or the next that waits.  The lock is held. */
-void tombolo_fsal_give_back_lead(struct tombolo_fsal_connection *connection);
+/* Wakes whoever is to lead next, if nobody leads: the reader or the next that waits.  Whoever was woken and does not
+ * take the lead offers it again.  The lock is held. */
+void tombolo_fsal_offer_lead(struct tombolo_fsal_connection *connection);
 
 /* ---- receive.c ---- */
 

@@ -20,8 +20,7 @@
 
 /* ---- the lead ---- */
 
-/* Wakes whoever is to lead next, if nobody does. */
-static void offer_lead(struct tombolo_fsal_connection *connection)
+void tombolo_fsal_offer_lead(struct tombolo_fsal_connection *connection)
 {
 	if (connection->led)
 		return;
@@ -29,12 +28,6 @@ static void offer_lead(struct tombolo_fsal_connection *connection)
 		pthread_cond_signal(&connection->for_reader);
 	else if (connection->waiters)
 		pthread_cond_signal(&connection->waiters->woken);
-}
-
-void tombolo_fsal_give_back_lead(struct tombolo_fsal_connection *connection)
-{
-	connection->led = false;
-	offer_lead(connection);
 }
 
 static bool may_lead(const struct tombolo_fsal_connection *connection)
@@ -74,7 +67,8 @@ static bool lead(struct tombolo_fsal_connection *connection, const struct tombol
 		}
 		in_time = waiter->answered || !is_over(until);
 	} while (in_time && !waiter->answered && !connection->ended && !connection->reader_wants_lead);
-	tombolo_fsal_give_back_lead(connection);
+	connection->led = false;
+	tombolo_fsal_offer_lead(connection);
 	return in_time;
 }
 
@@ -150,7 +144,7 @@ bool tombolo_fsal_await(struct tombolo_fsal_session *session, struct tombolo_fsa
 		leave_to_reader(connection, request);
 	connection->users--;
 	/* The offer may have been made to this thread, which goes. */
-	offer_lead(connection);
+	tombolo_fsal_offer_lead(connection);
 	in_time = waiter->answered;
 	pthread_mutex_unlock(&session->lock);
 	return in_time;

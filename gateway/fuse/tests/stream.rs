@@ -38,6 +38,7 @@ fn write(offset: u64, data: Vec<u8>) -> Request {
         lock_owner: None,
         from_cache: false,
         kill_privileges: false,
+        wants_attributes: false,
         data,
     })
 }
