@@ -105,7 +105,7 @@ static fsal_status_t find_attributes(struct tombolo_fsal_export *export, struct 
 	struct tombolo_fsal_object *self = tombolo_fsal_object_of(object);
 	fsal_status_t status;
 
-	if (tombolo_fsal_recent_take(export, self, attributes))
+	if (tombolo_fsal_recent_find(export, self, attributes))
 		return tombolo_fsal_success();
 	status = tombolo_fsal_fetch_attributes(export, object->fileid, attributes);
 	if (FSAL_IS_SUCCESS(status))

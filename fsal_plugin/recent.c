@@ -2,10 +2,10 @@
 /*
  * Attributes that came with the answer to a write.
  *
- * Ganesha asks for a file's attributes after each write to it, because it has to tell the
- * client.  The daemon sends them with its answer, so that this need not be another message.
+ * Ganesha asks for a file's attributes after each write and each commit, because it has to tell
+ * the client.  The daemon sends them with its answer, so that this need not be another message.
  *
- * They are used once, and only if they are what the daemon would answer now, as far as
+ * They are used only if they are what the daemon would answer now, as far as
  * ganesha can know:
  *
  * - No answer has told of a later state of the file.  Each change makes the ctime greater, so
@@ -96,18 +96,17 @@ void tombolo_fsal_recent_keep(struct tombolo_fsal_object *object, const struct f
 	PTHREAD_MUTEX_unlock(&recent->lock);
 }
 
-bool tombolo_fsal_recent_take(struct tombolo_fsal_export *export, struct tombolo_fsal_object *object,
+bool tombolo_fsal_recent_find(struct tombolo_fsal_export *export, struct tombolo_fsal_object *object,
 			      struct fuse_attr *attributes)
 {
 	struct tombolo_fsal_recent *recent = &object->recent;
-	bool taken;
+	bool found;
 
 	PTHREAD_MUTEX_lock(&recent->lock);
-	taken = recent->usable && recent->changes == tombolo_fsal_changes_counted(export) &&
+	found = recent->usable && recent->changes == tombolo_fsal_changes_counted(export) &&
 		clock_ns() - recent->since_ns < AGE_NS_MAX;
-	if (taken)
+	if (found)
 		*attributes = recent->attributes;
-	recent->usable = false;
 	PTHREAD_MUTEX_unlock(&recent->lock);
-	return taken;
+	return found;
 }

@@ -20,8 +20,8 @@
  *   notify.c      changes by others, passed on to ganesha's cache
  *   errors.c      errno as ganesha's errors
  *
- * The FSAL keeps no data and no policy, and attributes only for the one question that
- * follows a write: each operation is one message, or as few as the protocol allows, and the
+ * The FSAL keeps no data and no policy, and attributes only for the questions that follow
+ * a write: each operation is one message, or as few as the protocol allows, and the
  * answer is the daemon's.  It has two duties
  * that no other party can take.  It checks permissions where ganesha expects the file
  * system to do so (permission.c), because the daemon does not know a client's groups;
@@ -206,8 +206,8 @@ void tombolo_fsal_recent_seen(struct tombolo_fsal_object *object, const struct f
 /* The attributes came with a write that was sent when the export had counted `changes`. */
 void tombolo_fsal_recent_keep(struct tombolo_fsal_object *object, const struct fuse_attr *attributes,
 			      uint64_t changes);
-/* Gives what was kept, once, if it still holds. */
-bool tombolo_fsal_recent_take(struct tombolo_fsal_export *export, struct tombolo_fsal_object *object,
+/* Gives what was kept, if it still holds. */
+bool tombolo_fsal_recent_find(struct tombolo_fsal_export *export, struct tombolo_fsal_object *object,
 			      struct fuse_attr *attributes);
 
 /* ---- acl.c ---- */

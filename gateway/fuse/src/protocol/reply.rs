@@ -206,7 +206,11 @@ pub fn encode(expected: Expected, reply: Reply) -> Option<Encoded> {
         Reply::XattrSize(size) => fixed(&|out| GetxattrOut { size, padding: 0 }.put(out)),
         Reply::Written(size) => fixed(&|out| WriteOut { size, padding: 0 }.put(out)),
         Reply::WrittenWith { bytes, attributes } => fixed(&|out| {
-            WriteOut { size: bytes, padding: 0 }.put(out);
+            WriteOut {
+                size: bytes,
+                padding: 0,
+            }
+            .put(out);
             attr(&attributes).put(out);
         }),
         Reply::Copied(bytes) => fixed(&|out| put_copied(expected.opcode, bytes, out)),
