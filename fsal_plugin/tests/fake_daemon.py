@@ -214,6 +214,12 @@ class FakeDaemon:
             self._enter(parent, name.encode(), node)
             return node
 
+    def change_file(self, node: Node, data: bytes) -> None:
+        """As another client would: nobody is told, see `notify_inode`."""
+        with self.lock:
+            node.data[:] = data
+            self._touch(node, data=True)
+
     def notify_inode(self, inode: int, offset: int = 0) -> None:
         self._notify(2, struct.pack("<Qqq", inode, offset, 0))
 

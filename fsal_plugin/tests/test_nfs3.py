@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import subprocess
+import time
 import unittest
 from collections.abc import Iterator
 
@@ -71,6 +72,18 @@ class Nfs3(Served):
             found = self.nfs.stat(path)
             self.assertEqual((found.nlink, found.size), (1, 61))
             self.nfs.unlink(path)
+
+    def test_attributes_that_came_with_a_write_do_not_hide_changes_of_others(self) -> None:
+        path = self.path("file")
+        self.nfs.write(path, b"x" * 100)
+        for size in range(200, 220):
+            self.nfs.overwrite(path, 0, b"y")
+            node = self.daemon.find(path)
+            self.daemon.change_file(node, bytes(size))
+            self.daemon.notify_inode(node.inode)
+            deadline = time.monotonic() + 0.8
+            while self.nfs.stat(path).size != size:
+                self.assertLess(time.monotonic(), deadline)
 
     def test_names(self) -> None:
         self.nfs.write(self.path("a"), b"1")
