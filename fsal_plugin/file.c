@@ -28,7 +28,6 @@ struct transfer {
 		struct fuse_write_in write;
 	} question;
 	struct tombolo_wire_written written;
-	size_t written_bytes;	/* of `written`, that the daemon is to send */
 	uint64_t changes;	/* of the export, when a write was sent */
 	struct iovec reply[DATA_PARTS_MAX];
 	uint32_t bytes;	/* asked for */
@@ -146,11 +145,13 @@ static fsal_status_t result_of_write(struct transfer *transfer)
 {
 	const struct tombolo_fsal_request *request = &transfer->request;
 	const struct tombolo_wire_written *written = &transfer->written;
-	const bool has_attributes = transfer->written_bytes == sizeof(*written);
+	/* A daemon that took the place of a newer one sends none. */
+	const bool has_attributes = request->reply_bytes == sizeof(*written);
 
 	if (request->error)
 		return tombolo_fsal_status(request->error);
-	if (request->reply_bytes != transfer->written_bytes || written->written.size > transfer->bytes ||
+	if ((request->reply_bytes != sizeof(written->written) && !has_attributes) ||
+	    written->written.size > transfer->bytes ||
 	    (has_attributes && !tombolo_fsal_attributes_valid(&written->attributes)))
 		return tombolo_fsal_bad_answer(FUSE_WRITE);
 	if (has_attributes)
@@ -184,16 +185,13 @@ static void write2(struct fsal_obj_handle *object, bool bypass, fsal_async_cb ca
 	question->flags = argument->fsal_stable ? O_WRONLY | O_DSYNC : O_WRONLY;
 	/* As Linux: whoever may not set these bits takes them from a file by writing to it. */
 	question->write_flags = op_ctx->creds.caller_uid != 0 ? FUSE_WRITE_KILL_SUIDGID : 0;
-	transfer->written_bytes = sizeof(transfer->written.written);
-	if (export->has_write_attributes) {
+	if (export->has_write_attributes)
 		question->write_flags |= TOMBOLO_WIRE_WRITE_WITH_ATTRIBUTES;
-		transfer->written_bytes = sizeof(transfer->written);
-		transfer->changes = tombolo_fsal_changes_counted(export);
-	}
+	transfer->changes = tombolo_fsal_changes_counted(export);
 	tombolo_fsal_request_add(&transfer->request, question, sizeof(*question));
 	for (unsigned int i = 0; i < part_count; i++)
 		tombolo_fsal_request_add(&transfer->request, parts[i].iov_base, parts[i].iov_len);
-	transfer->reply[0] = (struct iovec){ .iov_base = &transfer->written, .iov_len = transfer->written_bytes };
+	transfer->reply[0] = (struct iovec){ .iov_base = &transfer->written, .iov_len = sizeof(transfer->written) };
 	transfer->request.reply = transfer->reply;
 	transfer->request.reply_count = 1;
 	transfer->result = result_of_write;
