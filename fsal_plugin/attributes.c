@@ -99,11 +99,25 @@ fsal_status_t tombolo_fsal_fetch_attributes(struct tombolo_fsal_export *export, 
 	return ask_for_attributes(export, &request, attributes);
 }
 
+static fsal_status_t find_attributes(struct tombolo_fsal_export *export, struct fsal_obj_handle *object,
+				     struct fuse_attr *attributes)
+{
+	struct tombolo_fsal_object *self = tombolo_fsal_object_of(object);
+	fsal_status_t status;
+
+	if (tombolo_fsal_recent_find(export, self, attributes))
+		return tombolo_fsal_success();
+	status = tombolo_fsal_fetch_attributes(export, object->fileid, attributes);
+	if (FSAL_IS_SUCCESS(status))
+		tombolo_fsal_recent_seen(self, attributes);
+	return status;
+}
+
 static fsal_status_t getattrs(struct fsal_obj_handle *object, struct fsal_attrlist *list)
 {
 	struct tombolo_fsal_export *export = tombolo_fsal_current_export();
 	struct fuse_attr attributes;
-	fsal_status_t status = tombolo_fsal_fetch_attributes(export, object->fileid, &attributes);
+	fsal_status_t status = find_attributes(export, object, &attributes);
 
 	if (FSAL_IS_SUCCESS(status))
 		status = tombolo_fsal_attributes_give(export, object->fileid, &attributes, list);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * One connection, which is one thread that connects, reads, and connects again:
+ * One connection and its thread, the reader, which connects, stands by while the threads
+ * that wait for answers read, and connects again:
  *
  *            connected, ATTACH answered
  *     DOWN ----------------------------> UP   fd != -1
@@ -16,28 +17,21 @@
 #include "session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-/* Small answers are taken from here, many at a time; large ones go straight to their buffers. */
-#define BUFFER_BYTES 16384u
-
-/* A notification has a name and a few numbers. */
-#define NOTIFICATION_BYTES_MAX 1024u
-
 /* Extended attributes and directories are read in pieces up to this, whatever the limit for data is. */
 #define ANSWER_BYTES_MIN (128u << 10)
 
-static void log_line(struct tombolo_fsal_connection *connection, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void log_line(struct tombolo_fsal_connection *connection, const char *format, ...)
+void tombolo_fsal_log_line(struct tombolo_fsal_connection *connection, const char *format, ...)
 {
 	const struct tombolo_fsal_session *session = connection->session;
 	char reason[200], text[512];
@@ -50,128 +44,97 @@ static void log_line(struct tombolo_fsal_connection *connection, const char *for
 	session->events.log(session->events.context, text);
 }
 
-/* ---- reading ---- */
+/* ---- requests that no thread waits for ---- */
 
-/* 0, or -1 when the socket has ended. */
-static int receive_some(struct tombolo_fsal_connection *connection, void *to, size_t bytes_max, size_t *bytes)
+/* The lock is held, but for the calls. */
+static void finish(struct tombolo_fsal_connection *connection)
 {
-	ssize_t received;
+	struct tombolo_fsal_session *session = connection->session;
 
-	do
-		received = recv(connection->any_fd, to, bytes_max, 0);
-	while (received == -1 && errno == EINTR);
-	if (received <= 0)
-		return -1;
-	*bytes = (size_t)received;
-	return 0;
+	while (connection->finished) {
+		struct tombolo_fsal_request *request = connection->finished;
+
+		connection->finished = request->next_finished;
+		connection->unattended--;
+		pthread_mutex_unlock(&session->lock);
+		request->done(request);
+		pthread_mutex_lock(&session->lock);
+	}
 }
 
-static int receive_exactly(struct tombolo_fsal_connection *connection, void *to, size_t bytes)
+/* Until the reader is called, or the socket ends, which is what true says. */
+static bool wait_for_call(struct tombolo_fsal_connection *connection)
 {
-	uint8_t *end = to;
+	/* Data that arrives does not wake who asks for the end only. */
+	struct pollfd polled[] = {
+		{ .fd = connection->any_fd, .events = POLLRDHUP },
+		{ .fd = connection->wake_fd, .events = POLLIN },
+	};
+	eventfd_t calls;
 
-	while (bytes > 0) {
-		size_t ready = connection->buffer_end - connection->buffer_begin;
-		size_t taken = ready < bytes ? ready : bytes;
+	if (poll(polled, 2, -1) == -1)
+		return false;
+	if (polled[1].revents)
+		(void)eventfd_read(connection->wake_fd, &calls);
+	return polled[0].revents != 0;
+}
 
-		if (ready > 0) {
-			memcpy(end, connection->buffer + connection->buffer_begin, taken);
-			connection->buffer_begin += taken;
-		} else if (bytes >= BUFFER_BYTES) {
-			if (receive_some(connection, end, bytes, &taken) == -1)
-				return -1;
+/* Leaves the connection to the threads that wait for answers, while each answer is waited for.  Begins and ends with the
+ * lead, and the lock held. */
+static void stand_by(struct tombolo_fsal_connection *connection)
+{
+	struct tombolo_fsal_session *session = connection->session;
+	bool is_over = false;
+
+	connection->led = false;
+	for (;;) {
+		finish(connection);
+		is_over = is_over || connection->ended;
+		if (connection->unattended == 0 && !is_over) {
+			tombolo_fsal_offer_lead(connection);
+			pthread_mutex_unlock(&session->lock);
+			is_over = wait_for_call(connection);
+			pthread_mutex_lock(&session->lock);
+		} else if (connection->led) {
+			connection->reader_wants_lead = true;
+			pthread_cond_wait(&connection->for_reader, &session->lock);
+			connection->reader_wants_lead = false;
 		} else {
-			connection->buffer_begin = 0;
-			connection->buffer_end = 0;
-			if (receive_some(connection, connection->buffer, BUFFER_BYTES, &connection->buffer_end) == -1)
-				return -1;
-			continue;
+			connection->led = true;
+			return;
 		}
-		end += taken;
-		bytes -= taken;
-	}
-	return 0;
-}
-
-static int receive_scattered(struct tombolo_fsal_connection *connection, const struct iovec *parts,
-			     unsigned int part_count, size_t bytes)
-{
-	for (unsigned int i = 0; i < part_count && bytes > 0; i++) {
-		size_t taken = parts[i].iov_len < bytes ? parts[i].iov_len : bytes;
-
-		if (receive_exactly(connection, parts[i].iov_base, taken) == -1)
-			return -1;
-		bytes -= taken;
-	}
-	return 0;
-}
-
-static int read_notification(struct tombolo_fsal_connection *connection, const struct fuse_out_header *header)
-{
-	const struct tombolo_fsal_session_events *events = &connection->session->events;
-	struct tombolo_wire_notification notification;
-	uint8_t body[NOTIFICATION_BYTES_MAX];
-	size_t bytes = header->len - sizeof(*header);
-
-	if (bytes > sizeof(body) || receive_exactly(connection, body, bytes) == -1)
-		return -1;
-	switch (tombolo_wire_decode_notification(header->error, body, bytes, &notification)) {
-	case 1:
-		events->notified(events->context, &notification);
-		return 0;
-	case 0:
-		return 0;
-	default:
-		log_line(connection, "malformed notification %d", header->error);
-		return -1;
 	}
 }
 
-static int read_answer(struct tombolo_fsal_connection *connection, const struct fuse_out_header *header)
-{
-	struct tombolo_fsal_request *request = tombolo_fsal_request_find(connection, header->unique);
-	size_t bytes = header->len - sizeof(*header);
-	size_t room = 0;
-
-	if (!request) {
-		log_line(connection, "an answer to no request, %llu", (unsigned long long)header->unique);
-		return -1;
-	}
-	for (unsigned int i = 0; i < request->reply_count; i++)
-		room += request->reply[i].iov_len;
-	if (bytes > room) {
-		/* Asked again, the daemon would answer the same. */
-		log_line(connection, "%zu bytes in answer to request %u, which takes %zu", bytes,
-			 request->header.opcode, room);
-		tombolo_fsal_request_complete(connection->session, request, EIO);
-		return -1;
-	}
-	if (receive_scattered(connection, request->reply, request->reply_count, bytes) == -1)
-		return -1;
-	request->reply_bytes = bytes;
-	tombolo_fsal_request_complete(connection->session, request, -header->error);
-	return 0;
-}
-
+/* Begins and ends with the lead. */
 static void read_until_it_ends(struct tombolo_fsal_connection *connection)
 {
-	size_t body_bytes_max = tombolo_fsal_session_attached(connection->session).write_bytes_max;
-	struct fuse_out_header header;
+	struct tombolo_fsal_session *session = connection->session;
+	int outcome;
 
-	if (body_bytes_max < ANSWER_BYTES_MIN)
-		body_bytes_max = ANSWER_BYTES_MIN;
-	while (receive_exactly(connection, &header, sizeof(header)) == 0) {
-		if (!tombolo_wire_reply_valid(&header, body_bytes_max)) {
-			log_line(connection, "malformed answer: length %u, error %d", header.len, header.error);
-			return;
-		}
-		if (header.unique == 0 ? read_notification(connection, &header) == -1 :
-					 read_answer(connection, &header) == -1)
-			return;
-	}
+	do {
+		pthread_mutex_lock(&session->lock);
+		if (connection->index != 0 && connection->unattended == 0)
+			stand_by(connection);
+		pthread_mutex_unlock(&session->lock);
+		outcome = tombolo_fsal_read_message(connection);
+		pthread_mutex_lock(&session->lock);
+		finish(connection);
+		pthread_mutex_unlock(&session->lock);
+	} while (outcome != -1);
 }
 
 /* ---- the way up ---- */
+
+/* Room for two writes of 1 MiB, so that the sender need not wake for every few pages that the daemon takes.  As far as
+ * the process may, and the kernel doubles it for its own overhead; smaller is slower, not wrong. */
+static void enlarge_send_buffer(int fd)
+{
+	const int bytes = 2 << 20;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) != 0)
+		(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
 
 static int open_socket(struct tombolo_fsal_connection *connection)
 {
@@ -181,6 +144,7 @@ static int open_socket(struct tombolo_fsal_connection *connection)
 
 	if (fd == -1)
 		return errno;
+	enlarge_send_buffer(fd);
 	pthread_mutex_lock(&session->lock);
 	closing = session->closing || session->draining;
 	if (!closing)
@@ -195,9 +159,10 @@ static int open_socket(struct tombolo_fsal_connection *connection)
 	return 0;
 }
 
-static void set_receive_timeout(int fd, int seconds)
+/* 0: none. */
+static void set_receive_timeout(int fd, unsigned int ms)
 {
-	const struct timeval timeout = { .tv_sec = seconds };
+	const struct timeval timeout = { .tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000 };
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 }
@@ -216,15 +181,16 @@ static int attach(struct tombolo_fsal_connection *connection, bool resume, struc
 	/* A new socket takes this much without blocking. */
 	if (send(connection->any_fd, message, bytes, MSG_NOSIGNAL) != (ssize_t)bytes)
 		return ECONNRESET;
-	set_receive_timeout(connection->any_fd, TOMBOLO_FSAL_ATTACH_S);
-	if (receive_exactly(connection, &header, sizeof(header)) == -1)
+	set_receive_timeout(connection->any_fd, TOMBOLO_FSAL_ATTACH_S * 1000);
+	if (tombolo_fsal_receive_exactly(connection, &header, sizeof(header)) == -1)
 		return ECONNRESET;
 	if (header.len == sizeof(header) && header.error < 0 && header.error > -4096)
 		return -header.error;
 	if (header.error != 0 || header.len != sizeof(header) + sizeof(*attached) ||
-	    receive_exactly(connection, attached, sizeof(*attached)) == -1 || !tombolo_wire_attached_valid(attached))
+	    tombolo_fsal_receive_exactly(connection, attached, sizeof(*attached)) == -1 || !tombolo_wire_attached_valid(attached))
 		return EPROTO;
-	set_receive_timeout(connection->any_fd, 0);
+	/* Where the reader alone reads, it has nothing to look up for. */
+	set_receive_timeout(connection->any_fd, connection->index == 0 ? 0 : TOMBOLO_FSAL_LOOK_UP_MS);
 	return 0;
 }
 
@@ -252,6 +218,10 @@ static void note_attached(struct tombolo_fsal_connection *connection, const stru
 			session->slots[slot]->resend = true;
 	}
 	connection->fd = connection->any_fd;
+	connection->ended = false;
+	connection->answer_bytes_max = attached->write_bytes_max;
+	if (connection->answer_bytes_max < ANSWER_BYTES_MIN)
+		connection->answer_bytes_max = ANSWER_BYTES_MIN;
 	pthread_cond_broadcast(&session->changed);
 	pthread_mutex_unlock(&session->lock);
 	pthread_mutex_unlock(&connection->send_lock);
@@ -360,12 +330,15 @@ static void go_down(struct tombolo_fsal_connection *connection)
 	connection->buffer_end = 0;
 	if (error)
 		tombolo_fsal_requests_fail(connection, error);
+	pthread_mutex_lock(&session->lock);
+	finish(connection);
+	pthread_mutex_unlock(&session->lock);
 }
 
 static void note_failure(struct tombolo_fsal_connection *connection, int error)
 {
 	if (!connection->failure_logged && error != ESHUTDOWN)
-		log_line(connection, "no file service (%s); requests wait, reconnecting", strerror(error));
+		tombolo_fsal_log_line(connection, "no file service (%s); requests wait, reconnecting", strerror(error));
 	connection->failure_logged = true;
 }
 
@@ -407,11 +380,11 @@ static void serve(struct tombolo_fsal_connection *connection)
 	pthread_t resender;
 
 	if (connection->failure_logged)
-		log_line(connection, "the file service is back");
+		tombolo_fsal_log_line(connection, "the file service is back");
 	connection->failure_logged = false;
 	if (pthread_create(&resender, NULL, resend, connection) != 0) {
 		/* Tried again on the next way up. */
-		log_line(connection, "cannot start a thread");
+		tombolo_fsal_log_line(connection, "cannot start a thread");
 		return;
 	}
 	read_until_it_ends(connection);

@@ -6,7 +6,7 @@
  *         Name = TOMBOLO;
  *         Share = "name";
  *         Socket = "/run/tombolo/files.sock";
- *         Connections = 4;
+ *         Connections = 8;
  *         Instance = "name";      # of this ganesha; default: the host's name
  *     }
  *
@@ -27,7 +27,7 @@ static struct config_item export_items[] = {
 	CONF_MAND_STR("Share", 1, TOMBOLO_WIRE_NAME_BYTES_MAX, NULL, tombolo_fsal_export, share_name),
 	CONF_ITEM_PATH("Socket", 1, sizeof(((struct sockaddr_un *)0)->sun_path) - 1, "/run/tombolo/files.sock",
 		       tombolo_fsal_export, socket_path),
-	CONF_ITEM_UI32("Connections", 1, TOMBOLO_FSAL_CONNECTIONS_MAX, 4, tombolo_fsal_export, connection_count),
+	CONF_ITEM_UI32("Connections", 1, TOMBOLO_FSAL_CONNECTIONS_MAX, 8, tombolo_fsal_export, connection_count),
 	/* Leaves room for the rest of the client's name. */
 	CONF_ITEM_STR("Instance", 1, 200, NULL, tombolo_fsal_export, instance),
 	CONFIG_EOL
@@ -158,6 +158,7 @@ static int open_session(struct tombolo_fsal_export *export)
 	attached = tombolo_fsal_session_attached(export->session);
 	export->root = attached.root;
 	export->io_bytes_max = attached.write_bytes_max;
+	export->has_write_attributes = (attached.capabilities & TOMBOLO_WIRE_WRITE_ATTRIBUTES) != 0;
 	export->has_acl_flags = (attached.capabilities & TOMBOLO_WIRE_ACL_FLAGS) != 0;
 	return 0;
 }

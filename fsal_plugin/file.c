@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Data: reading and writing, which ganesha takes back asynchronously, and what else
- * is done to a file's contents, which it waits for.
+ * Data: reading and writing, and what else is done to a file's contents.
+ *
+ * What is answered soon, because the data is cached and there is room, is waited for: the
+ * thread that asked goes on with the answer, and nobody has to be woken.  What is not
+ * goes on by itself, and ganesha takes it back from another thread.
  *
  * Data goes from ganesha's buffers to the socket and back without a copy.  A read or
  * write longer than the daemon takes is cut short, as NFS allows.
@@ -14,6 +17,9 @@
 /* The first part of a message is the request's own structure. */
 #define DATA_PARTS_MAX (TOMBOLO_FSAL_BODY_PARTS_MAX - 1)
 
+/* Far more than the gateway needs for what it has, and little to hold up a thread for. */
+#define SOON_MS 10
+
 /* A read or write under way. */
 struct transfer {
 	struct tombolo_fsal_request request;
@@ -21,9 +27,12 @@ struct transfer {
 		struct fuse_read_in read;
 		struct fuse_write_in write;
 	} question;
-	struct fuse_write_out written;
+	struct tombolo_wire_written written;
+	uint64_t changes;	/* of the export, when a write was sent */
 	struct iovec reply[DATA_PARTS_MAX];
 	uint32_t bytes;	/* asked for */
+	/* What the answer amounts to; fills in `argument`. */
+	fsal_status_t (*result)(struct transfer *transfer);
 
 	struct fsal_obj_handle *object;
 	struct fsal_io_arg *argument;
@@ -48,17 +57,33 @@ static struct transfer *transfer_new(uint32_t opcode, struct fsal_obj_handle *ob
 	return transfer;
 }
 
-/* On the thread that received the answer, which ganesha does not know.  The operation that
- * waits for this keeps the export alive. */
-static void finish(struct transfer *transfer, fsal_status_t status)
+/* Tells ganesha how the transfer went, and frees it. */
+static void finish(struct transfer *transfer)
 {
+	fsal_status_t status = transfer->result(transfer);
+
+	transfer->callback(transfer->object, status, transfer->argument, transfer->callback_argument);
+	gsh_free(transfer);
+}
+
+/* On a thread of the session, which ganesha does not know.  The operation that waits for this
+ * keeps the export alive. */
+static void finish_late(struct tombolo_fsal_request *request)
+{
+	struct transfer *transfer = container_of(request, struct transfer, request);
 	struct req_op_context context;
 
 	get_gsh_export_ref(transfer->gsh_export);
 	init_op_context_simple(&context, transfer->gsh_export, transfer->fsal_export);
-	transfer->callback(transfer->object, status, transfer->argument, transfer->callback_argument);
+	finish(transfer);
 	release_op_context();
-	gsh_free(transfer);
+}
+
+static void carry_out(struct tombolo_fsal_export *export, struct transfer *transfer)
+{
+	transfer->request.done = finish_late;
+	if (tombolo_fsal_call_briefly(export->session, &transfer->request, SOON_MS))
+		finish(transfer);
 }
 
 /* Describes up to `bytes_max` of the buffers; returns how many bytes. */
@@ -79,15 +104,15 @@ static uint32_t cut(const struct fsal_io_arg *argument, uint32_t bytes_max, stru
 
 /* ---- reading ---- */
 
-static void on_read(struct tombolo_fsal_request *request)
+static fsal_status_t result_of_read(struct transfer *transfer)
 {
-	struct transfer *transfer = container_of(request, struct transfer, request);
+	const struct tombolo_fsal_request *request = &transfer->request;
 
 	if (request->error == 0) {
 		transfer->argument->io_amount = request->reply_bytes;
 		transfer->argument->end_of_file = request->reply_bytes < transfer->bytes;
 	}
-	finish(transfer, tombolo_fsal_status(request->error));
+	return tombolo_fsal_status(request->error);
 }
 
 static void read2(struct fsal_obj_handle *object, bool bypass, fsal_async_cb callback, struct fsal_io_arg *argument,
@@ -110,24 +135,31 @@ static void read2(struct fsal_obj_handle *object, bool bypass, fsal_async_cb cal
 	transfer->question.read = (struct fuse_read_in){ .offset = argument->offset, .size = transfer->bytes };
 	tombolo_fsal_request_add(&transfer->request, &transfer->question.read, sizeof(transfer->question.read));
 	transfer->request.reply = transfer->reply;
-	transfer->request.done = on_read;
-	tombolo_fsal_submit(export->session, &transfer->request);
+	transfer->result = result_of_read;
+	carry_out(export, transfer);
 }
 
 /* ---- writing ---- */
 
-static void on_written(struct tombolo_fsal_request *request)
+static fsal_status_t result_of_write(struct transfer *transfer)
 {
-	struct transfer *transfer = container_of(request, struct transfer, request);
-	fsal_status_t status = tombolo_fsal_status(request->error);
+	const struct tombolo_fsal_request *request = &transfer->request;
+	const struct tombolo_wire_written *written = &transfer->written;
+	/* A daemon that took the place of a newer one sends none. */
+	const bool has_attributes = request->reply_bytes == sizeof(*written);
 
-	if (FSAL_IS_SUCCESS(status) &&
-	    (request->reply_bytes != sizeof(transfer->written) || transfer->written.size > transfer->bytes))
-		status = tombolo_fsal_bad_answer(FUSE_WRITE);
+	if (request->error)
+		return tombolo_fsal_status(request->error);
+	if ((request->reply_bytes != sizeof(written->written) && !has_attributes) ||
+	    written->written.size > transfer->bytes ||
+	    (has_attributes && !tombolo_fsal_attributes_valid(&written->attributes)))
+		return tombolo_fsal_bad_answer(FUSE_WRITE);
+	if (has_attributes)
+		tombolo_fsal_recent_keep(tombolo_fsal_object_of(transfer->object), &written->attributes,
+					 transfer->changes);
 	/* What was asked of stability was achieved, and fsal_stable still says so. */
-	if (FSAL_IS_SUCCESS(status))
-		transfer->argument->io_amount = transfer->written.size;
-	finish(transfer, status);
+	transfer->argument->io_amount = written->written.size;
+	return tombolo_fsal_success();
 }
 
 static void write2(struct fsal_obj_handle *object, bool bypass, fsal_async_cb callback, struct fsal_io_arg *argument,
@@ -153,14 +185,17 @@ static void write2(struct fsal_obj_handle *object, bool bypass, fsal_async_cb ca
 	question->flags = argument->fsal_stable ? O_WRONLY | O_DSYNC : O_WRONLY;
 	/* As Linux: whoever may not set these bits takes them from a file by writing to it. */
 	question->write_flags = op_ctx->creds.caller_uid != 0 ? FUSE_WRITE_KILL_SUIDGID : 0;
+	if (export->has_write_attributes)
+		question->write_flags |= TOMBOLO_WIRE_WRITE_WITH_ATTRIBUTES;
+	transfer->changes = tombolo_fsal_changes_counted(export);
 	tombolo_fsal_request_add(&transfer->request, question, sizeof(*question));
 	for (unsigned int i = 0; i < part_count; i++)
 		tombolo_fsal_request_add(&transfer->request, parts[i].iov_base, parts[i].iov_len);
 	transfer->reply[0] = (struct iovec){ .iov_base = &transfer->written, .iov_len = sizeof(transfer->written) };
 	transfer->request.reply = transfer->reply;
 	transfer->request.reply_count = 1;
-	transfer->request.done = on_written;
-	tombolo_fsal_submit(export->session, &transfer->request);
+	transfer->result = result_of_write;
+	carry_out(export, transfer);
 }
 
 /* All of the file, whatever the range: so is the service's way. */

@@ -34,6 +34,8 @@ fsal_status_t tombolo_fsal_ask_up_to(struct tombolo_fsal_export *export, struct 
 	request->reply = &reply;
 	request->reply_count = 1;
 	error = tombolo_fsal_call(export->session, request);
+	if (tombolo_fsal_changes_silently(request->header.opcode))
+		tombolo_fsal_changes_count(export);
 	*bytes = request->reply_bytes;
 	return tombolo_fsal_status(error);
 }
@@ -66,6 +68,7 @@ struct tombolo_fsal_object *tombolo_fsal_object_new(struct tombolo_fsal_export *
 		.root = htole64(export->root),
 		.inode = htole64(inode),
 	};
+	PTHREAD_MUTEX_init(&object->recent.lock, NULL);
 	object->object.obj_ops = &tombolo_fsal.object_ops;
 	object->object.fileid = inode;
 	object->object.fsid.major = export->root;
@@ -77,6 +80,7 @@ struct tombolo_fsal_object *tombolo_fsal_object_new(struct tombolo_fsal_export *
 static void release(struct fsal_obj_handle *object)
 {
 	fsal_obj_handle_fini(object);
+	PTHREAD_MUTEX_destroy(&tombolo_fsal_object_of(object)->recent.lock);
 	gsh_free(tombolo_fsal_object_of(object));
 }
 

@@ -70,6 +70,7 @@ void tombolo_fsal_notified(void *argument, const struct tombolo_wire_notificatio
 {
 	struct tombolo_fsal_notifier *notifier = argument;
 
+	tombolo_fsal_changes_count(notifier->export);
 	PTHREAD_MUTEX_lock(&notifier->lock);
 	if (notifier->count == QUEUE_MAX) {
 		notifier->forget_all = true;
@@ -86,6 +87,7 @@ void tombolo_fsal_resumed(void *argument, bool rebooted)
 {
 	struct tombolo_fsal_notifier *notifier = argument;
 
+	tombolo_fsal_changes_count(notifier->export);
 	PTHREAD_MUTEX_lock(&notifier->lock);
 	notifier->forget_all = true;
 	notifier->count = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Requests under way: numbers, the table of slots, sending and waiting.
+ * Requests under way: numbers, the table of slots, sending.
  *
  * A request's number decides its slot, so that a number is never used while one
  * with the same slot is unanswered: the daemon keeps what a change did under the
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #define SLOT_OF(unique) (((unique) >> 1) % TOMBOLO_WIRE_SLOTS)
 
@@ -75,37 +76,56 @@ void tombolo_fsal_send(struct tombolo_fsal_connection *connection, struct tombol
 	}
 }
 
-/* A promise of a slot, so that nobody waits for one with a send lock held. */
-static int reserve_slot(struct tombolo_fsal_session *session)
+/* How well a connection would take one more request: the higher the better. */
+static int fitness(const struct tombolo_fsal_connection *connection)
+{
+	const bool is_up = connection->fd != -1;
+	const bool is_for_requests = connection->index != 0;
+	const int load = (int)(connection->users + connection->unattended);
+
+	return (is_up ? 4 : 0) * (int)TOMBOLO_WIRE_SLOTS + (is_for_requests ? 2 : 0) * (int)TOMBOLO_WIRE_SLOTS - load;
+}
+
+/* The first of those with the least to do: what was used last is warm.  `fd` is only a hint here. */
+static struct tombolo_fsal_connection *choose_connection(struct tombolo_fsal_session *session)
+{
+	struct tombolo_fsal_connection *chosen = &session->connections[0];
+
+	for (unsigned int i = 1; i < session->connection_count; i++) {
+		if (fitness(&session->connections[i]) > fitness(chosen))
+			chosen = &session->connections[i];
+	}
+	return chosen;
+}
+
+/* A connection and the promise of a slot, so that nobody waits for one with a send lock held. */
+static int reserve(struct tombolo_fsal_session *session, struct tombolo_fsal_connection **connection)
 {
 	int error;
 
 	pthread_mutex_lock(&session->lock);
 	while ((error = tombolo_fsal_refusal(session)) == 0 && session->slot_count == TOMBOLO_WIRE_SLOTS)
 		pthread_cond_wait(&session->changed, &session->lock);
-	if (error == 0)
+	if (error == 0) {
 		session->slot_count++;
+		*connection = choose_connection(session);
+		(*connection)->users++;
+	}
 	pthread_mutex_unlock(&session->lock);
 	return error;
 }
 
-/* The next one that is up, or simply the next.  `fd` is only a hint here. */
-static struct tombolo_fsal_connection *choose_connection(struct tombolo_fsal_session *session)
+/* Gives a number and a slot: the caller has reserved one, so one is free. */
+static void take_slot(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request)
 {
-	struct tombolo_fsal_connection *chosen = NULL;
-
-	pthread_mutex_lock(&session->lock);
-	for (unsigned int tried = 0; tried < session->connection_count; tried++) {
-		chosen = &session->connections[session->next_connection];
-		session->next_connection = (session->next_connection + 1) % session->connection_count;
-		if (chosen->fd != -1)
-			break;
-	}
-	pthread_mutex_unlock(&session->lock);
-	return chosen;
+	do
+		session->next_unique += 2;
+	while (session->slots[SLOT_OF(session->next_unique)]);
+	request->header.unique = session->next_unique;
+	session->slots[SLOT_OF(session->next_unique)] = request;
 }
 
-/* The caller has reserved a slot, so one is free.  The send lock is held. */
+/* The send lock is held. */
 static int enter(struct tombolo_fsal_connection *connection, struct tombolo_fsal_request *request)
 {
 	struct tombolo_fsal_session *session = connection->session;
@@ -116,29 +136,21 @@ static int enter(struct tombolo_fsal_connection *connection, struct tombolo_fsal
 	if (error == 0 && session->draining && connection->fd == -1)
 		error = ESHUTDOWN;
 	if (error == 0) {
-		do
-			session->next_unique += 2;
-		while (session->slots[SLOT_OF(session->next_unique)]);
-		request->header.unique = session->next_unique;
 		request->connection = connection;
 		request->resend = false;
-		session->slots[SLOT_OF(session->next_unique)] = request;
+		take_slot(session, request);
+		tombolo_fsal_waiter_add(connection, request->waiter);
 	} else {
 		session->slot_count--;
+		connection->users--;
 		pthread_cond_broadcast(&session->changed);
 	}
 	pthread_mutex_unlock(&session->lock);
 	return error;
 }
 
-static void refuse(struct tombolo_fsal_request *request, int error)
-{
-	request->error = error;
-	request->reply_bytes = 0;
-	request->done(request);
-}
-
-void tombolo_fsal_submit(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request)
+/* Sends it, if the connection is up.  Returns 0 or an errno, which is all that becomes of the request then. */
+static int dispatch(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request)
 {
 	struct tombolo_fsal_connection *connection;
 	size_t bytes = sizeof(request->header);
@@ -148,19 +160,55 @@ void tombolo_fsal_submit(struct tombolo_fsal_session *session, struct tombolo_fs
 		bytes += request->body[i].iov_len;
 	request->header.len = (uint32_t)bytes;
 
-	error = reserve_slot(session);
-	if (error) {
-		refuse(request, error);
-		return;
-	}
-	connection = choose_connection(session);
+	error = reserve(session, &connection);
+	if (error)
+		return error;
 	pthread_mutex_lock(&connection->send_lock);
 	error = enter(connection, request);
 	if (error == 0 && connection->fd != -1)
 		tombolo_fsal_send(connection, request, 0);
 	pthread_mutex_unlock(&connection->send_lock);
-	if (error)
-		refuse(request, error);
+	return error;
+}
+
+static bool call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
+		 const struct timespec *until)
+{
+	struct tombolo_fsal_waiter waiter = { .woken = PTHREAD_COND_INITIALIZER };
+	bool is_answered = true;
+	int error;
+
+	request->waiter = &waiter;
+	error = dispatch(session, request);
+	if (error) {
+		request->error = error;
+		request->reply_bytes = 0;
+	} else {
+		is_answered = tombolo_fsal_await(session, request, &waiter, until);
+	}
+	pthread_cond_destroy(&waiter.woken);
+	return is_answered;
+}
+
+int tombolo_fsal_call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request)
+{
+	(void)call(session, request, NULL);
+	return request->error;
+}
+
+bool tombolo_fsal_call_briefly(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
+			       unsigned int wait_ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += wait_ms / 1000;
+	until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	return call(session, request, &until);
 }
 
 /* ---- completing ---- */
@@ -182,15 +230,20 @@ struct tombolo_fsal_request *tombolo_fsal_request_find(struct tombolo_fsal_conne
 void tombolo_fsal_request_complete(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
 				   int error)
 {
+	struct tombolo_fsal_connection *connection = request->connection;
+
 	pthread_mutex_lock(&session->lock);
 	session->slots[SLOT_OF(request->header.unique)] = NULL;
 	/* Somebody waits only for the last one. */
 	if (session->slot_count == TOMBOLO_WIRE_SLOTS)
 		pthread_cond_broadcast(&session->changed);
 	session->slot_count--;
-	pthread_mutex_unlock(&session->lock);
 	request->error = error;
-	request->done(request);
+	if (request->waiter)
+		tombolo_fsal_waiter_answered(connection, request->waiter);
+	else
+		tombolo_fsal_finished(connection, request);
+	pthread_mutex_unlock(&session->lock);
 }
 
 void tombolo_fsal_requests_fail(struct tombolo_fsal_connection *connection, int error)
@@ -213,38 +266,4 @@ void tombolo_fsal_requests_fail(struct tombolo_fsal_connection *connection, int 
 			tombolo_fsal_request_complete(session, request, error);
 		}
 	}
-}
-
-/* ---- waiting ---- */
-
-struct waiter {
-	pthread_mutex_t lock;
-	pthread_cond_t answered;
-	bool is_answered;
-};
-
-static void wake(struct tombolo_fsal_request *request)
-{
-	struct waiter *waiter = request->context;
-
-	pthread_mutex_lock(&waiter->lock);
-	waiter->is_answered = true;
-	pthread_cond_signal(&waiter->answered);
-	pthread_mutex_unlock(&waiter->lock);
-}
-
-int tombolo_fsal_call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request)
-{
-	struct waiter waiter = { .lock = PTHREAD_MUTEX_INITIALIZER, .answered = PTHREAD_COND_INITIALIZER };
-
-	request->done = wake;
-	request->context = &waiter;
-	tombolo_fsal_submit(session, request);
-	pthread_mutex_lock(&waiter.lock);
-	while (!waiter.is_answered)
-		pthread_cond_wait(&waiter.answered, &waiter.lock);
-	pthread_mutex_unlock(&waiter.lock);
-	pthread_cond_destroy(&waiter.answered);
-	pthread_mutex_destroy(&waiter.lock);
-	return request->error;
 }

@@ -9,17 +9,21 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#define RECEIVE_BUFFER_BYTES 16384u
-
 static void free_session(struct tombolo_fsal_session *session)
 {
 	for (unsigned int i = 0; i < session->connection_count; i++) {
-		free(session->connections[i].buffer);
-		pthread_mutex_destroy(&session->connections[i].send_lock);
+		struct tombolo_fsal_connection *connection = &session->connections[i];
+
+		free(connection->buffer);
+		if (connection->wake_fd != -1)
+			close(connection->wake_fd);
+		pthread_cond_destroy(&connection->for_reader);
+		pthread_mutex_destroy(&connection->send_lock);
 	}
 	pthread_cond_destroy(&session->changed);
 	pthread_mutex_destroy(&session->lock);
@@ -66,10 +70,13 @@ static struct tombolo_fsal_session *allocate(const char *socket_path, const char
 			.index = i,
 			.fd = -1,
 			.any_fd = -1,
-			.buffer = malloc(RECEIVE_BUFFER_BYTES),
+			.led = true,	/* by the reader, which has yet to start */
+			.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+			.buffer = malloc(TOMBOLO_FSAL_BUFFER_BYTES),
 		};
 		pthread_mutex_init(&connection->send_lock, NULL);
-		complete = complete && connection->buffer;
+		pthread_cond_init(&connection->for_reader, NULL);
+		complete = complete && connection->buffer && connection->wake_fd != -1;
 	}
 	if (!complete) {
 		free_session(session);

@@ -4,7 +4,9 @@
  * threads have requests under way at once.
  *
  *   requests.c    numbers requests, sends them, hands over replies
- *   connection.c  one connection: connecting, ATTACH, reading, repeating
+ *   waiting.c     threads that wait for replies, and read them meanwhile
+ *   connection.c  one connection: connecting, ATTACH, repeating
+ *   receive.c     reading messages from a connection
  *
  * A request that was accepted is answered, however often the daemon goes away in
  * between: after reconnecting, everything unanswered is sent again, marked, and
@@ -14,7 +16,16 @@
  * Locks, in the order in which they are taken:
  *
  *   connection->send_lock   one message at a time; held while send() blocks
- *   session->lock           everything else; never held across a system call
+ *   session->lock           everything else; never held across a call that may wait
+ *
+ * Who reads: one thread at a time has the lead of a connection.  A thread that waits for
+ * an answer takes the lead if it is free, reads, hands over what is for others, and
+ * gives the lead back with its own answer, to the next that waits.  So an answer comes
+ * without waking anybody in between (leader/followers: Schmidt, "Pattern-Oriented
+ * Software Architecture" 2).  The connection's own thread, its reader, leads on the way up
+ * and down, and while there are requests that no thread waits for.  The connection with
+ * index 0 brings notifications at any time: there the reader always leads, and requests go
+ * there only if no other connection is up.
  *
  * Rules that follow:
  *
@@ -22,10 +33,12 @@
  *   the same critical section in which it is sent.  So whoever holds that lock and
  *   finds it there knows that it was sent on the present socket, or, with `resend`
  *   set, that it was not; and the sender does not touch it after that section.
- * - Only the reader thread of its connection completes a request.
- * - A reader never waits for a send lock while its socket works: the sender could
- *   be waiting for the daemon to read, and the daemon for the reader.  It shuts the
+ * - Whoever leads completes requests; but `done` is called by the reader, because a leading
+ *   thread may hold locks of its own that `done` wants.
+ * - Whoever leads never waits for a send lock while the socket works: the sender could
+ *   be waiting for the daemon to read, and the daemon for the leader.  The reader shuts the
  *   socket down first, which ends every send(); and repeating has a thread of its own.
+ * - For each request under way somebody reads: the thread that waits for it, or the reader.
  *
  * Knows nothing of ganesha.
  */
@@ -44,6 +57,9 @@
 
 #define TOMBOLO_FSAL_CONNECTIONS_MAX 64u
 
+/* Small answers are received many at a time; large ones go straight to their buffers. */
+#define TOMBOLO_FSAL_BUFFER_BYTES 16384u
+
 /* Buffers of one message, apart from its header. */
 #define TOMBOLO_FSAL_BODY_PARTS_MAX 18
 
@@ -54,8 +70,12 @@
 /* The daemon has this long to answer ATTACH. */
 #define TOMBOLO_FSAL_ATTACH_S 10
 
+/* A thread that leads looks this often whether it should still wait. */
+#define TOMBOLO_FSAL_LOOK_UP_MS 5
+
 struct tombolo_fsal_session;
 struct tombolo_fsal_connection;
+struct tombolo_fsal_waiter;
 
 /* Owned by the caller until `done`; all buffers as well. */
 struct tombolo_fsal_request {
@@ -64,8 +84,8 @@ struct tombolo_fsal_request {
 	unsigned int body_count;
 	const struct iovec *reply;	/* where the answer's body goes */
 	unsigned int reply_count;
-	void (*done)(struct tombolo_fsal_request *request);	/* must not wait for another request */
-	void *context;	/* for `done` */
+	/* Called when no thread waits for the answer; must not wait for another request. */
+	void (*done)(struct tombolo_fsal_request *request);
 
 	size_t reply_bytes;	/* result: of the answer's body */
 	int error;		/* result: 0 or an errno */
@@ -73,9 +93,19 @@ struct tombolo_fsal_request {
 	/* The session's. */
 	struct tombolo_fsal_connection *connection;
 	bool resend;		/* not yet sent on the present socket of `connection` */
+	struct tombolo_fsal_waiter *waiter;	/* the thread that waits; NULL: unattended */
+	struct tombolo_fsal_request *next_finished;
 };
 
-/* Called from the reader threads; must not make requests. */
+/* On the stack of a thread that waits for an answer.  All under session->lock. */
+struct tombolo_fsal_waiter {
+	pthread_cond_t woken;	/* answered, or the lead may be taken */
+	bool answered;
+	/* Among those of the connection that are not answered. */
+	struct tombolo_fsal_waiter *previous, *next;
+};
+
+/* Called from the reader threads; must not make requests.  `log` may be called from any. */
 struct tombolo_fsal_session_events {
 	void *context;
 	void (*notified)(void *context, const struct tombolo_wire_notification *notification);
@@ -97,9 +127,23 @@ struct tombolo_fsal_connection {
 	/* The reader's socket from socket() to close(), so that closing can end its waiting. */
 	int any_fd;	/* under session->lock */
 
-	/* The reader's own. */
+	/* Under session->lock. */
+	bool led;		/* somebody reads */
+	bool reader_wants_lead;
+	bool ended;		/* the socket, from when a leader finds out until it is up again */
+	unsigned int users;	/* threads between choosing this connection and their answer */
+	unsigned int unattended;	/* requests here that no thread waits for */
+	struct tombolo_fsal_request *finished;	/* those of them that wait for their `done` */
+	struct tombolo_fsal_waiter *waiters;
+	pthread_cond_t for_reader;	/* the lead is free, or something is finished */
+	int wake_fd;		/* an eventfd: the reader is to look whether there is something to do */
+
+	/* The leader's. */
+	size_t answer_bytes_max;	/* without the header */
 	uint8_t *buffer;	/* bytes received and not yet consumed */
 	size_t buffer_begin, buffer_end;
+
+	/* The reader's own. */
 	bool failure_logged;
 };
 
@@ -115,7 +159,6 @@ struct tombolo_fsal_session {
 	struct tombolo_fsal_request *slots[TOMBOLO_WIRE_SLOTS];
 	unsigned int slot_count;	/* in use or promised */
 	uint64_t next_unique;	/* even: the kernel protocol keeps bit 0 for interrupts */
-	unsigned int next_connection;
 	bool attached_once;
 	struct tombolo_wire_attached attached;	/* of the last ATTACH */
 	bool gone;		/* the daemon says that there is no such share any more */
@@ -141,10 +184,12 @@ struct tombolo_wire_attached tombolo_fsal_session_attached(struct tombolo_fsal_s
 
 /* ---- requests.c ---- */
 
-/* Sends; `done` is called exactly once, perhaps before this returns. */
-void tombolo_fsal_submit(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request);
-/* Sends and waits; `done` and `context` are overwritten.  Returns request->error. */
+/* Sends and waits; `done` is not called.  Returns request->error. */
 int tombolo_fsal_call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request);
+/* Sends and waits for up to `wait_ms`.  True: the request is answered, and `done` is not called.  False: it is or was
+ * called, once, and the request must not be touched here any more. */
+bool tombolo_fsal_call_briefly(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
+			       unsigned int wait_ms);
 /* Appends a buffer to the message. */
 void tombolo_fsal_request_add(struct tombolo_fsal_request *request, const void *data, size_t bytes);
 
@@ -153,13 +198,37 @@ void tombolo_fsal_send(struct tombolo_fsal_connection *connection, struct tombol
 		       uint64_t unique_flags);
 /* The request of this connection with this number, or NULL. */
 struct tombolo_fsal_request *tombolo_fsal_request_find(struct tombolo_fsal_connection *connection, uint64_t unique);
-/* Takes the request out of the table and calls `done`. */
+/* Takes the request out of the table and tells whoever waits, or leaves it to the reader.  The caller leads. */
 void tombolo_fsal_request_complete(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
 				   int error);
 /* Completes all of the connection with `error`; it is down. */
 void tombolo_fsal_requests_fail(struct tombolo_fsal_connection *connection, int error);
 /* Why a request would be refused now; 0: it would not.  The session's lock is held. */
 int tombolo_fsal_refusal(const struct tombolo_fsal_session *session);
+
+/* ---- waiting.c ---- */
+
+/* Waits for the answer until it comes or, unless NULL, until `until`.  False: it did not come in time. */
+bool tombolo_fsal_await(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
+			struct tombolo_fsal_waiter *waiter, const struct timespec *until);
+/* The lock is held. */
+void tombolo_fsal_waiter_add(struct tombolo_fsal_connection *connection, struct tombolo_fsal_waiter *waiter);
+void tombolo_fsal_waiter_answered(struct tombolo_fsal_connection *connection, struct tombolo_fsal_waiter *waiter);
+/* A request that nobody waits for is answered; the reader will call its `done`. */
+void tombolo_fsal_finished(struct tombolo_fsal_connection *connection, struct tombolo_fsal_request *request);
+/* Wakes whoever is to lead next, if nobody leads: the reader or the next that waits.  Whoever was woken and does not
+ * take the lead offers it again.  The lock is held. */
+void tombolo_fsal_offer_lead(struct tombolo_fsal_connection *connection);
+
+/* ---- receive.c ---- */
+
+/* Waits for a message and deals with it; the caller leads.  1: one was read, 0: none came in a while, -1: the socket
+ * has ended. */
+int tombolo_fsal_read_message(struct tombolo_fsal_connection *connection);
+/* 0, or -1 when the socket has ended or, while ATTACH is answered, nothing came in time. */
+int tombolo_fsal_receive_exactly(struct tombolo_fsal_connection *connection, void *to, size_t bytes);
+void tombolo_fsal_log_line(struct tombolo_fsal_connection *connection, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* ---- connection.c ---- */
 

@@ -3,11 +3,12 @@
  * FSAL TOMBOLO: nfs-ganesha 4.3 as a door to the shares of a tombolo gateway.
  *
  *   wire.c        the messages
- *   session.c, requests.c, connection.c   sending them, over restarts of the daemon
+ *   session.c, requests.c, waiting.c, receive.c, connection.c   sending them, over restarts of the daemon
  *   main.c        the module
  *   export.c      one export: its configuration, its session
  *   handle.c      objects, and the handles that clients keep
  *   attributes.c  attributes, both ways
+ *   recent.c      attributes that came with the answer to a write
  *   acl.c         POSIX ACLs of the service as ACLs of ganesha
  *   permission.c  who may create, remove and rename
  *   directory.c   names: lookup, creation, removal, reading directories
@@ -19,8 +20,9 @@
  *   notify.c      changes by others, passed on to ganesha's cache
  *   errors.c      errno as ganesha's errors
  *
- * The FSAL keeps no data, no attributes and no policy: each operation is one message,
- * or as few as the protocol allows, and the answer is the daemon's.  It has two duties
+ * The FSAL keeps no data and no policy, and attributes only for the questions that follow
+ * a write: each operation is one message, or as few as the protocol allows, and the
+ * answer is the daemon's.  It has two duties
  * that no other party can take.  It checks permissions where ganesha expects the file
  * system to do so (permission.c), because the daemon does not know a client's groups;
  * and it keeps share reservations, as every FSAL of this version has to.
@@ -69,6 +71,8 @@ struct tombolo_fsal_export {
 	uint64_t root;		/* inode of the share's root: part of every handle, so it never changes */
 	uint32_t io_bytes_max;	/* of one read or write */
 	bool has_acl_flags;	/* attributes tell whether there are ACLs */
+	bool has_write_attributes;	/* answers to writes bring attributes, if asked for */
+	uint64_t changes;	/* atomic; see recent.c */
 	struct tombolo_fsal_opens *opens;
 	struct tombolo_fsal_notifier *notifier;
 };
@@ -87,11 +91,22 @@ struct tombolo_fsal_handle {
 
 _Static_assert(sizeof(struct tombolo_fsal_handle) == 24, "handles outlive us");
 
+/* See recent.c.  All under `lock`. */
+struct tombolo_fsal_recent {
+	pthread_mutex_t lock;
+	struct fuse_attr attributes;
+	uint64_t ctime_seen;	/* the greatest of any answer about this file, in nanoseconds */
+	uint64_t changes;	/* of the export, when the write was sent */
+	uint64_t since_ns;
+	bool usable;
+};
+
 struct tombolo_fsal_object {
 	struct fsal_obj_handle object;
 	struct tombolo_fsal_handle handle;
 	struct fsal_share share;	/* under object.obj_lock */
 	int stateless_opens;	/* opens by name without a state that ganesha will close; atomic */
+	struct tombolo_fsal_recent recent;
 };
 
 struct tombolo_fsal_state {
@@ -178,6 +193,22 @@ fsal_status_t tombolo_fsal_fetch_attributes(struct tombolo_fsal_export *export, 
 fsal_status_t tombolo_fsal_set_attributes(struct tombolo_fsal_export *export, uint64_t inode, object_file_type_t type,
 					  struct fsal_attrlist *list, struct fuse_attr *attributes);
 void tombolo_fsal_attributes_ops_init(struct fsal_obj_ops *ops);
+
+/* ---- recent.c ---- */
+
+/* Something was changed, or may have been, and its attributes were not told. */
+void tombolo_fsal_changes_count(struct tombolo_fsal_export *export);
+uint64_t tombolo_fsal_changes_counted(struct tombolo_fsal_export *export);
+/* Whether requests of this kind are to be counted, when they are answered. */
+bool tombolo_fsal_changes_silently(uint32_t opcode);
+/* The attributes were asked for. */
+void tombolo_fsal_recent_seen(struct tombolo_fsal_object *object, const struct fuse_attr *attributes);
+/* The attributes came with a write that was sent when the export had counted `changes`. */
+void tombolo_fsal_recent_keep(struct tombolo_fsal_object *object, const struct fuse_attr *attributes,
+			      uint64_t changes);
+/* Gives what was kept, if it still holds. */
+bool tombolo_fsal_recent_find(struct tombolo_fsal_export *export, struct tombolo_fsal_object *object,
+			      struct fuse_attr *attributes);
 
 /* ---- acl.c ---- */
 

@@ -28,6 +28,10 @@
 
 /* What the daemon says it can do, in the answer to ATTACH. */
 #define TOMBOLO_WIRE_ACL_FLAGS (1u << 0)	/* fuse_attr.flags tells which ACLs there are */
+#define TOMBOLO_WIRE_WRITE_ATTRIBUTES (1u << 1)	/* answers to WRITE bring attributes, if asked for */
+
+/* In fuse_write_in.write_flags, if TOMBOLO_WIRE_WRITE_ATTRIBUTES was offered. */
+#define TOMBOLO_WIRE_WRITE_WITH_ATTRIBUTES (1u << 31)
 
 /* In fuse_attr.flags, if TOMBOLO_WIRE_ACL_FLAGS was offered. */
 #define TOMBOLO_WIRE_HAS_ACCESS_ACL (1u << 30)
@@ -73,6 +77,13 @@ struct tombolo_wire_attached {
 	uint64_t resumed;	/* 1: the session existed */
 };
 
+/* The answer to a WRITE that asked for attributes: what they are after it. */
+struct tombolo_wire_written {
+	struct fuse_write_out written;
+	struct fuse_attr attributes;
+};
+
+_Static_assert(sizeof(struct tombolo_wire_written) == 96, "as the daemon has it");
 _Static_assert(sizeof(struct tombolo_wire_attach) == 40, "as the daemon has it");
 _Static_assert(sizeof(struct tombolo_wire_attached) == 48, "as the daemon has it");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the messages are in host order");

@@ -24,6 +24,7 @@ RESENT = 1 << 63
 SLOTS = 4096
 ROOT_INODE = 1000
 ACL_FLAGS = 1
+WRITE_ATTRIBUTES = 2
 HAS_ACCESS_ACL = 1 << 30
 HAS_DEFAULT_ACL = 1 << 31
 MAX_WRITE = 1 << 20
@@ -40,6 +41,7 @@ FATTR_MODE, FATTR_UID, FATTR_GID, FATTR_SIZE = 1, 2, 4, 8
 FATTR_ATIME, FATTR_MTIME, FATTR_ATIME_NOW, FATTR_MTIME_NOW = 16, 32, 128, 256
 FATTR_KILL_SUIDGID = 1 << 11
 WRITE_KILL_SUIDGID = 1 << 2
+WRITE_WITH_ATTRIBUTES = 1 << 31
 
 NAMES = {
     1: "LOOKUP", 3: "GETATTR", 4: "SETATTR", 5: "READLINK", 6: "SYMLINK", 8: "MKNOD", 9: "MKDIR", 10: "UNLINK",
@@ -104,7 +106,7 @@ class Request:
 
 
 class FakeDaemon:
-    def __init__(self, path: pathlib.Path, *, share: str = "test", capabilities: int = ACL_FLAGS) -> None:
+    def __init__(self, path: pathlib.Path, *, share: str = "test", capabilities: int = ACL_FLAGS | WRITE_ATTRIBUTES) -> None:
         self.path = path
         self.share = share
         self.capabilities = capabilities
@@ -211,6 +213,12 @@ class FakeDaemon:
             node.data[:] = data
             self._enter(parent, name.encode(), node)
             return node
+
+    def change_file(self, node: Node, data: bytes) -> None:
+        """As another client would: nobody is told, see `notify_inode`."""
+        with self.lock:
+            node.data[:] = data
+            self._touch(node, data=True)
 
     def notify_inode(self, inode: int, offset: int = 0) -> None:
         self._notify(2, struct.pack("<Qqq", inode, offset, 0))
@@ -521,7 +529,11 @@ class FakeDaemon:
             node.mode &= ~(stat.S_ISUID | stat.S_ISGID)
         self._touch(node, data=True)
         self.stable_writes += bool(flags & os.O_DSYNC)
-        return struct.pack("<II", size, 0)
+        written = struct.pack("<II", size, 0)
+        if write_flags & WRITE_WITH_ATTRIBUTES:
+            assert self.capabilities & WRITE_ATTRIBUTES
+            return written + self._attr(node)
+        return written
 
     def _on_fsync(self, request: Request) -> bytes:
         self._node(request.node)

@@ -202,7 +202,7 @@ class Served(unittest.TestCase):
 
 
 @contextlib.contextmanager
-def serving(*, connections: int = 4, options: str = "", capabilities: int = 1) -> Iterator[tuple[Ganesha, FakeDaemon]]:
+def serving(*, connections: int = 4, options: str = "", capabilities: int = 3) -> Iterator[tuple[Ganesha, FakeDaemon]]:
     """A ganesha with one export, and its fake file service. The caller is on ganesha's network meanwhile."""
     with temporary_directory() as directory:
         daemon = FakeDaemon(directory / "files.sock", capabilities=capabilities)

@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import subprocess
+import time
 import unittest
 from collections.abc import Iterator
 
@@ -48,6 +49,41 @@ class Nfs3(Served):
         self.assertEqual(self.nfs.read(self.path("file")), expected[:4321])
         self.nfs.truncate(self.path("file"), 10_000)
         self.assertEqual(self.nfs.read(self.path("file")), expected[:4321] + bytes(10_000 - 4321))
+
+    def test_attributes_come_with_a_write(self) -> None:
+        before = self.daemon.counts.copy()
+        self.nfs.write(self.path("file"), os.urandom(24 << 20))
+        asked = self.daemon.counts - before
+        self.assertEqual(self.nfs.stat(self.path("file")).size, 24 << 20)
+        self.assertGreaterEqual(asked["WRITE"], 24)
+        self.assertLess(asked["GETATTR"], 6)
+
+    def test_attributes_that_came_with_a_write_do_not_outlive_other_changes(self) -> None:
+        path = self.path("file")
+        for round_number in range(20):
+            self.nfs.write(path, b"x" * 100)
+            self.nfs.truncate(path, 10 + round_number)
+            self.assertEqual(self.nfs.stat(path).size, 10 + round_number)
+            self.nfs.overwrite(path, 50, b"y")
+            self.nfs.link(path, self.path("other"))
+            self.assertEqual(self.nfs.stat(path).nlink, 2)
+            self.nfs.overwrite(path, 60, b"z")
+            self.nfs.unlink(self.path("other"))
+            found = self.nfs.stat(path)
+            self.assertEqual((found.nlink, found.size), (1, 61))
+            self.nfs.unlink(path)
+
+    def test_attributes_that_came_with_a_write_do_not_hide_changes_of_others(self) -> None:
+        path = self.path("file")
+        self.nfs.write(path, b"x" * 100)
+        for size in range(200, 220):
+            self.nfs.overwrite(path, 0, b"y")
+            node = self.daemon.find(path)
+            self.daemon.change_file(node, bytes(size))
+            self.daemon.notify_inode(node.inode)
+            deadline = time.monotonic() + 0.8
+            while self.nfs.stat(path).size != size:
+                self.assertLess(time.monotonic(), deadline)
 
     def test_names(self) -> None:
         self.nfs.write(self.path("a"), b"1")

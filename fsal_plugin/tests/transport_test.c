@@ -534,7 +534,8 @@ static void submit(struct tombolo_fsal_session *session, struct call *call, uint
 {
 	prepare(call, opcode, payload);
 	call->request.done = on_done;
-	tombolo_fsal_submit(session, &call->request);
+	if (tombolo_fsal_call_briefly(session, &call->request, 0))
+		on_done(&call->request);
 }
 
 static void wait_for(struct call *calls, unsigned int count)
@@ -586,6 +587,62 @@ static void test_many_callers(void)
 }
 
 /* More requests than slots, all under way at once, answered in any order. */
+struct brief {
+	struct tombolo_fsal_session *session;
+	bool stop;	/* atomic */
+	unsigned int late;	/* atomic */
+};
+
+/* Calls that are soon given up, so that the lead goes back and forth. */
+static void *call_briefly(void *argument)
+{
+	static struct call calls[4][400];
+	static unsigned int next;
+	struct brief *brief = argument;
+	struct call *own = calls[__atomic_fetch_add(&next, 1, __ATOMIC_RELAXED) % 4];
+
+	for (unsigned int i = 0; i < 400; i++) {
+		prepare(&own[i], i % 2 ? OPCODE_HOLD : OPCODE_ECHO, 1000000 + i);
+		own[i].request.done = on_done;
+		if (tombolo_fsal_call_briefly(brief->session, &own[i].request, i % 3))
+			on_done(&own[i].request);
+		else
+			__atomic_add_fetch(&brief->late, 1, __ATOMIC_RELAXED);
+	}
+	wait_for(own, 400);
+	for (unsigned int i = 0; i < 400; i++)
+		check_answer(&own[i]);
+	return NULL;
+}
+
+static void *answer_sometimes(void *argument)
+{
+	struct brief *brief = argument;
+
+	while (!__atomic_load_n(&brief->stop, __ATOMIC_ACQUIRE)) {
+		sleep_ms(1);
+		answer_held();
+	}
+	return NULL;
+}
+
+static void test_brief_calls(unsigned int connections)
+{
+	struct brief brief = { .session = opened(connections) };
+	pthread_t callers[4], answerer;
+
+	CHECK(pthread_create(&answerer, NULL, answer_sometimes, &brief) == 0);
+	for (unsigned int i = 0; i < 4; i++)
+		CHECK(pthread_create(&callers[i], NULL, call_briefly, &brief) == 0);
+	run_callers(brief.session, 8, 2000);
+	for (unsigned int i = 0; i < 4; i++)
+		pthread_join(callers[i], NULL);
+	__atomic_store_n(&brief.stop, true, __ATOMIC_RELEASE);
+	pthread_join(answerer, NULL);
+	CHECK(brief.late > 0);
+	tombolo_fsal_session_close(brief.session);
+}
+
 static void test_slots(void)
 {
 	struct tombolo_fsal_session *session = opened(3);
@@ -780,6 +837,9 @@ int main(int argc, char **argv)
 	test_notifications();
 	start_daemon();
 	test_many_callers();
+	test_brief_calls(2);
+	test_brief_calls(4);
+	test_brief_calls(1);
 	test_slots();
 	test_lost_connections();
 	test_nonsense();

@@ -218,6 +218,7 @@ impl Service for ShareService {
                 grace_ms: u32::try_from(shares.options.session_grace.as_millis()).unwrap_or(u32::MAX),
                 resumed: start.resumed,
                 acl_flags: true,
+                write_attributes: true,
             },
             session: Arc::new(ShareSession::new(shares.clone(), start, kind, attach.stable, listening)),
         })

@@ -11,7 +11,7 @@ from bench import report
 from bench.blocks import compare_blocks
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
-from bench.files import compare_files
+from bench.files import DOORS, compare_files
 from bench.report import Section
 from harness.gateway import Gateway, merged
 from harness.object_store import S3Server
@@ -31,6 +31,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--size-mib", type=int, default=1024, help="size of the LUNs")
     parser.add_argument("--cloud-size-mib", type=int, default=512, help="data per round of a cloud workload")
     parser.add_argument("--quick-files", action="store_true", help="only see that the file part runs")
+    parser.add_argument("--door", choices=("all", *DOORS), default="all", help="of the file part: what to measure")
     parser.add_argument("--folder", type=Path, default=REPOSITORY / "build", help="a folder on the disk to measure")
     parser.add_argument("--name", help="name of the result files; `bench`, or `bench-PART` for one part")
     return parser.parse_args(arguments)
@@ -67,7 +68,8 @@ def measure_blocks(options: argparse.Namespace, folder: Path, stack: ExitStack) 
 
 
 def measure_files(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
-    return compare_files(folder, QUICK if options.quick_files else FULL, stack)
+    doors = list(DOORS) if options.door == "all" else [options.door]
+    return compare_files(folder, QUICK if options.quick_files else FULL, doors, stack)
 
 
 def main(arguments: list[str]) -> int:

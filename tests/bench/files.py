@@ -3,6 +3,7 @@
 The daemon's journal, cache and store and the folders of all others lie in one ext4.
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from bench.report import Section
 from harness.gateway import Gateway
 
 MIB = 1 << 20
+DOORS = {"nfs": compare_nfs, "mount": compare_mounts}
 
 
-def compare_files(folder: Path, scale: Scale, stack: ExitStack) -> tuple[list[Section], dict[str, int]]:
+def compare_files(
+    folder: Path, scale: Scale, doors: Sequence[str], stack: ExitStack
+) -> tuple[list[Section], dict[str, int]]:
     """The sections, and the daemon's memory."""
     data_mib = scale.data_bytes // MIB
     settings = {
@@ -30,7 +34,7 @@ def compare_files(folder: Path, scale: Scale, stack: ExitStack) -> tuple[list[Se
     stack.callback(gateway.close)
     gateway.start()
     sections: list[Section] = []
-    for compare in (compare_nfs, compare_mounts):
-        with ExitStack() as doors:
-            sections += compare(gateway, disk.folder, scale, doors)
+    for door in doors:
+        with ExitStack() as held:
+            sections += DOORS[door](gateway, disk.folder, scale, held)
     return sections, {"highest_under_file_load": gateway.process.resident_bytes(peak=True)}

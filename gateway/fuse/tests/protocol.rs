@@ -116,19 +116,22 @@ fn handle_requests() -> BoxedStrategy<Request> {
             word(),
             number(),
             any::<Option<u64>>(),
-            any::<(bool, bool)>(),
+            any::<(bool, bool, bool)>(),
             data()
         )
             .prop_map(
-                |(fh, offset, flags, lock_owner, (from_cache, kill_privileges), data)| Request::Write(Write {
-                    fh,
-                    offset,
-                    flags,
-                    lock_owner,
-                    from_cache,
-                    kill_privileges,
-                    data
-                })
+                |(fh, offset, flags, lock_owner, (from_cache, kill_privileges, wants_attributes), data)| {
+                    Request::Write(Write {
+                        fh,
+                        offset,
+                        flags,
+                        lock_owner,
+                        from_cache,
+                        kill_privileges,
+                        wants_attributes,
+                        data,
+                    })
+                }
             ),
         (word(), number(), any::<(bool, bool)>(), word()).prop_map(|(fh, flags, (flush, unlock_flock), lock_owner)| {
             Request::Release(Release {
@@ -405,6 +408,7 @@ fn the_old_rename_and_the_long_copy_are_read() {
         unique: 1,
         opcode: Opcode::CopyFileRange64,
         size: 1 << 40,
+        attributes: false,
     };
     let encoded = reply::encode(copy, Reply::Copied(1 << 33)).unwrap();
     assert_eq!(encoded.head[16..], (1u64 << 33).to_ne_bytes());
@@ -427,7 +431,31 @@ fn expected(opcode: Opcode, size: u64) -> Expected {
         unique: 9,
         opcode,
         size,
+        attributes: false,
     }
+}
+
+#[test]
+fn a_write_is_answered_with_attributes_if_it_asked_for_them_and_only_then() {
+    let attributes = Attributes {
+        node: 7,
+        size: 4096,
+        ..Attributes::default()
+    };
+    let with = Reply::WrittenWith { bytes: 3, attributes };
+    let wanting = Expected {
+        attributes: true,
+        ..expected(Opcode::Write, 3)
+    };
+    let encoded = reply::encode(wanting, with.clone()).unwrap();
+    assert_eq!(encoded.bytes(), 16 + 8 + 88);
+    assert_eq!(encoded.head[16..20], 3u32.to_ne_bytes());
+    assert_eq!(encoded.head[24..32], 7u64.to_ne_bytes());
+    assert_eq!(encoded.head[32..40], 4096u64.to_ne_bytes());
+    assert_eq!(reply::encode(wanting, Reply::Written(3)), None);
+    assert_eq!(reply::encode(expected(Opcode::Write, 3), with), None);
+    let too_much = Reply::WrittenWith { bytes: 4, attributes };
+    assert_eq!(reply::encode(wanting, too_much), None);
 }
 
 #[test]
@@ -526,6 +554,7 @@ fn an_attach_with_other_than_what_is_known_is_refused() {
     assert_eq!(with(16, u32::MAX), Err(Errno::INVAL), "a name longer than the message");
     let reply = AttachReply {
         acl_flags: true,
+        write_attributes: false,
         session: 5,
         boot: 6,
         root: 7,

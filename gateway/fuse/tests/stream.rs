@@ -5,7 +5,7 @@ mod common;
 use common::client::plain_attach;
 use common::{Fixture, PATIENCE, ROOT, eventually};
 use std::io::{Read, Write};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tombolo_fuse::mount::AttachError;
 use tombolo_fuse::protocol::abi::{IN_HEADER_BYTES, InHeader};
@@ -38,6 +38,7 @@ fn write(offset: u64, data: Vec<u8>) -> Request {
         lock_owner: None,
         from_cache: false,
         kill_privileges: false,
+        wants_attributes: false,
         data,
     })
 }
@@ -153,6 +154,59 @@ fn requests_that_wait_do_not_hold_up_the_others() {
     fixture.toy.let_go(held);
     let answered: Vec<u64> = (0..5).map(|_| client.receive().unique).collect();
     assert!(waiting.iter().all(|unique| answered.contains(unique)));
+}
+
+/// Requests that wait for milliseconds, requests that wait for nothing, and large ones, beside which the next is read.
+#[test]
+fn every_request_is_answered_whichever_thread_reads() {
+    const ROUNDS: usize = 1500;
+    let config = ServerConfig {
+        threads_max: 3,
+        ..ServerConfig::default()
+    };
+    let fixture = Fixture::start(config);
+    let (held, free) = (file(&fixture, "held", b"1"), file(&fixture, "free", b"2"));
+    let mut client = fixture.client();
+    let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64 | 1;
+    println!("seed {seed}");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let over = &over;
+        let toy = &fixture.toy;
+        scope.spawn(move || {
+            let mut random = seed;
+            while !over.load(Ordering::SeqCst) {
+                toy.hold_up(held);
+                std::thread::sleep(Duration::from_micros(next_random(&mut random) % 6000));
+                toy.let_go(held);
+                std::thread::sleep(Duration::from_micros(next_random(&mut random) % 3000));
+            }
+        });
+        let mut random = !seed;
+        for _ in 0..ROUNDS {
+            let mut sent: Vec<u64> = (0..=next_random(&mut random) % 5)
+                .map(|_| match next_random(&mut random) % 8 {
+                    0 => client.send(held, &read(0, 1)),
+                    1 => client.send(ROOT, &lookup("free")),
+                    2 => client.send(free, &write(0, vec![7; 100_000])),
+                    _ => client.send(free, &write(0, vec![7; 10])),
+                })
+                .collect();
+            let mut answered: Vec<u64> = sent.iter().map(|_| client.receive().unique).collect();
+            answered.sort_unstable();
+            sent.sort_unstable();
+            assert_eq!(answered, sent);
+        }
+        over.store(true, Ordering::SeqCst);
+    });
+}
+
+/// xorshift64.
+fn next_random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
 }
 
 #[test]

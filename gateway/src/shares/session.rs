@@ -383,17 +383,29 @@ impl Inner {
             offset: write.offset,
         };
         let service = &self.shares.service;
-        let (flags, kill_privileges) = (write.flags, write.kill_privileges);
+        let (flags, kill_privileges, wants_attributes) = (write.flags, write.kill_privileges, write.wants_attributes);
         let written = match self.kind {
             SessionKind::Client => service.write(&caller, to, write.data, kill_privileges),
             SessionKind::Kernel => pending.attempt(|| service.write(&caller, to, write.data.clone(), kill_privileges)),
         };
         // The kernel sends an FSYNC of its own after the write.
         let stable = self.kind == SessionKind::Client && convert::is_synchronous(flags);
-        match written {
-            Ok(bytes) if stable => pending.answer_stable(Reply::Written(bytes as u32)),
-            result => pending.answer(result.map(|bytes| Reply::Written(bytes as u32))),
+        let reply = written.and_then(|bytes| match wants_attributes {
+            true => self.written_with(&caller, node, bytes as u32),
+            false => Ok(Reply::Written(bytes as u32)),
+        });
+        match reply {
+            Ok(reply) if stable => pending.answer_stable(reply),
+            result => pending.answer(result),
         }
+    }
+
+    fn written_with(&self, caller: &Caller, node: u64, bytes: u32) -> Result<Reply, FileError> {
+        let found = self.shares.service.getattr(caller, node)?;
+        Ok(Reply::WrittenWith {
+            bytes,
+            attributes: convert::attributes(&found),
+        })
     }
 
     fn copy(&self, caller: &Caller, node: u64, copy: &CopyRange, pending: &Pending) -> Result<Reply, FileError> {

@@ -4,7 +4,7 @@
 //! | bytes | body of the request | | bytes | body of the answer |
 //! |---|---|---|---|---|
 //! | 4 | version, 1 | | 4 | version, 1 |
-//! | 4 | flags | | 4 | 1: attributes tell of ACLs ([`super::flags::ATTRIBUTES_ACCESS_ACL`]) |
+//! | 4 | flags | | 4 | 1: attributes tell of ACLs ([`super::flags::ATTRIBUTES_ACCESS_ACL`]); 2: answers to WRITE bring attributes if asked to ([`super::flags::WRITE_WITH_ATTRIBUTES`]) |
 //! | 8 | incarnation of the client | | 8 | session |
 //! | 4 | bytes of the client's name | | 8 | boot: another one after each start of the server |
 //! | 4 | bytes of the share's name | | 8 | node of the share's root |
@@ -30,6 +30,12 @@ pub const ATTACH_DEVICE: u32 = 1 << 1;
 pub const ATTACH_RESUME: u32 = 1 << 2;
 /// The client wants notifications.
 pub const ATTACH_NOTIFY: u32 = 1 << 3;
+
+/// Attributes tell of ACLs.
+const FEATURE_ACL_FLAGS: u32 = 1 << 0;
+/// Answers to WRITE bring attributes if asked to.
+const FEATURE_WRITE_ATTRIBUTES: u32 = 1 << 1;
+
 const ATTACH_FLAGS: u32 = ATTACH_STABLE | ATTACH_DEVICE | ATTACH_RESUME | ATTACH_NOTIFY;
 
 wire_structs! {
@@ -84,6 +90,8 @@ pub struct AttachReply {
     pub resumed: bool,
     /// Attributes tell of ACLs.
     pub acl_flags: bool,
+    /// Answers to WRITE bring attributes if asked to.
+    pub write_attributes: bool,
 }
 
 impl Attach {
@@ -163,9 +171,11 @@ impl AttachReply {
             error: 0,
             unique,
         };
+        let feature = |on: bool, feature: u32| if on { feature } else { 0 };
         let body = AttachOut {
             version: ATTACH_VERSION,
-            features: u32::from(self.acl_flags),
+            features: feature(self.acl_flags, FEATURE_ACL_FLAGS)
+                | feature(self.write_attributes, FEATURE_WRITE_ATTRIBUTES),
             session: self.session,
             boot: self.boot,
             root: self.root,
@@ -192,7 +202,8 @@ impl AttachReply {
             max_write: out.max_write,
             grace_ms: out.grace_ms,
             resumed: out.resumed == 1,
-            acl_flags: out.features & 1 != 0,
+            acl_flags: out.features & FEATURE_ACL_FLAGS != 0,
+            write_attributes: out.features & FEATURE_WRITE_ATTRIBUTES != 0,
         })
     }
 }

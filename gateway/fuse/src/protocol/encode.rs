@@ -1,6 +1,7 @@
 //! Requests as bytes: a client's side, and the other half of [`super::parse`] for tests.
 
 use super::abi::*;
+use super::flags::WRITE_WITH_ATTRIBUTES;
 use super::flags::bits::*;
 use super::opcode::Opcode;
 use super::request::*;
@@ -360,7 +361,8 @@ fn put_write(write: &Write, out: &mut Vec<u8>) {
         size: write.data.len() as u32,
         write_flags: bit(write.lock_owner.is_some(), WRITE_LOCKOWNER)
             | bit(write.from_cache, WRITE_CACHE)
-            | bit(write.kill_privileges, WRITE_KILL_SUIDGID),
+            | bit(write.kill_privileges, WRITE_KILL_SUIDGID)
+            | bit(write.wants_attributes, WRITE_WITH_ATTRIBUTES),
         lock_owner: write.lock_owner.unwrap_or(0),
         flags: write.flags,
         padding: 0,

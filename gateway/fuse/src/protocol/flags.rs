@@ -84,6 +84,10 @@ pub mod bits {
 pub const ATTRIBUTES_ACCESS_ACL: u32 = 1 << 30;
 pub const ATTRIBUTES_DEFAULT_ACL: u32 = 1 << 31;
 
+/// In `fuse_write_in.write_flags` on a socket, when ATTACH promised so: the answer is `fuse_write_out` with a `fuse_attr`
+/// behind it.
+pub const WRITE_WITH_ATTRIBUTES: u32 = 1 << 31;
+
 /// Set in `unique` of a request that the client sends again, because its answer may have got lost
 /// (FUSE_UNIQUE_RESEND).
 pub const UNIQUE_RESEND: u64 = 1 << 63;

@@ -6,6 +6,7 @@
 
 use super::abi::*;
 use super::arguments::{Arguments, XATTR_VALUE_BYTES_MAX};
+use super::flags::WRITE_WITH_ATTRIBUTES;
 use super::flags::bits::*;
 use super::malformed::Malformed;
 use super::opcode::Opcode;
@@ -270,6 +271,7 @@ fn write(mut fields: Arguments<'_>, data: Vec<u8>) -> Result<Write, Malformed> {
         lock_owner: (given.write_flags & WRITE_LOCKOWNER != 0).then_some(given.lock_owner),
         from_cache: given.write_flags & WRITE_CACHE != 0,
         kill_privileges: given.write_flags & WRITE_KILL_SUIDGID != 0,
+        wants_attributes: given.write_flags & WRITE_WITH_ATTRIBUTES != 0,
         data,
     })
 }

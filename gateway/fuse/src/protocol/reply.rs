@@ -74,6 +74,7 @@ pub struct Statfs {
 /// | `Data` | READ (short only at the end), READLINK, READDIR, READDIRPLUS, GETXATTR and LISTXATTR with a size |
 /// | `XattrSize` | GETXATTR and LISTXATTR without |
 /// | `Written` | WRITE |
+/// | `WrittenWith`: attributes too, which are the file's after the write | WRITE that wants them |
 /// | `Copied` | COPY_FILE_RANGE |
 /// | `Position` | LSEEK |
 /// | `Lock` | GETLK: the lock in the way, or type `Unlock` |
@@ -92,6 +93,7 @@ pub enum Reply {
     Data(Vec<u8>),
     XattrSize(u32),
     Written(u32),
+    WrittenWith { bytes: u32, attributes: Attributes },
     Copied(u64),
     Position(u64),
     Lock(FileLock),
@@ -116,6 +118,8 @@ pub struct Expected {
     pub opcode: Opcode,
     /// What the request asked for or brought, in bytes, where that bounds the answer.
     pub size: u64,
+    /// A WRITE's answer is to bring attributes.
+    pub attributes: bool,
 }
 
 impl Expected {
@@ -129,7 +133,13 @@ impl Expected {
             Request::Readlink => TARGET_BYTES_MAX as u64,
             _ => 0,
         };
-        Self { unique, opcode, size }
+        let attributes = matches!(request, Request::Write(write) if write.wants_attributes);
+        Self {
+            unique,
+            opcode,
+            size,
+            attributes,
+        }
     }
 }
 
@@ -195,6 +205,14 @@ pub fn encode(expected: Expected, reply: Reply) -> Option<Encoded> {
         Reply::Data(data) => Encoded::parts(unique, |_| (), data),
         Reply::XattrSize(size) => fixed(&|out| GetxattrOut { size, padding: 0 }.put(out)),
         Reply::Written(size) => fixed(&|out| WriteOut { size, padding: 0 }.put(out)),
+        Reply::WrittenWith { bytes, attributes } => fixed(&|out| {
+            WriteOut {
+                size: bytes,
+                padding: 0,
+            }
+            .put(out);
+            attr(&attributes).put(out);
+        }),
         Reply::Copied(bytes) => fixed(&|out| put_copied(expected.opcode, bytes, out)),
         Reply::Position(offset) => fixed(&|out| LseekOut { offset }.put(out)),
         Reply::Lock(lock) => fixed(&|out| LkOut { lk: file_lock(&lock) }.put(out)),
@@ -218,7 +236,8 @@ fn fits(expected: Expected, reply: &Reply) -> bool {
         }
         (Opcode::Getxattr | Opcode::Listxattr, Reply::Data(data)) => size > 0 && data.len() as u64 <= size,
         (Opcode::Getxattr | Opcode::Listxattr, Reply::XattrSize(_)) => size == 0,
-        (Opcode::Write, Reply::Written(written)) => u64::from(*written) <= size,
+        (Opcode::Write, Reply::Written(bytes)) => u64::from(*bytes) <= size && !expected.attributes,
+        (Opcode::Write, Reply::WrittenWith { bytes, .. }) => u64::from(*bytes) <= size && expected.attributes,
         (Opcode::CopyFileRange, Reply::Copied(copied)) => *copied <= size.min(u32::MAX.into()),
         (Opcode::CopyFileRange64, Reply::Copied(copied)) => *copied <= size,
         (opcode, Reply::Done) => answers_done(opcode),

@@ -232,6 +232,8 @@ pub struct Write {
     /// Written back from the client's page cache: `fh` is a guess.
     pub from_cache: bool,
     pub kill_privileges: bool,
+    /// The answer is to bring the attributes, as [`super::reply::Reply::WrittenWith`] does.
+    pub wants_attributes: bool,
     pub data: Vec<u8>,
 }
 

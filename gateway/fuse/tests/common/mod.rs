@@ -256,6 +256,7 @@ impl Service for ToyService {
             session: Arc::new(ToySession(Arc::clone(&self.0))),
             reply: AttachReply {
                 acl_flags: false,
+                write_attributes: false,
                 session: 11,
                 boot: 12,
                 root: ROOT,
