@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import permutations
@@ -18,6 +17,7 @@ from harness.ganesha import Ganesha
 from harness.gateway import Gateway
 from harness.mount import Mount
 from harness.smbd import Smbd
+from harness.tools import wait_for
 
 MIB = 1 << 20
 DOORS = ("mount", "nfs", "smb")
@@ -61,9 +61,7 @@ def test_large_file_of_one_door_is_read_by_another(doors: dict[str, Door], write
     assert second.read("file", MIB - 10, 20) == data[MIB - 10 : MIB] + b"cha"
     first.unlink("file")
     # Ganesha hears of it a moment after it was answered.
-    deadline = time.monotonic() + NEWS_S
-    while has(second, "file"):
-        assert time.monotonic() < deadline, "the name is still there"
+    wait_for(lambda: not has(second, "file"), NEWS_S, "end of the name")
 
 
 def has(door: Door, path: str) -> bool:
