@@ -318,6 +318,12 @@ impl Slots {
         }
     }
 
+    /// The slot behind the last that holds anything.
+    pub fn used_to(&self) -> Lcbn {
+        let used = self.states.iter().rposition(|state| *state != SlotState::Free);
+        Lcbn(used.map_or(0, |last| last as u32 + 1))
+    }
+
     /// Whether [`Self::take_changed_pages`] has any to tell.
     pub fn has_changes(&self) -> bool {
         self.has_changes

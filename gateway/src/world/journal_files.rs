@@ -1,11 +1,9 @@
 //! The journal's segments as files, `journal/0000000000000001.log`. Each is allocated when it is made, so that the
-//! disk cannot be found full in the middle of one.
-//!
-//! Blocks that are allocated but were never written make a sync slow: the file system has to note in its own journal
-//! that they hold something now. So zeroes are written ahead of the records, a good deal at a time, and only a sync that
-//! follows such a stretch pays; all others write a few blocks in place. Recovery sees zeroes either way.
+//! disk cannot be found full in the middle of one. Zeroes go ahead of the records ([`Stretch`]); recovery sees zeroes
+//! either way.
 
 use super::cache_file::{FailedSync, allocate};
+use super::stretch::Stretch;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -28,36 +26,11 @@ pub struct JournalFiles {
 struct Segment {
     file: File,
     unsynced: AtomicBool,
-    /// Every byte below was written, by zeroes at least; no record lies beyond.
-    written_to: Mutex<u64>,
-    bytes: u64,
+    stretch: Stretch,
 }
 
 /// Beyond the size at which the core begins a new segment: the last batch may pass it.
 const SLACK_BYTES: u64 = 1 << 20;
-/// Zeroes at a time: some hundred records of names, and less time to write than a sync takes.
-const STRETCH_BYTES: u64 = 256 << 10;
-/// Written one by one: Linux takes the length of a write as a hint and would hold a whole stretch in one large piece of
-/// its cache, all of which ext4 walks through whenever a record is written into it.
-const ZEROES: [u8; 4096] = [0; 4096];
-
-impl Segment {
-    /// Writes zeroes up to `end` and beyond, before anything may be written there: whoever comes later finds them
-    /// written, so they never fall on a record.
-    fn stretch(&self, end: u64) -> io::Result<()> {
-        let mut written_to = self.written_to.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if end <= *written_to {
-            return Ok(());
-        }
-        let to = end.next_multiple_of(STRETCH_BYTES).min(self.bytes).max(end);
-        while *written_to < to {
-            let bytes = ZEROES.len().min((to - *written_to) as usize);
-            self.file.write_all_at(&ZEROES[..bytes], *written_to)?;
-            *written_to += bytes as u64;
-        }
-        Ok(())
-    }
-}
 
 impl JournalFiles {
     pub fn open(directory: PathBuf, segment_bytes: u64) -> io::Result<Self> {
@@ -87,7 +60,8 @@ impl JournalFiles {
 
     pub fn write(&self, write: &JournalWrite) -> io::Result<()> {
         let segment = self.segment(write.segment)?;
-        segment.stretch(write.offset + write.bytes.len() as u64)?;
+        let end = write.offset + write.bytes.len() as u64;
+        segment.stretch.prepare(&segment.file, end)?;
         segment.file.write_all_at(&write.bytes, write.offset)?;
         segment.unsynced.store(true, Ordering::Release);
         Ok(())
@@ -159,8 +133,7 @@ impl JournalFiles {
         let segment = Arc::new(Segment {
             file,
             unsynced: AtomicBool::new(true),
-            written_to: Mutex::new(if is_new { 0 } else { u64::MAX }),
-            bytes,
+            stretch: Stretch::new(if is_new { 0 } else { bytes }, bytes),
         });
         segments.insert(number, segment.clone());
         Ok(segment)
@@ -192,33 +165,6 @@ mod tests {
             lsn: Lsn(0),
             end: Lsn(0),
         }
-    }
-
-    /// Batches may be written in any order, by several threads; none may be lost under zeroes.
-    #[test]
-    fn what_is_written_stays_whatever_the_order() {
-        let directory = tempfile::tempdir().unwrap();
-        let journal = JournalFiles::open(directory.path().to_owned(), 4 << 20).unwrap();
-        let batch = 100_000;
-        let count = 40u64;
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let journal = &journal;
-                scope.spawn(move || {
-                    for index in (0..count).rev().filter(|index| index % 4 == thread) {
-                        let bytes = vec![index as u8 + 1; batch];
-                        journal.write(&write(index * batch as u64, bytes)).unwrap();
-                    }
-                });
-            }
-        });
-        journal.sync().unwrap();
-        let held = journal.read(1).unwrap();
-        assert_eq!(held.len() as u64, (4 << 20) + SLACK_BYTES, "no more than was allocated");
-        for (index, bytes) in held.chunks(batch).take(count as usize).enumerate() {
-            assert!(bytes.iter().all(|byte| *byte == index as u8 + 1), "batch {index}");
-        }
-        assert!(held[count as usize * batch..].iter().all(|byte| *byte == 0));
     }
 
     #[test]
