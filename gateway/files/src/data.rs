@@ -145,10 +145,10 @@ impl<S: Storage> FileService<S> {
         let record = &file.record;
         let end = (span.first + span.count).min(record.blocks());
         let count = end.saturating_sub(span.first);
-        // Most files have a block everywhere, or nowhere: no need to ask.
+        // Storage is asked of a file without holes too: with that part of the map in memory it knows, when the write comes,
+        // which cached blocks it replaces.
         match record.allocated_blocks {
             0 => Ok(0),
-            all if all == record.blocks() => Ok(count),
             _ => self.mapped(FileSpan { count, ..span }),
         }
     }
