@@ -214,6 +214,11 @@ impl Core {
         self.frozen.is_none() && !self.has_changes()
     }
 
+    /// Slots from this one on hold nothing; for the world, before it lets the core run.
+    pub fn slots_used_to(&self) -> Lcbn {
+        self.slots.used_to()
+    }
+
     pub fn volume(&self, volume: VolumeId) -> Option<&Volume> {
         self.volumes.get(&volume)
     }

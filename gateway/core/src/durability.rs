@@ -80,6 +80,7 @@ impl Durability {
 impl Core {
     /// Journals and applies records as one batch; returns the LSN behind it.
     pub(crate) fn commit(&mut self, records: Vec<Record>) -> Lsn {
+        let unneeded = self.unneeded_copies(&records);
         let mut superseded = Vec::new();
         for record in &records {
             superseded.append(&mut self.apply(record));
@@ -95,6 +96,7 @@ impl Core {
             self.slots.retire(slot);
             self.durability.settling.push_back((end, slot, Becomes::Free));
         }
+        self.free_unneeded(unneeded);
         end
     }
 
@@ -148,6 +150,7 @@ impl Core {
             } => {
                 let target = Target::At(*to);
                 let count = u64::from(*count);
+                (0..count).for_each(|index| self.slots.refer_again(to.plus(index)));
                 self.overlay.map.insert(Extent {
                     volume: *volume,
                     first: *first,
@@ -175,6 +178,7 @@ impl Core {
             }) => {
                 let superseded = self.unmap(*volume, *first, first + count);
                 let target = Target::At(*pvbn);
+                (0..*count).for_each(|index| self.slots.refer_again(pvbn.plus(index)));
                 self.overlay.map.insert(Extent {
                     volume: *volume,
                     first: *first,

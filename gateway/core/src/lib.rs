@@ -13,6 +13,7 @@
 //! | `flush`      | dirty blocks to fingerprints to packs to objects                         |
 //! | `durability` | acknowledgements, group commit, checkpoints                              |
 //! | `volumes`    | creation, resize, deletion                                               |
+//! | `unneeded`   | clean copies of blocks that nothing maps to any more                     |
 //! | `entries`    | the file service's entries, laid over local metadata                     |
 //! | `recovery`   | the same state from local metadata and the journal                       |
 //! | `checkpoint` | the merge of the overlay into local metadata                             |
@@ -37,6 +38,7 @@ mod read;
 pub mod record;
 pub mod recovery;
 mod slots;
+mod unneeded;
 mod volumes;
 mod weighted_lru;
 mod write;

@@ -50,6 +50,9 @@ pub struct Slots {
     /// Slots changed since the last checkpoint, a bit per page of slots.
     changed_pages: Vec<u64>,
     has_changes: bool,
+    /// A bit per slot whose block was written by a client of this run and has been referred to but once: when that
+    /// reference goes, nothing can ask for the block any more.
+    referred_once: Vec<u64>,
 }
 
 /// Slots per page of the persistent cache index.
@@ -73,6 +76,7 @@ impl Slots {
             policy,
             changed_pages: vec![0; pages.div_ceil(64)],
             has_changes: false,
+            referred_once: vec![0; count.div_ceil(64) as usize],
         }
     }
 
@@ -174,6 +178,20 @@ impl Slots {
     pub fn hold_dirty(&mut self, slot: Lcbn, pvbn: Pvbn, sum: BlockSum) {
         self.hold(slot, pvbn, sum, SlotState::Dirty);
         self.dirty_count += 1;
+        self.referred_once[(slot.0 / 64) as usize] |= 1 << (slot.0 % 64);
+    }
+
+    /// Something more refers to the block.
+    pub fn refer_again(&mut self, pvbn: Pvbn) {
+        if let Some(slot) = self.find(pvbn) {
+            self.referred_once[(slot.0 / 64) as usize] &= !(1 << (slot.0 % 64));
+        }
+    }
+
+    /// Whether it holds a clean block to which there is, or was, one reference and no other.
+    pub fn is_clean_and_referred_once(&self, slot: Lcbn) -> bool {
+        let is_once = self.referred_once[(slot.0 / 64) as usize] & (1 << (slot.0 % 64)) != 0;
+        is_once && self.state(slot) == SlotState::Clean
     }
 
     /// A taken slot now holds a copy of a block that the cloud has. `recall` is what `miss` said when a reader asked
@@ -225,7 +243,7 @@ impl Slots {
         }
     }
 
-    /// Forgets a clean block whose bytes turned out wrong or stale.
+    /// Forgets a clean block whose bytes turned out wrong or stale, or that nothing can ask for any more.
     pub fn drop_clean(&mut self, slot: Lcbn) {
         assert_eq!(self.state(slot), SlotState::Clean);
         self.policy.remove(slot);
@@ -300,6 +318,12 @@ impl Slots {
         }
     }
 
+    /// The slot behind the last that holds anything.
+    pub fn used_to(&self) -> Lcbn {
+        let used = self.states.iter().rposition(|state| *state != SlotState::Free);
+        Lcbn(used.map_or(0, |last| last as u32 + 1))
+    }
+
     /// Whether [`Self::take_changed_pages`] has any to tell.
     pub fn has_changes(&self) -> bool {
         self.has_changes
@@ -371,6 +395,9 @@ impl Slots {
 
     fn set_state(&mut self, slot: Lcbn, state: SlotState) {
         self.states[slot.0 as usize] = state;
+        if state == SlotState::Taken {
+            self.referred_once[(slot.0 / 64) as usize] &= !(1 << (slot.0 % 64));
+        }
         self.mark_changed(slot);
     }
 
@@ -491,6 +518,28 @@ mod tests {
             );
             self.check_invariants();
         }
+    }
+
+    #[test]
+    fn only_what_was_written_and_referred_to_once_counts_as_such() {
+        let mut slots = slots(3);
+        let written = one(&mut slots);
+        slots.hold_dirty(written, Pvbn(1), BlockSum(1));
+        assert!(!slots.is_clean_and_referred_once(written), "dirty");
+        slots.clean(written);
+        assert!(slots.is_clean_and_referred_once(written));
+        slots.refer_again(Pvbn(1));
+        assert!(!slots.is_clean_and_referred_once(written));
+        // Fetched into the same slot, and into one that was referred to once: nobody knows who refers to it.
+        slots.drop_clean(written);
+        let again = one(&mut slots);
+        assert_eq!(again, written);
+        slots.hold_dirty(again, Pvbn(2), BlockSum(2));
+        slots.clean(again);
+        slots.drop_clean(again);
+        let fetched = one(&mut slots);
+        slots.restore(fetched, Pvbn(3), BlockSum(3), SlotState::Clean);
+        assert!(!slots.is_clean_and_referred_once(fetched));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::service::{FileService, add_counters};
 use crate::storage::{FileSpan, Storage, StorageError};
 use crate::types::{Caller, FileType, Timestamp};
 use crate::usage::Share;
+use bytes::Bytes;
 use std::sync::{Arc, mpsc};
 use tombolo_base::{BLOCK_BYTES, BlockSum, is_zero};
 
@@ -141,9 +142,15 @@ impl<S: Storage> FileService<S> {
 
     /// Blocks of the span that are mapped; none are behind the end.
     fn mapped_before_end(&self, file: &DataFile, span: FileSpan) -> Result<u64, FileError> {
-        let end = (span.first + span.count).min(file.record.blocks());
+        let record = &file.record;
+        let end = (span.first + span.count).min(record.blocks());
         let count = end.saturating_sub(span.first);
-        self.mapped(FileSpan { count, ..span })
+        // Storage is asked of a file without holes too: with that part of the map in memory it knows, when the write comes,
+        // which cached blocks it replaces.
+        match record.allocated_blocks {
+            0 => Ok(0),
+            _ => self.mapped(FileSpan { count, ..span }),
+        }
     }
 
     /// Makes a change without data, the file's new record and the counters with it.
@@ -170,7 +177,7 @@ impl<S: Storage> FileService<S> {
         &self,
         file: &mut DataFile,
         first: u64,
-        data: Vec<u8>,
+        data: Bytes,
         mut record: FileRecord,
     ) -> Result<(), FileError> {
         let sum = |block: &[u8]| (!is_zero(block)).then(|| BlockSum::of(block));
@@ -223,6 +230,6 @@ impl<S: Storage> FileService<S> {
         }
         bytes[valid..].fill(0);
         let record = file.record.clone();
-        self.write_blocks(file, block, bytes, record)
+        self.write_blocks(file, block, bytes.into(), record)
     }
 }

@@ -3,7 +3,6 @@
 //!
 //! The table holds only the numbers of inodes that are locked now, so it needs no tidying up.
 
-use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 const SHARDS: usize = 64;
@@ -15,8 +14,16 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[derive(Debug, Default)]
 struct Shard {
-    held: Mutex<HashSet<u64>>,
+    held: Mutex<Held>,
     freed: Condvar,
+}
+
+/// Few at a time, so looking through all of them is quickest.
+#[derive(Debug, Default)]
+struct Held {
+    inodes: Vec<u64>,
+    /// Threads that wait for one of them: waking nobody would be a system call too.
+    waiting: usize,
 }
 
 #[derive(Debug)]
@@ -42,12 +49,15 @@ impl FileLocks {
     pub fn lock(&self, inode: u64) -> FileGuard<'_> {
         let shard = &self.shards[(inode % SHARDS as u64) as usize];
         let mut held = locked(&shard.held);
-        while !held.insert(inode) {
+        while held.inodes.contains(&inode) {
+            held.waiting += 1;
             held = shard
                 .freed
                 .wait(held)
                 .expect("no thread panics while it holds this lock");
+            held.waiting -= 1;
         }
+        held.inodes.push(inode);
         FileGuard { shard, inode }
     }
 
@@ -70,8 +80,13 @@ impl FileGuards<'_> {
 
 impl Drop for FileGuard<'_> {
     fn drop(&mut self) {
-        locked(&self.shard.held).remove(&self.inode);
-        self.shard.freed.notify_all();
+        let mut held = locked(&self.shard.held);
+        held.inodes.retain(|inode| *inode != self.inode);
+        let is_waited_for = held.waiting > 0;
+        drop(held);
+        if is_waited_for {
+            self.shard.freed.notify_all();
+        }
     }
 }
 

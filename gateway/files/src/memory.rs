@@ -4,6 +4,7 @@
 //! A copy by reference is made in two steps, as storage may do it.
 
 use crate::storage::{Change, Entry, FileSpan, MapRun, ReadDone, Storage, StorageError, SyncDone};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -249,7 +250,7 @@ impl Storage for MemoryStorage {
     fn write(
         &self,
         span: FileSpan,
-        data: Vec<u8>,
+        data: Bytes,
         sums: Vec<Option<BlockSum>>,
         change: Change,
     ) -> Result<(), StorageError> {

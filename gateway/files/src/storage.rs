@@ -1,5 +1,6 @@
 //! What the file service needs below it: ordered entries and block maps, changed together and in order.
 
+use bytes::Bytes;
 use std::sync::Arc;
 use tombolo_base::{BlockSum, EntryChange};
 
@@ -70,7 +71,7 @@ pub trait Storage: Send + Sync + 'static {
     fn write(
         &self,
         span: FileSpan,
-        data: Vec<u8>,
+        data: Bytes,
         sums: Vec<Option<BlockSum>>,
         change: Change,
     ) -> Result<(), StorageError>;

@@ -54,7 +54,7 @@ impl Thread<'_> {
             6 => service.rmdir(caller, name)?,
             7 | 8 => service.rename(caller, name, new, RenameMode::Replace)?,
             9 => service.rename(caller, name, new, RenameMode::Exchange)?,
-            10 | 11 => drop(service.write(caller, place, vec![7; 6000], true)?),
+            10 | 11 => drop(service.write(caller, place, vec![7; 6000].into(), true)?),
             12 => {
                 let to = Place {
                     inode: other,

@@ -51,7 +51,9 @@ fn carry_out(service: &Service, caller: &Caller, inodes: &[u64], operation: Oper
             .map(|()| 0),
         14 | 15 => {
             let data = vec![other as u8; 1 + first * 3000];
-            service.write(caller, Place { inode, offset }, data, true).map(|_| 0)
+            service
+                .write(caller, Place { inode, offset }, data.into(), true)
+                .map(|_| 0)
         }
         16 => {
             let set = SetAttributes {
@@ -162,7 +164,7 @@ proptest! {
             // Whoever writes next puts right what a cut short copy left.
             for inode in done.iter().filter_map(|done| done.answer.clone().ok()).filter(|inode| *inode != 0) {
                 let caller = Caller { request: Request::Unnumbered, ..done[0].caller };
-                let _gone_or_not_a_file = service.write(&caller, Place { inode, offset: 9000 }, vec![1], false);
+                let _gone_or_not_a_file = service.write(&caller, Place { inode, offset: 9000 }, vec![1].into(), false);
             }
             check(&service);
             end_all(&service);

@@ -190,7 +190,7 @@ fn setuid_and_setgid_go_when_they_must() {
         set(&world, file, mode(0o6755));
         world
             .service
-            .write(&world.caller(), Place { inode: file, offset: 0 }, vec![1], kill)
+            .write(&world.caller(), Place { inode: file, offset: 0 }, vec![1].into(), kill)
             .unwrap();
         permissions(&world, file)
     };
@@ -199,7 +199,7 @@ fn setuid_and_setgid_go_when_they_must() {
     set(&world, file, mode(0o6745));
     world
         .service
-        .write(&world.caller(), Place { inode: file, offset: 0 }, vec![1], true)
+        .write(&world.caller(), Place { inode: file, offset: 0 }, vec![1].into(), true)
         .unwrap();
     assert_eq!(permissions(&world, file), 0o2745);
     set(&world, file, mode(0o6755));
@@ -403,7 +403,7 @@ fn times_are_set_and_the_change_attribute_only_grows() {
             0 => drop(
                 world
                     .service
-                    .write(&caller, Place { inode: file, offset: 0 }, vec![1], false)
+                    .write(&caller, Place { inode: file, offset: 0 }, vec![1].into(), false)
                     .unwrap(),
             ),
             1 => drop(world.service.setattr(&caller, file, &mode(0o600)).unwrap()),

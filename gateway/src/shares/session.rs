@@ -15,6 +15,7 @@ use super::convert::{self, errno};
 use super::news::Listening;
 use super::{Shares, locking, now};
 use crate::meters::Started;
+use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -384,10 +385,9 @@ impl Inner {
         };
         let service = &self.shares.service;
         let (flags, kill_privileges, wants_attributes) = (write.flags, write.kill_privileges, write.wants_attributes);
-        let written = match self.kind {
-            SessionKind::Client => service.write(&caller, to, write.data, kill_privileges),
-            SessionKind::Kernel => pending.attempt(|| service.write(&caller, to, write.data.clone(), kill_privileges)),
-        };
+        // Shared between attempts, not copied.
+        let data = Bytes::from(write.data);
+        let written = pending.attempt(|| service.write(&caller, to, data.clone(), kill_privileges));
         // The kernel sends an FSYNC of its own after the write.
         let stable = self.kind == SessionKind::Client && convert::is_synchronous(flags);
         let reply = written.and_then(|bytes| match wants_attributes {

@@ -1,6 +1,7 @@
 //! The cache file: slots of 4 KiB, written in place, allocated in full when it is made so that a write never finds the
 //! disk full.
 
+use super::stretch::Stretch;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,6 +16,7 @@ pub struct CacheFile {
     is_new: bool,
     failed_sync: FailedSync,
     writes: WriteCount,
+    stretch: Stretch,
 }
 
 /// Tells whether anything was written since the last sync: a change of names alone leaves the cache file as it is.
@@ -71,12 +73,23 @@ impl CacheFile {
             file.set_len(bytes)?;
             file.sync_all()?;
         }
+        // Slots are first used in their order. If the file system says otherwise, zeroes are not worth the risk.
+        let written_to = end_of_only_data(&file)?.unwrap_or(bytes);
         Ok(Self {
             file,
             is_new,
             failed_sync: FailedSync::default(),
             writes: WriteCount::default(),
+            stretch: Stretch::new(written_to, bytes),
         })
+    }
+
+    /// Slots below `end` may hold something, whatever the file system says of them. Before the first write.
+    pub fn keep_below(&mut self, end: Lcbn) {
+        self.stretch = Stretch::new(
+            self.stretch.written_to().max(end.offset_bytes()),
+            self.stretch.file_bytes(),
+        );
     }
 
     /// The file was not there, so no slot holds anything.
@@ -85,7 +98,9 @@ impl CacheFile {
     }
 
     pub fn write(&self, slot: Lcbn, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, slot.offset_bytes())?;
+        let start = slot.offset_bytes();
+        self.stretch.prepare(&self.file, start + bytes.len() as u64)?;
+        self.file.write_all_at(bytes, start)?;
         self.writes.completed.fetch_add(1, Ordering::Release);
         Ok(())
     }
@@ -141,6 +156,28 @@ impl CacheFile {
     }
 }
 
+/// Where the data at the beginning of the file ends, if there is none behind. Space that was reserved and never written
+/// is none.
+fn end_of_only_data(file: &File) -> io::Result<Option<u64>> {
+    let hole = match seek(file, 0, libc::SEEK_HOLE) {
+        Ok(hole) => hole,
+        // An empty file.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(Some(0)),
+        Err(error) => return Err(error),
+    };
+    match seek(file, hole, libc::SEEK_DATA) {
+        Ok(_) => Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(Some(hole)),
+        Err(error) => Err(error),
+    }
+}
+
+fn seek(file: &File, from: u64, whence: libc::c_int) -> io::Result<u64> {
+    // SAFETY: the descriptor is open; the call touches no memory of ours, and nobody uses the file's position.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, whence) };
+    u64::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
 /// Reserves the file's blocks on disk.
 pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     // SAFETY: the descriptor is open; the call touches no memory of ours.
@@ -193,5 +230,44 @@ mod tests {
         let mut bytes = [0; BLOCK_BYTES];
         assert!(file.try_read(Lcbn(2), &mut bytes).unwrap(), "fresh pages are in memory");
         assert_eq!(bytes, [7; BLOCK_BYTES]);
+    }
+
+    #[test]
+    fn zeroes_ahead_of_new_slots_never_fall_on_used_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let pattern = |slot: u32| [slot as u8 + 1; BLOCK_BYTES];
+        let fill = |file: &CacheFile, slots: &[u32]| {
+            for slot in slots {
+                file.write(Lcbn(*slot), &pattern(*slot)).unwrap();
+            }
+        };
+        let mut written: Vec<u32> = Vec::new();
+        // Each time another process, which goes on where it likes.
+        for slots in [&[2, 1, 0][..], &[70, 3], &[199, 5], &[150, 71]] {
+            let file = CacheFile::open(&path, 200).unwrap();
+            fill(&file, slots);
+            written.extend(slots);
+            for slot in &written {
+                assert_eq!(
+                    file.sum(Lcbn(*slot)).unwrap(),
+                    BlockSum::of(&pattern(*slot)),
+                    "slot {slot}"
+                );
+            }
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 200 * BLOCK_BYTES as u64);
+    }
+
+    #[test]
+    fn slots_in_use_are_kept_whatever_the_file_system_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let mut file = CacheFile::open(&path, 200).unwrap();
+        let behind = OpenOptions::new().write(true).open(&path).unwrap();
+        behind.write_all_at(&[9; BLOCK_BYTES], Lcbn(20).offset_bytes()).unwrap();
+        file.keep_below(Lcbn(21));
+        file.write(Lcbn(3), &[1; BLOCK_BYTES]).unwrap();
+        assert_eq!(file.sum(Lcbn(20)).unwrap(), BlockSum::of(&[9; BLOCK_BYTES]));
     }
 }

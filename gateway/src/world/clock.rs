@@ -14,8 +14,13 @@ pub struct Clock {
 #[derive(Debug, Default)]
 struct Alarm {
     at: Option<Instant>,
+    /// When the thread wakes by itself; never later than `at`. While it is up it looks at `at` before it sleeps again.
+    sleeps_until: Option<Instant>,
     stopped: bool,
 }
+
+/// Sleep without an end but being woken.
+const FOR_EVER: Instant = Instant(u64::MAX);
 
 /// Deadlines that lie in the past are served at most this often.
 const REST: Duration = Duration::from_millis(1);
@@ -35,15 +40,18 @@ impl Clock {
         Instant(self.origin.elapsed().as_micros() as u64)
     }
 
-    /// The core's next deadline.
+    /// The core's next deadline. It moves with nearly every step, mostly back and forth behind the time at which the
+    /// thread wakes anyway, so the thread is woken only for one before that.
     pub fn set_alarm(&self, at: Option<Instant>) {
         let mut alarm = self.lock();
-        if alarm.at != at {
-            let earlier = at.is_some_and(|at| alarm.at.is_none_or(|set| at < set));
-            alarm.at = at;
-            if earlier {
-                self.changed.notify_one();
-            }
+        alarm.at = at;
+        let is_too_late = at.is_some_and(|at| alarm.sleeps_until.is_some_and(|until| at < until));
+        if is_too_late {
+            alarm.sleeps_until = at;
+        }
+        drop(alarm);
+        if is_too_late {
+            self.changed.notify_one();
         }
     }
 
@@ -61,18 +69,19 @@ impl Clock {
                     return;
                 }
                 let now = self.now();
-                match alarm.at {
-                    Some(at) if at <= now => break,
+                if alarm.at.is_some_and(|at| at <= now) {
+                    break;
+                }
+                alarm.sleeps_until = Some(alarm.at.unwrap_or(FOR_EVER));
+                alarm = match alarm.at {
                     Some(at) => {
                         let wait = Duration::from_micros(at.micros_since(now));
-                        alarm = self
-                            .changed
-                            .wait_timeout(alarm, wait)
-                            .unwrap_or_else(|e| e.into_inner())
-                            .0;
+                        let woken = self.changed.wait_timeout(alarm, wait);
+                        woken.unwrap_or_else(|e| e.into_inner()).0
                     }
-                    None => alarm = self.changed.wait(alarm).unwrap_or_else(|e| e.into_inner()),
-                }
+                    None => self.changed.wait(alarm).unwrap_or_else(|e| e.into_inner()),
+                };
+                alarm.sleeps_until = None;
             }
             alarm.at = None;
             drop(alarm);
@@ -83,5 +92,46 @@ impl Clock {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Alarm> {
         self.alarm.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    const SOON: Duration = Duration::from_millis(20);
+    const FAR: Duration = Duration::from_secs(3600);
+
+    fn after(clock: &Clock, wait: Duration) -> Option<Instant> {
+        Some(Instant(clock.now().0 + wait.as_micros() as u64))
+    }
+
+    #[test]
+    fn rings_at_the_last_deadline_that_was_set_wherever_it_moved_from() {
+        let clock = Arc::new(Clock::default());
+        let (sender, rings) = channel();
+        let ringing = clock.clone();
+        let thread = std::thread::spawn(move || ringing.run(|| sender.send(ringing.now()).unwrap()));
+        for path in [
+            &[None][..],
+            &[Some(FAR)],
+            &[Some(FAR), None, Some(FAR)],
+            &[Some(FAR / 2), Some(FAR)],
+        ] {
+            for stop in path {
+                clock.set_alarm(stop.and_then(|wait| after(&clock, wait)));
+                // Gives the thread the time to go to sleep with this one.
+                std::thread::sleep(SOON / 4);
+            }
+            let due = after(&clock, SOON);
+            clock.set_alarm(due);
+            let rung = rings.recv_timeout(Duration::from_secs(30)).unwrap();
+            assert!(Some(rung) >= due, "not before its time");
+            assert!(rings.recv_timeout(SOON).is_err(), "once");
+        }
+        clock.stop();
+        thread.join().unwrap();
     }
 }

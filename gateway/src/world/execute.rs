@@ -99,7 +99,7 @@ impl Gateway {
     }
 
     fn write_slots(&self, token: Token, pieces: &[WritePiece]) -> Event {
-        let buffer = self.requests.take_buffer(token);
+        let buffer = self.requests.take_written(token);
         let write = |piece: &WritePiece| {
             let start = piece.index as usize * BLOCK_BYTES;
             self.cache.write(

@@ -156,7 +156,7 @@ impl VolumeExport {
         if offset.is_multiple_of(BLOCK) && data.len().is_multiple_of(BLOCK_BYTES) {
             let sums = block_sums(&data);
             let pending = Pending {
-                data: Data::Write { buffer: data },
+                data: Data::Write { buffer: data.into() },
                 reply,
             };
             return self.send(pending, |token| Event::Write {

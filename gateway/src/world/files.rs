@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use super::requests::{AnswerCall, Data, Pending, Reply};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -68,7 +69,7 @@ impl Storage for FileStorage {
     fn write(
         &self,
         span: FileSpan,
-        data: Vec<u8>,
+        data: Bytes,
         sums: Vec<Option<BlockSum>>,
         change: Change,
     ) -> Result<(), StorageError> {
@@ -105,15 +106,22 @@ impl Storage for FileStorage {
 
     fn map(&self, span: FileSpan) -> Result<Vec<MapRun>, StorageError> {
         let mut runs: Vec<MapRun> = Vec::new();
-        for run in self.resolve(core_span(span))? {
-            let mapped = run.source != Source::Hole;
-            match runs.last_mut() {
-                Some(last) if last.mapped == mapped => last.count += run.count,
-                _ => runs.push(MapRun {
-                    count: run.count,
-                    mapped,
-                }),
+        let mut push = |count, mapped| match runs.last_mut() {
+            Some(last) if last.mapped == mapped => last.count += count,
+            _ => runs.push(MapRun { count, mapped }),
+        };
+        let mut rest = core_span(span);
+        while let Some(skipped) = self.next_look(&rest)? {
+            if skipped > 0 {
+                push(skipped, false);
+                rest = behind(rest, skipped);
+                continue;
             }
+            let Answer::Status(found) = self.ask(Data::None, |token| Event::Status { token, span: rest })? else {
+                return Err(no_map());
+            };
+            rest = behind(rest, found.iter().map(|run| run.count).sum());
+            found.iter().for_each(|run| push(run.count, run.mapped));
         }
         Ok(runs)
     }
@@ -200,29 +208,32 @@ impl FileStorage {
     fn resolve(&self, span: Span) -> Result<Vec<ResolvedRun>, StorageError> {
         let mut runs = Vec::new();
         let mut rest = span;
-        while rest.count > 0 {
-            // A file may be vast and nearly empty.
-            if rest.count > PAGE_ENTRIES {
-                let skipped = self.next_candidate(rest)? - rest.first;
-                if skipped > 0 {
-                    runs.push(ResolvedRun {
-                        count: skipped,
-                        source: Source::Hole,
-                    });
-                    rest.first += skipped;
-                    rest.count -= skipped;
-                    continue;
-                }
+        while let Some(skipped) = self.next_look(&rest)? {
+            if skipped > 0 {
+                runs.push(ResolvedRun {
+                    count: skipped,
+                    source: Source::Hole,
+                });
+                rest = behind(rest, skipped);
+                continue;
             }
             let Answer::Resolved(found) = self.ask(Data::None, |token| Event::Resolve { token, span: rest })? else {
-                return Err(StorageError::Failed("a map query was answered without a map".into()));
+                return Err(no_map());
             };
-            let blocks: u64 = found.iter().map(|run| run.count).sum();
-            rest.first += blocks;
-            rest.count -= blocks;
+            rest = behind(rest, found.iter().map(|run| run.count).sum());
             runs.extend(found);
         }
         Ok(runs)
+    }
+
+    /// How many blocks of the span can be skipped as holes before the core is asked; `None` at its end. A file may be
+    /// vast and nearly empty.
+    fn next_look(&self, rest: &Span) -> Result<Option<u64>, StorageError> {
+        Ok(match rest.count {
+            0 => None,
+            1..=PAGE_ENTRIES => Some(0),
+            _ => Some(self.next_candidate(*rest)? - rest.first),
+        })
     }
 
     /// The first block of the span that may be mapped, else its end.
@@ -244,7 +255,7 @@ impl FileStorage {
                 .chunks_exact(BLOCK_BYTES)
                 .map(|block| (!is_zero(block)).then(|| BlockSum::of(block)))
                 .collect();
-            self.write(part(to.inode, to.first + done), data, sums, Change::default())?;
+            self.write(part(to.inode, to.first + done), data.into(), sums, Change::default())?;
             done += count;
         }
         Ok(())
@@ -299,6 +310,19 @@ impl FileStorage {
         let page = found.filter(|(key, _)| volume_of(key) == Some(volume));
         Ok(page.and_then(|(key, _)| page_of(&key)))
     }
+}
+
+/// The span without its first blocks.
+fn behind(span: Span, count: u64) -> Span {
+    Span {
+        first: span.first + count,
+        count: span.count - count,
+        ..span
+    }
+}
+
+fn no_map() -> StorageError {
+    StorageError::Failed("a map query was answered without a map".into())
 }
 
 fn volume_of(key: &[u8]) -> Option<VolumeId> {

@@ -1,7 +1,9 @@
 //! The journal's segments as files, `journal/0000000000000001.log`. Each is allocated when it is made, so that the
-//! disk cannot be found full in the middle of one.
+//! disk cannot be found full in the middle of one. Zeroes go ahead of the records ([`Stretch`]); recovery sees zeroes
+//! either way.
 
 use super::cache_file::{FailedSync, allocate};
+use super::stretch::Stretch;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -24,6 +26,7 @@ pub struct JournalFiles {
 struct Segment {
     file: File,
     unsynced: AtomicBool,
+    stretch: Stretch,
 }
 
 /// Beyond the size at which the core begins a new segment: the last batch may pass it.
@@ -57,6 +60,8 @@ impl JournalFiles {
 
     pub fn write(&self, write: &JournalWrite) -> io::Result<()> {
         let segment = self.segment(write.segment)?;
+        let end = write.offset + write.bytes.len() as u64;
+        segment.stretch.prepare(&segment.file, end)?;
         segment.file.write_all_at(&write.bytes, write.offset)?;
         segment.unsynced.store(true, Ordering::Release);
         Ok(())
@@ -120,11 +125,15 @@ impl JournalFiles {
             .truncate(false)
             .mode(0o600)
             .open(self.path(number))?;
-        allocate(&file, self.segment_bytes + SLACK_BYTES)?;
+        // A segment that is there already has records, which zeroes must not touch.
+        let is_new = file.metadata()?.len() == 0;
+        let bytes = self.segment_bytes + SLACK_BYTES;
+        allocate(&file, bytes)?;
         self.directory_changed.store(true, Ordering::Release);
         let segment = Arc::new(Segment {
             file,
             unsynced: AtomicBool::new(true),
+            stretch: Stretch::new(if is_new { 0 } else { bytes }, bytes),
         });
         segments.insert(number, segment.clone());
         Ok(segment)
@@ -140,5 +149,34 @@ impl JournalFiles {
 
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tombolo_core::Lsn;
+
+    fn write(offset: u64, bytes: Vec<u8>) -> JournalWrite {
+        JournalWrite {
+            segment: 1,
+            offset,
+            bytes,
+            lsn: Lsn(0),
+            end: Lsn(0),
+        }
+    }
+
+    #[test]
+    fn a_segment_that_is_there_is_not_zeroed() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || JournalFiles::open(directory.path().to_owned(), 1 << 20).unwrap();
+        open().write(&write(5000, vec![7; 3])).unwrap();
+        open().write(&write(0, vec![8; 3])).unwrap();
+        let held = open().read(1).unwrap();
+        assert_eq!(
+            (&held[..4], &held[4999..5004]),
+            (&[8, 8, 8, 0][..], &[0, 7, 7, 7, 0][..])
+        );
     }
 }

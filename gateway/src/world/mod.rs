@@ -19,6 +19,7 @@ mod journal_files;
 mod metadata;
 mod open;
 mod requests;
+mod stretch;
 mod workers;
 
 pub use export::VolumeExports;

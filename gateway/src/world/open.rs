@@ -90,7 +90,7 @@ impl Gateway {
             .map_err(disk("cannot start threads", &state))?;
         check_store(&runtime, &options.store)?;
         let cache_path = state.join("cache");
-        let cache = CacheFile::open(&cache_path, options.core.slot_count).map_err(disk(
+        let mut cache = CacheFile::open(&cache_path, options.core.slot_count).map_err(disk(
             "cannot make the cache file in full; is there room for [cache] size?",
             &cache_path,
         ))?;
@@ -138,6 +138,7 @@ impl Gateway {
                 error,
             })?
         };
+        cache.keep_below(core.slots_used_to());
         finish_recovery(&journal, &mut index, &report).map_err(disk("cannot tidy up the journal", &journal_path))?;
         // What was replayed counts as durable from here on.
         cache.sync().map_err(disk("sync", &cache_path))?;

@@ -1,6 +1,7 @@
 //! Requests under way: the bytes that the core never sees, and who gets the answer.
 
 use crate::meters::Started;
+use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -77,7 +78,7 @@ pub enum Data {
     },
     /// Whole blocks, to be written.
     Write {
-        buffer: Vec<u8>,
+        buffer: Bytes,
     },
     /// Whole blocks of which the client wrote `skip..skip + length`; the rest is read first, under a lock.
     Merge {
@@ -131,18 +132,28 @@ impl Requests {
         self.lock().get_mut(&token).map(|pending| work(&mut pending.data))
     }
 
-    /// Takes the buffer out for I/O, which must not happen under the lock.
+    /// Takes what is to be written, for I/O, which must not happen under the lock.
+    pub fn take_written(&self, token: Token) -> Bytes {
+        self.with(token, |data| match data {
+            Data::Write { buffer } => std::mem::take(buffer),
+            Data::Merge { buffer, .. } => std::mem::take(buffer).into(),
+            Data::Read { .. } | Data::None | Data::Status { .. } => Bytes::new(),
+        })
+        .unwrap_or_default()
+    }
+
+    /// Takes the buffer of a read out, until [`Requests::put_buffer`].
     pub fn take_buffer(&self, token: Token) -> Vec<u8> {
         self.with(token, |data| match data {
-            Data::Read { buffer, .. } | Data::Write { buffer } | Data::Merge { buffer, .. } => std::mem::take(buffer),
-            Data::None | Data::Status { .. } => Vec::new(),
+            Data::Read { buffer, .. } => std::mem::take(buffer),
+            Data::Write { .. } | Data::Merge { .. } | Data::None | Data::Status { .. } => Vec::new(),
         })
         .unwrap_or_default()
     }
 
     pub fn put_buffer(&self, token: Token, bytes: Vec<u8>) {
         self.with(token, |data| {
-            if let Data::Read { buffer, .. } | Data::Write { buffer } | Data::Merge { buffer, .. } = data {
+            if let Data::Read { buffer, .. } = data {
                 *buffer = bytes;
             }
         });

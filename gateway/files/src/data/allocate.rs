@@ -86,6 +86,6 @@ impl<S: Storage> FileService<S> {
         }
         part.fill(0);
         let record = file.record.clone();
-        self.write_blocks(file, block, bytes, record)
+        self.write_blocks(file, block, bytes.into(), record)
     }
 }

@@ -9,6 +9,7 @@ use crate::records::FileRecord;
 use crate::service::{FileService, add_counters};
 use crate::storage::{FileSpan, Storage};
 use crate::types::{Caller, Changed, Place, Timestamp};
+use bytes::Bytes;
 
 /// Most bytes that one request copies by reading and writing, and that are in memory at once.
 const COPIED_BYTES_MAX: u64 = 16 << 20;
@@ -134,7 +135,7 @@ impl<S: Storage> FileService<S> {
         let bytes = bytes.ok_or(FileError::Failed(
             "storage gave fewer blocks than it was asked for".into(),
         ))?;
-        self.put_bytes(&mut files.target, copy.to, bytes.to_vec(), now)
+        self.put_bytes(&mut files.target, copy.to, Bytes::copy_from_slice(bytes), now)
     }
 
     /// Copies whole blocks by reference. The last of them come with the target's new record; until then the record says

@@ -5,12 +5,13 @@ use crate::error::FileError;
 use crate::service::FileService;
 use crate::storage::Storage;
 use crate::types::{Caller, Changed, FILE_BYTES_MAX, Place, Timestamp};
+use bytes::Bytes;
 use tombolo_base::BLOCK_BYTES;
 
 impl<S: Storage> FileService<S> {
     /// Writes all of the data, in one step; their number of bytes. May wait: for the rest of blocks that are written in
     /// part, and for room under the cap. Carried out twice it comes to the same.
-    pub fn write(&self, caller: &Caller, to: Place, data: Vec<u8>, kill_privileges: bool) -> Result<usize, FileError> {
+    pub fn write(&self, caller: &Caller, to: Place, data: Bytes, kill_privileges: bool) -> Result<usize, FileError> {
         let bytes = data.len();
         let inode = self.number(caller, to.inode)?;
         check_end(to.offset, bytes as u64)?;
@@ -49,7 +50,7 @@ impl<S: Storage> FileService<S> {
         &self,
         file: &mut DataFile,
         offset: u64,
-        data: Vec<u8>,
+        data: Bytes,
         now: Timestamp,
     ) -> Result<(), FileError> {
         let end = offset + data.len() as u64;
@@ -63,7 +64,7 @@ impl<S: Storage> FileService<S> {
     }
 
     /// The data with what else is in their first and last block.
-    fn whole_blocks(&self, file: &DataFile, offset: u64, data: Vec<u8>) -> Result<Vec<u8>, FileError> {
+    fn whole_blocks(&self, file: &DataFile, offset: u64, data: Bytes) -> Result<Bytes, FileError> {
         let end = offset + data.len() as u64;
         let (first, count) = blocks_around(offset, data.len() as u64);
         let head = (offset % BLOCK) as usize;
@@ -86,7 +87,7 @@ impl<S: Storage> FileService<S> {
             blocks[at..].copy_from_slice(&self.finish_block(file, last, reading)?);
         }
         blocks[head..head + data.len()].copy_from_slice(&data);
-        Ok(blocks)
+        Ok(blocks.into())
     }
 }
 

@@ -112,7 +112,7 @@ impl World {
 
     pub fn write(&self, inode: u64, offset: u64, data: &[u8]) -> Result<usize, FileError> {
         self.service
-            .write(&self.caller(), Place { inode, offset }, data.to_vec(), false)
+            .write(&self.caller(), Place { inode, offset }, data.to_vec().into(), false)
     }
 
     pub fn read(&self, inode: u64, offset: u64, bytes: usize) -> Result<Vec<u8>, FileError> {

@@ -78,7 +78,9 @@ fn put(storage: &FileStorage, inode: u64, first: u64, data: &[u8], entries: Vec<
         entries,
         holes: Vec::new(),
     };
-    storage.write(span, data.to_vec(), sums, change).expect("a write");
+    storage
+        .write(span, data.to_vec().into(), sums, change)
+        .expect("a write");
 }
 
 fn span(inode: u64, first: u64, count: u64) -> FileSpan {
@@ -134,6 +136,40 @@ fn links_share_blocks_clean_dirty_and_missing() {
     );
     assert_eq!(storage.next_mapped(0).unwrap(), Some(2));
     assert_eq!(storage.next_mapped(3).unwrap(), None);
+}
+
+#[test]
+fn copies_that_nothing_can_ask_for_leave_the_cache_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let clean = || {
+        drain(&storage);
+        storage.0.snapshot().slots_clean
+    };
+    let cut = |holes| {
+        let entries = Vec::new();
+        storage.commit(Change { entries, holes }).unwrap();
+    };
+    put(&storage, 1, 0, &pattern(8, 1), Vec::new());
+    until("clean slots", || clean() == 8);
+    // Overwritten; punched; read all the same.
+    put(&storage, 1, 0, &pattern(2, 2), Vec::new());
+    cut(vec![span(1, 2, 1)]);
+    assert_eq!(storage.0.snapshot().slots_clean, 5);
+    until("clean slots", || clean() == 7);
+    // The same contents again, and a link: the copy is needed by either.
+    put(&storage, 2, 0, &pattern(1, 2), Vec::new());
+    storage.link(span(1, 3, 1), 3, 0, Change::default()).unwrap();
+    until("clean slots", || clean() == 7);
+    cut(vec![span(1, 0, 1), span(1, 3, 1)]);
+    assert_eq!(storage.0.snapshot().slots_clean, 7);
+    let fetches = storage.0.snapshot().counters.fetches;
+    assert_eq!(storage.read_now(span(2, 0, 1)).unwrap(), pattern(1, 2));
+    assert_eq!(
+        storage.read_now(span(3, 0, 1)).unwrap(),
+        pattern(8, 1)[3 * BLOCK_BYTES..4 * BLOCK_BYTES]
+    );
+    assert_eq!(storage.0.snapshot().counters.fetches, fetches);
 }
 
 #[test]
