@@ -414,3 +414,7 @@ impl Core {
 pub(crate) fn continues(left: &Mark, right: &Mark) -> bool {
     left.volume == right.volume && left.tag == right.tag && left.class == right.class && left.block + 1 == right.block
 }
+
+#[cfg(test)]
+#[path = "policies_tests.rs"]
+mod tests;

@@ -632,6 +632,51 @@ mod tests {
     }
 
     #[test]
+    fn another_policy_takes_every_block_over_oldest_first() {
+        const COUNT: u32 = 9_000;
+        let grouping = tombolo_cache::Grouping::Objects { evict_blocks: 16 };
+        for old in tombolo_cache::Policy::ALL {
+            let mut slots = Slots::new(COUNT, old.build(Capacity::of_blocks(COUNT), grouping));
+            for index in 0..u64::from(COUNT) {
+                let slot = one(&mut slots);
+                slots.hold_clean(slot, BlockSum(index), &arrival_of(Pvbn(index), Cause::Prefetch));
+            }
+            for index in (0..u64::from(COUNT)).rev() {
+                let slot = slots.find(Pvbn(index)).unwrap();
+                slots.touch(slot, index, None);
+            }
+            slots.set_policy(Box::new(Lru::new(Capacity::of_blocks(COUNT))));
+            slots.check_invariants();
+            assert_eq!(slots.clean_count(), COUNT, "{}", old.name());
+            if old == tombolo_cache::Policy::Lru {
+                let taken = one(&mut slots);
+                assert_eq!(
+                    slots.pvbn(taken),
+                    Pvbn(u64::from(COUNT) - 1),
+                    "the one used longest ago goes first"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn free_slots_come_before_recalls_are_used() {
+        let mut slots = slots(2);
+        let slot = one(&mut slots);
+        slots.hold_clean(slot, BlockSum(0), &arrival_of(Pvbn(0), Cause::Prefetch));
+        let mut asked = 0;
+        let recalls = core::iter::repeat_with(|| {
+            asked += 1;
+            Recall::default()
+        });
+        assert!(slots.take(2, recalls).is_some());
+        assert_eq!(
+            asked, 2,
+            "one is passed over for the free slot, one goes to the eviction"
+        );
+    }
+
+    #[test]
     fn changed_pages_are_told_once() {
         let mut slots = slots(300);
         slots.take(130, None);

@@ -5,8 +5,9 @@
 //! used is dropped with a warning. Chunks are encoded one at a time, so the core is never held for long.
 
 use super::Gateway;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant as RealInstant};
@@ -132,7 +133,14 @@ impl HistoryFile {
     /// In full and durably, or not at all.
     fn write(&self, parts: impl Iterator<Item = Vec<u8>>) -> io::Result<()> {
         let fresh = self.path.with_extension("new");
-        let mut writer = BufWriter::new(File::create(&fresh)?);
+        let mut writer = BufWriter::new(
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&fresh)?,
+        );
         for part in parts {
             writer.write_all(&part)?;
         }
