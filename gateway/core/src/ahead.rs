@@ -28,7 +28,7 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
-    fn from_block(&self, first: u64) -> Self {
+    fn rest_at(&self, first: u64) -> Self {
         let count = (self.first + self.count).saturating_sub(first);
         Self { first, count, ..*self }
     }
@@ -125,7 +125,7 @@ impl Core {
     /// Nothing is known to hold the first block of the wish: it goes on behind it.
     pub(crate) fn follow_behind(&mut self, wish: Wish) {
         if wish.count > 1 {
-            self.follow(wish.from_block(wish.first + 1));
+            self.follow(wish.rest_at(wish.first + 1));
         }
     }
 
@@ -135,7 +135,7 @@ impl Core {
         let (mut block, mut found) = (wish.first, 0);
         while block < end {
             let (target, run) = match self.target_of(wish.volume, block) {
-                Lookup::NeedPage(page) => return Stop::NeedPage(page, wish.from_block(block)),
+                Lookup::NeedPage(page) => return Stop::NeedPage(page, wish.rest_at(block)),
                 Lookup::Known(target, run) => (target, run.min(end - block)),
             };
             let Target::At(first) = target else {
@@ -152,10 +152,10 @@ impl Core {
                     continue;
                 }
                 if self.fetches.block_count() + found >= room {
-                    return Stop::NoRoom(wish.from_block(block + offset));
+                    return Stop::NoRoom(wish.rest_at(block + offset));
                 }
                 let Some(descriptor) = self.descriptor_of(pvbn) else {
-                    return Stop::NeedDescriptor(pvbn, wish.from_block(block + offset));
+                    return Stop::NeedDescriptor(pvbn, wish.rest_at(block + offset));
                 };
                 if let Ok(index) = descriptor.blocks().binary_search_by_key(&pvbn, |packed| packed.pvbn) {
                     let key = descriptor.first_pvbn().0;

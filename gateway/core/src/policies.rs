@@ -293,7 +293,7 @@ impl Core {
         let foresight = &self.foresight;
         let mut tallies = foresight.earlier.clone();
         tallies.push(self.tally());
-        let permille = |class| u64::from(foresight.admission.calibration(class).bits()) * 1000 >> 30;
+        let permille = |class| (u64::from(foresight.admission.calibration(class).bits()) * 1000) >> 30;
         PolicySnapshot {
             replacement: self.slots.policy_name(),
             prefetch: foresight.prefetcher.name(),
