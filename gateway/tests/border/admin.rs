@@ -45,6 +45,20 @@ fn a_volume_lives_and_dies() {
 }
 
 #[test]
+fn policies_are_shown_and_changed() {
+    let gateway = Gateway::start();
+    let body = json!({ "replacement": "sarc" }).to_string();
+    let (code, changed) = parsed(gateway.request("PATCH", "/v1/policy", &body));
+    assert_eq!((code, &changed["replacement"]), (200, &json!("sarc")));
+    let (code, shown) = parsed(gateway.request("GET", "/v1/policy", ""));
+    assert_eq!((code, shown), (200, changed));
+    for body in ["", "[]", "{\"replacement\": null}", "{\"other\": 1}"] {
+        let (code, error) = parsed(gateway.request("PATCH", "/v1/policy", body));
+        assert_eq!((code, &error["kind"]), (400, &json!("invalid")), "{body}");
+    }
+}
+
+#[test]
 fn every_error_is_json_with_its_kind() {
     let gateway = Gateway::start();
     let valid = json!({ "name": "vol", "size_bytes": 4096 }).to_string();

@@ -43,6 +43,18 @@ fn volumes_are_created_listed_resized_and_deleted() {
 }
 
 #[test]
+fn policies_are_shown_and_changed() {
+    let gateway = Gateway::start();
+    let changed = gateway.cli(&["policy", "set", "replacement=arc"], 0).out;
+    assert!(changed.starts_with("replacement     arc\n"), "{changed}");
+    let shown = parsed(&gateway.cli(&["policy", "show", "--json"], 0).out);
+    assert_eq!(shown["replacement"], json!("arc"));
+    let refused = gateway.cli(&["policy", "set", "arc"], 2);
+    assert!(refused.err.contains("KEY=VALUE"), "{}", refused.err);
+    gateway.cli(&["policy", "set"], 2);
+}
+
+#[test]
 fn refusals_are_exact_and_have_their_exit_codes() {
     let gateway = Gateway::start();
     gateway.cli(&["volume", "create", "there", "--size", "16MiB"], 0);

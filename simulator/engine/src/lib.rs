@@ -43,6 +43,7 @@ mod linking;
 mod metadata;
 mod model;
 mod operation;
+pub mod policies;
 mod request;
 mod run;
 mod scans;
