@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-type Progress = Callable[[int, int], object]
+Progress: TypeAlias = Callable[[int, int], object]
 
 __version__: str
-__file__: str
 
 class EngineError(ValueError):
     """The engine refuses a job, or a trace cannot be read."""

@@ -6,16 +6,28 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tombolo_sim import _engine
 from tombolo_sim._engine import EngineError
 from tombolo_sim.stores import Store
 
-__all__ = ["EngineError", "Json", "Progress", "analyse", "convert", "digest", "expand", "history", "info", "keys", "replay"]
+__all__ = [
+    "EngineError",
+    "Json",
+    "Progress",
+    "analyse",
+    "convert",
+    "digest",
+    "expand",
+    "history",
+    "info",
+    "keys",
+    "replay",
+]
 
-type Json = dict[str, Any]
-type Progress = Callable[[int, int], object]
+Json: TypeAlias = dict[str, Any]
+Progress: TypeAlias = Callable[[int, int], object]
 
 
 def _object(text: str) -> Json:
@@ -56,4 +68,4 @@ def expand(job: Mapping[str, Any]) -> Json:
 @cache
 def digest() -> str:
     """Names the engine that is loaded, so that results of another are not taken for its own."""
-    return hashlib.sha256(Path(_engine.__file__).read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(Path(str(_engine.__file__)).read_bytes()).hexdigest()[:16]

@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tombolo_sim.models import CLOUDS, DISK_OF_CLOUD, DISKS
 from tombolo_sim.policies import Policy
 from tombolo_sim.sources import Trace
+
+Model = TypeVar("Model")
 
 BLOCK_BYTES = 4096
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -17,7 +19,7 @@ class OptionError(ValueError):
     """What was asked for makes no sense; the message says which option and why."""
 
 
-def known[Model](models: dict[str, Model], name: str, what: str) -> Model:
+def known(models: dict[str, Model], name: str, what: str) -> Model:
     try:
         return models[name]
     except KeyError:

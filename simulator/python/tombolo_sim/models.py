@@ -4,9 +4,9 @@ Latencies are (quantile, milliseconds) pairs. No model is fitted to a trace; the
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-type Quantiles = list[tuple[float, float]]
+Quantiles: TypeAlias = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,15 @@ _CLOUDFRONT_2014: Quantiles = [
 
 # A request of 4 KiB within the region, 2025: p50 26.8, p90 46.9, p99 113.3 were measured; the floor and p10 are those of
 # a lognormal with a floor of 10 ms, p99.9 goes on from p90 and p99.
-_S3_2025_GET: Quantiles = [(0.01, 10), (0.10, 12.2), (0.25, 17.7), (0.50, 26.8), (0.90, 46.9), (0.99, 113.3), (0.999, 190)]
+_S3_2025_GET: Quantiles = [
+    (0.01, 10),
+    (0.10, 12.2),
+    (0.25, 17.7),
+    (0.50, 26.8),
+    (0.90, 46.9),
+    (0.99, 113.3),
+    (0.999, 190),
+]
 
 # PUT of some 500 KiB, 2025: p50, p95 and p99.
 _S3_2025_PUT: Quantiles = [(0.01, 40), (0.50, 69.8), (0.95, 101.1), (0.99, 137.2), (0.999, 200)]

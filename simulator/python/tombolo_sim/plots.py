@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ mpl.rcParams["svg.hashsalt"] = "tombolo"
 mpl.rcParams["axes.grid"] = True
 mpl.rcParams["grid.alpha"] = 0.3
 
-type Points = Sequence[tuple[float, float]]
+Points: TypeAlias = Sequence[tuple[float, float]]
 
 _COLUMNS = 3
 
@@ -75,11 +75,3 @@ def cumulative(pairs: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
 
 def latency_distribution(report: Mapping[str, Any]) -> list[tuple[float, float]]:
     return cumulative(report["read_latency"]["histogram"])
-
-
-def quantile(report: Mapping[str, Any], wanted: float, what: str = "read_latency") -> float:
-    """One of the quantiles that the report has."""
-    for found, milliseconds in report[what]["quantiles"]:
-        if abs(found - wanted) < 1e-9:
-            return float(milliseconds)
-    raise KeyError(f"the report has no quantile {wanted}")

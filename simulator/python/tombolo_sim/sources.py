@@ -42,7 +42,11 @@ def given_format(path: Path, formats: Mapping[str, str]) -> str:
 
 
 def find(
-    folder: Path, formats: Mapping[str, str], only: Iterable[str] = (), skip: Iterable[str] = (), limit: int | None = None
+    folder: Path,
+    formats: Mapping[str, str],
+    only: Iterable[str] = (),
+    skip: Iterable[str] = (),
+    limit: int | None = None,
 ) -> list[Trace]:
     """The files of a folder that could be traces, one for each name."""
     if not folder.is_dir():

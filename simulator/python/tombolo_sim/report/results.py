@@ -44,7 +44,14 @@ class Results:
     sizes: dict[tuple[str, str, int], int] = field(default_factory=dict)
 
     def get(
-        self, trace: str, denominator: str, percent: int, algorithm: str, cloud: str, variant: str = "", seed: int | None = None
+        self,
+        trace: str,
+        denominator: str,
+        percent: int,
+        algorithm: str,
+        cloud: str,
+        variant: str = "",
+        seed: int | None = None,
     ) -> Json | None:
         wanted = self.seeds[0] if seed is None else seed
         return self.reports.get(Key(trace, denominator, percent, algorithm, cloud, wanted, variant))
@@ -60,11 +67,23 @@ class Results:
         return sum(values) / len(values)
 
 
+def quantile(report: Mapping[str, Any], wanted: float, what: str = "read_latency") -> float:
+    """In milliseconds; one of the quantiles that the report has."""
+    for found, milliseconds in report[what]["quantiles"]:
+        if abs(found - wanted) < 1e-9:
+            return float(milliseconds)
+    raise KeyError(f"the report has no quantile {wanted}")
+
+
 def number(report: Mapping[str, Any], path: str) -> float:
+    """`reads.miss_ratio`, or `read_latency.p95`."""
+    *parts, last = path.split(".")
     value: Any = report
-    for part in path.split("."):
-        value = dict((f"{q:g}", ms) for q, ms in value)[f"0.{part[1:]}"] if part.startswith("p9") else value[part]
-    return float(value)
+    for part in parts:
+        value = value[part]
+    if last.startswith("p") and last[1:].isdigit():
+        return quantile(report, int(last[1:]) / 100, parts[-1])
+    return float(value[last])
 
 
 def interval_us(span_us: int) -> int:
