@@ -35,7 +35,7 @@ fn print<Report: Serialize>(report: &Report) -> PyResult<String> {
 
 #[pymodule(name = "_engine")]
 mod engine {
-    use super::{parse, print, refused, store::PythonStore, watch::watched};
+    use super::{parse, print, refused, store::PythonStore, watch::{counted, watched}};
     use pyo3::prelude::*;
     use std::path::PathBuf;
 
@@ -77,7 +77,7 @@ mod engine {
     fn info(py: Python<'_>, source: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
         let source = parse(source)?;
         print(&watched(py, progress.as_ref(), |progress| {
-            tombolo_trace::info(&source, progress)
+            tombolo_trace::info(&source, &mut counted(progress))
         })?)
     }
 
@@ -97,7 +97,7 @@ mod engine {
     fn convert(py: Python<'_>, source: &str, target: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<u64> {
         let source = parse(source)?;
         watched(py, progress.as_ref(), |progress| {
-            tombolo_trace::convert(&source, &target, progress)
+            tombolo_trace::convert(&source, &target, &mut counted(progress))
         })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::refused;
 use pyo3::prelude::*;
+use std::io;
 use tombolo_engine::replay::{Interrupted, Progress};
 
 /// Carries out `work`, calling `progress(done, total)` whenever it reports. Python's signals are looked at on the same
@@ -24,6 +25,11 @@ pub fn watched<T: Send, E: ToString + Send>(
         Some(error) => Err(error),
         None => result.map_err(refused),
     }
+}
+
+/// The same for the trace crate, which knows no total and calls an interruption an error of input.
+pub fn counted(progress: Progress<'_>) -> impl FnMut(u64) -> io::Result<()> {
+    move |done| progress(done, 0).map_err(|Interrupted| io::ErrorKind::Interrupted.into())
 }
 
 fn tell(py: Python<'_>, progress: Option<&Py<PyAny>>, done: u64, total: u64) -> PyResult<()> {

@@ -70,7 +70,7 @@ impl RunCounter {
     }
 
     pub fn finish(mut self) -> Runs {
-        for run in self.current {
+        if let Some(run) = self.current {
             *self.strict.entry(run.units).or_default() += 1;
         }
         for run in self.followed {
