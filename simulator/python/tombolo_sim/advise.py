@@ -1,5 +1,6 @@
 """What another cache would change: the trace replayed with other sizes and policies, and the answer in plain words."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,15 +63,12 @@ class Advice:
     def text(self) -> str:
         unit = "a month" if self.monthly else "for the whole trace, which has no times"
         lines = [
-            f"Now: {self.now.described()}: {self.now.miss_ratio:.1%} of the reads wait for the cloud, one in a hundred takes "
-            f"more than {self.now.p99_ms:,.0f} ms; requests and transfer cost ${self.now.usd_cloud:,.4g} {unit}, storage "
+            f"Now: {self.now.described()}: {self.now.miss_ratio:.1%} of the reads wait for the cloud, one in a "
+            f"hundred takes more than {self.now.p99_ms:,.0f} ms; requests and transfer "
+            f"cost ${self.now.usd_cloud:,.4g} {unit}, storage "
             f"${self.now.usd_storage_month:,.4g} a month.",
-            self._best(
-                [option for option in self.options if option.blocks == self.now.blocks], "Another policy at this size"
-            ),
-            self._best(
-                [option for option in self.options if option.policy == self.now.policy], "Another size with this policy"
-            ),
+            self._best([tried for tried in self.options if tried.blocks == self.now.blocks], "Another policy"),
+            self._best([tried for tried in self.options if tried.policy == self.now.policy], "Another size"),
             self._best(list(self.options), "Both together"),
             self._knee(),
             f"Plot: {self.plot}",
@@ -86,17 +84,18 @@ class Advice:
             return f"{heading}: nothing gains a point or more."
         return (
             f"{heading}: {best.described()} would miss {best.miss_ratio:.1%} (now {self.now.miss_ratio:.1%}), p99 "
-            f"{best.p99_ms:,.0f} ms (now {self.now.p99_ms:,.0f}), ${best.usd_cloud:,.4g} (now ${self.now.usd_cloud:,.4g})."
+            f"{best.p99_ms:,.0f} ms (now {self.now.p99_ms:,.0f}), "
+            f"${best.usd_cloud:,.4g} (now ${self.now.usd_cloud:,.4g})."
         )
 
     def _knee(self) -> str:
         """From which size on more cache gains less than a point."""
-        ladder = sorted(
-            (option for option in self.options if option.policy == self.now.policy), key=lambda option: option.blocks
-        )
+        same = [option for option in self.options if option.policy == self.now.policy]
+        ladder = sorted(same, key=lambda option: option.blocks)
         best = ladder[-1].miss_ratio
         enough = next(option for option in ladder if option.miss_ratio <= best + _POINT)
-        return f"More than {enough.blocks * BLOCK_BYTES / _MIB:,.0f} MiB gains less than a point with {self.now.policy}, as far as was tried."
+        size = f"{enough.blocks * BLOCK_BYTES / _MIB:,.0f} MiB"
+        return f"More than {size} gains less than a point with {self.now.policy}, as far as was tried."
 
     def data(self) -> dict[str, Any]:
         return {
@@ -159,7 +158,7 @@ def _option(size: str, choice: Choice, report: Json, scale: float, storage_price
 
 def _draw(options: list[Option], trace: str, folder: Path) -> str:
     figure, axes = plots.panels(3, f"{trace}: other caches")
-    measures = (
+    measures: tuple[tuple[str, Callable[[Option], float]], ...] = (
         ("reads that miss", lambda option: option.miss_ratio),
         ("p99 of reads, ms", lambda option: option.p99_ms),
         ("requests and transfer, $", lambda option: option.usd_cloud),

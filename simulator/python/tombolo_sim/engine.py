@@ -1,5 +1,5 @@
-"""The engine with dictionaries in place of JSON. What it refuses is an `EngineError` whose message names the field of the
-job, or the line or byte of the trace."""
+"""The engine with dictionaries in place of JSON. What it refuses is an `EngineError` whose message names the field of
+the job, or the line or byte of the trace."""
 
 import hashlib
 import json

@@ -45,8 +45,8 @@ def graph_of(exported: Json) -> Graph:
 
 
 def hot_chains(graph: Graph) -> list[list[int]]:
-    """Paths along each node's likeliest successor, where that is more likely than not; the longest first. Every node is in
-    one chain at the most."""
+    """Paths along each node's likeliest successor, where that is more likely than not; the longest first. Every node is
+    in one chain at the most."""
     following: dict[int, int] = {}
     for node in graph:
         successors = graph.succ[node].items()
@@ -147,7 +147,7 @@ def hottest(graph: Graph) -> Graph:
     return graph.subgraph(near[:NODES_DRAWN_MAX])
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     if isinstance(value, list):

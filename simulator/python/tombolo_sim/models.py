@@ -53,8 +53,8 @@ class Disk:
         return {"disk": {"read_ms": self.read_ms, "write_ms": self.write_ms, "queue_depth": self.queue_depth}}
 
 
-# Table 4 prints p90, p95 and p99 of the cloud itself; the lower quantiles are inverted from its six algorithm rows. Above
-# p99 the lognormal through p95 and p99 goes on to p99.9.
+# Table 4 prints p90, p95 and p99 of the cloud itself; the lower quantiles are inverted from its six algorithm rows.
+# Above p99 the lognormal through p95 and p99 goes on to p99.9.
 _S3_2014: Quantiles = [
     (0.01, 700), (0.05, 765), (0.10, 800), (0.25, 955), (0.50, 1300), (0.75, 1845),
     (0.90, 2105), (0.95, 2322), (0.99, 2865), (0.999, 3627),
@@ -66,8 +66,8 @@ _CLOUDFRONT_2014: Quantiles = [
     (0.90, 539), (0.95, 593), (0.99, 805), (0.999, 1134),
 ]  # fmt: skip
 
-# A request of 4 KiB within the region, 2025: p50 26.8, p90 46.9, p99 113.3 were measured; the floor and p10 are those of
-# a lognormal with a floor of 10 ms, p99.9 goes on from p90 and p99.
+# A request of 4 KiB within the region, 2025: p50 26.8, p90 46.9, p99 113.3 were measured; the floor and p10 are those
+# of a lognormal with a floor of 10 ms, p99.9 goes on from p90 and p99.
 _S3_2025_GET: Quantiles = [
     (0.01, 10),
     (0.10, 12.2),
@@ -90,8 +90,8 @@ CLOUDS: dict[str, Cloud] = {
         Cloud(
             name="s3-2014",
             title="S3 2014",
-            basis="Tombolo table 4: printed p90/p95/p99, lower quantiles inverted from its rows; a whole object's latency "
-            "whatever the request's size; PUT as GET; list prices of 2014",
+            basis="Tombolo table 4: printed p90/p95/p99, lower quantiles inverted from its rows; a whole object's "
+            "latency whatever the request's size; PUT as GET; list prices of 2014",
             get_ms=_S3_2014,
             put_ms=_S3_2014,
             ms_per_mib=0.0,
@@ -146,8 +146,8 @@ DISKS: dict[str, Disk] = {
         Disk(
             name="hdd-2014",
             title="500 GB hard disk, random",
-            basis="p94.7 and p99.4 follow from the 33 and 40 ms of the GRAPH rows of tables 4 and 5; the median is that of "
-            "7200 revolutions a minute (assumed)",
+            basis="p94.7 and p99.4 follow from the 33 and 40 ms of the GRAPH rows of tables 4 and 5; the median is "
+            "that of 7200 revolutions a minute (assumed)",
             read_ms=[(0.01, 4), (0.50, 12), (0.947, 33), (0.994, 40), (0.999, 50)],
             write_ms=[(0.01, 4), (0.50, 12), (0.947, 33), (0.994, 40), (0.999, 50)],
             queue_depth=1,

@@ -2,7 +2,7 @@
 
 import fnmatch
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ class Trace:
     path: Path
     format: str = "auto"
     limit: int | None = None
+    time_order: str = "error"
+    """What to do about times that go back: `error`, `clamp` or `sort`."""
 
-    def source(self, **fields: Any) -> dict[str, Any]:
-        """For a job of the engine. Times that go back are put right: real captures of several CPUs have them."""
-        source: dict[str, Any] = {"path": str(self.path), "format": self.format, "time_order": "sort"}
+    def source(self, **fields: object) -> dict[str, Any]:
+        """For a job of the engine."""
+        source: dict[str, Any] = {"path": str(self.path), "format": self.format, "time_order": self.time_order}
         if self.limit is not None:
             source["limit"] = self.limit
         return source | fields
@@ -41,23 +43,37 @@ def given_format(path: Path, formats: Mapping[str, str]) -> str:
     return "auto"
 
 
-def find(
-    folder: Path,
-    formats: Mapping[str, str],
-    only: Iterable[str] = (),
-    skip: Iterable[str] = (),
-    limit: int | None = None,
-) -> list[Trace]:
-    """The files of a folder that could be traces, one for each name."""
-    if not folder.is_dir():
-        raise EngineError(f"{folder}: no such folder")
-    only, skip = tuple(only), tuple(skip)
+@dataclass(frozen=True)
+class Selection:
+    """Which files of a folder, and how they are to be read."""
+
+    folder: Path
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """Patterns of file names, and the format of the files that they fit."""
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    limit: int | None = None
+    time_order: str = "error"
+
+    def takes(self, path: Path) -> bool:
+        wanted = not self.only or _fits(path, self.only)
+        return path.is_file() and wanted and not _fits(path, self.skip)
+
+
+def _fits(path: Path, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
+
+
+def find(selection: Selection) -> list[Trace]:
+    """The files that could be traces, one for each name."""
+    if not selection.folder.is_dir():
+        raise EngineError(f"{selection.folder}: no such folder")
     found: dict[str, Trace] = {}
-    for path in sorted(folder.iterdir()):
-        wanted = not only or any(fnmatch.fnmatch(path.name, pattern) for pattern in only)
-        if not path.is_file() or not wanted or any(fnmatch.fnmatch(path.name, pattern) for pattern in skip):
+    for path in sorted(selection.folder.iterdir()):
+        if not selection.takes(path):
             continue
-        trace = Trace(name_of(path), path, given_format(path, formats), limit)
+        chosen = given_format(path, selection.formats)
+        trace = Trace(name_of(path), path, chosen, selection.limit, selection.time_order)
         before = found.get(trace.name)
         if before is None or _rank(path) < _rank(before.path):
             found[trace.name] = trace

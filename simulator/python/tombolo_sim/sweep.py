@@ -1,8 +1,8 @@
 """Many jobs on all cores, one file a result.
 
 A result lies in a file that is named by a hash of what determines it: the job, the trace's size and time, and the
-engine. A job whose file is there is not done again, so an interrupted sweep goes on where it was, and a changed engine or
-trace begins anew. Files appear whole or not at all.
+engine. A job whose file is there is not done again, so an interrupted sweep goes on where it was, and a changed engine
+or trace begins anew. Files appear whole or not at all.
 """
 
 import hashlib
@@ -175,16 +175,16 @@ def _show_progress(queue: "Queue[tuple[str, int, int]]", progress: Progress, ove
 
 
 def _on_dask(missing: dict[Path, Task], address: str) -> Iterator[tuple[Path, Outcome]]:
-    """On the workers of a Dask scheduler, which must see the trace under the same path. They hand the report back, since
-    the folder of results may not be theirs."""
+    """On the workers of a Dask scheduler, which must see the trace under the same path. They hand the report back,
+    since the folder of results may not be theirs."""
     try:
         from distributed import Client
         from distributed import as_completed as completed
     except ImportError as error:
         raise EngineError("--dask needs the package distributed: pip install 'tombolo-sim[dask]'") from error
-    with Client(address) as client:
+    with Client(address) as client:  # type: ignore[no-untyped-call]
         futures = {client.submit(_remote, task, pure=False): path for path, task in missing.items()}
-        for future in completed(futures):
+        for future in completed(futures):  # type: ignore[no-untyped-call]
             outcome = future.result()
             path = futures[future]
             if outcome.report is not None:

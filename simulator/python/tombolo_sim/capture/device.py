@@ -96,8 +96,8 @@ def _mount() -> None:
 
 
 def record_device(path: Path, target: Path, seconds: float | None, progress: Callable[[int, int], object]) -> int:
-    """Records until the time is over or Ctrl-C; returns the number of requests. Requests that the kernel lost for want of
-    room make the trace worthless, which is an error."""
+    """Records until the time is over or Ctrl-C; returns the number of requests. Requests that the kernel lost for want
+    of room make the trace worthless, which is an error."""
     number = device_number(path)
     with _instance(number) as folder, Writer(target) as writer:
         missing = _record(folder, writer, seconds, progress)

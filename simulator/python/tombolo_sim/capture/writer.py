@@ -26,12 +26,13 @@ class Request:
 
 
 class Writer:
-    """Counts time from the first request on. A time that goes back, which merging CPUs can bring about, is raised to that of
-    the request before."""
+    """Counts time from the first request on. A time that goes back, which merging CPUs can bring about, is raised to
+    that of the request before."""
 
     def __init__(self, path: Path) -> None:
         try:
-            self._file: TextIO = gzip.open(path, "xt") if path.suffix == ".gz" else path.open("x")
+            # Closed by __exit__.
+            self._file: TextIO = gzip.open(path, "xt") if path.suffix == ".gz" else path.open("x")  # noqa: SIM115
         except FileExistsError:
             raise CaptureError(f"{path} is there already") from None
         except OSError as error:

@@ -7,7 +7,7 @@ import typer
 
 from tombolo_sim import advise as advising
 from tombolo_sim.cli import options
-from tombolo_sim.cli.options import AsJson, Format, Limit, TraceArgument, Workers, output, print_json
+from tombolo_sim.cli.options import AsJson, Format, Limit, TimeOrder, TraceArgument, Workers, output, print_json
 from tombolo_sim.cli.replay import CloudName, DiskName, arrivals_of
 
 
@@ -27,12 +27,13 @@ def advise(
     arrivals: Annotated[str, typer.Option("--arrivals", help="trace, closed-loop, or a rate such as 50/s.")] = "trace",
     file_format: Format = "auto",
     limit: Limit = None,
+    time_order: TimeOrder = "error",
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """What the misses, the tail latency and the monthly bill would be with another cache size or policy."""
     question = advising.Question(
-        options.trace_of(path, file_format, limit), cache, policy_name, tuple(sizes or advising.SIZES),
+        options.trace_of(path, file_format, limit, time_order), cache, policy_name, tuple(sizes or advising.SIZES),
         tuple(policies or advising.POLICIES), cloud, disk, arrivals_of(arrivals),
     )  # fmt: skip
     advice = advising.answer(question, folder, workers)

@@ -8,7 +8,7 @@ import typer
 from tombolo_sim import engine
 from tombolo_sim import history as histories
 from tombolo_sim.cli import options
-from tombolo_sim.cli.options import AsJson, Format, Limit, TraceArgument, output, print_json, print_pairs
+from tombolo_sim.cli.options import AsJson, Format, Limit, TimeOrder, TraceArgument, output, print_json, print_pairs
 from tombolo_sim.progress import watching
 
 
@@ -25,11 +25,12 @@ def history(
     every_read: Annotated[bool, typer.Option("--every-read", help="Let reads of streams enter too.")] = False,
     file_format: Format = "auto",
     limit: Limit = None,
+    time_order: TimeOrder = "error",
     as_json: AsJson = False,
 ) -> None:
     """Writes the graph as GraphML and as a list of edges, with pictures, and says what is in it."""
     job = {
-        "trace": options.trace_of(path, file_format, limit).source(),
+        "trace": options.trace_of(path, file_format, limit, time_order).source(),
         "global": histories.is_global(scope),
         "every_read": every_read,
     }

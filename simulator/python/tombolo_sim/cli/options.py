@@ -16,6 +16,7 @@ output = Console()
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace, compressed or not.")]
 Format = Annotated[str, typer.Option("--format", help="The trace's format, where its contents and name do not tell.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Read so many records only.")]
+TimeOrder = Annotated[str, typer.Option("--time-order", help="Where the trace's time goes back: error, clamp or sort.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Formats = Annotated[
     list[str] | None, typer.Option("--format", metavar="GLOB=FORMAT", help="The format of files whose names fit.")
@@ -26,8 +27,8 @@ Dask = Annotated[
 ]
 
 
-def trace_of(path: Path, file_format: str, limit: int | None) -> Trace:
-    return Trace(name_of(path), path, file_format, limit)
+def trace_of(path: Path, file_format: str, limit: int | None, time_order: str) -> Trace:
+    return Trace(name_of(path), path, file_format, limit, time_order)
 
 
 def formats_of(given: list[str] | None) -> dict[str, str]:

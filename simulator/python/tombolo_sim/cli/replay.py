@@ -1,8 +1,9 @@
 """`run`, `sweep` and `plot`: replays."""
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,6 +15,7 @@ from tombolo_sim.cli.options import (
     Format,
     Formats,
     Limit,
+    TimeOrder,
     TraceArgument,
     Workers,
     output,
@@ -39,13 +41,16 @@ Addressing = Annotated[str, typer.Option("--addressing", help="What the prefetch
 Clients = Annotated[str, typer.Option("--clients", help="Whether it tells clients apart: trace or one.")]
 
 
+_GIB = 1 << 30
+
+
 def register(app: typer.Typer) -> None:
     app.command()(run)
     app.command(name="sweep")(sweep_command)
     app.command()(plot)
 
 
-def arrivals_of(word: str) -> Any:
+def arrivals_of(word: str) -> str | dict[str, float]:
     if word.endswith("/s"):
         try:
             return {"poisson_per_s": float(word[:-2])}
@@ -83,10 +88,11 @@ def run(
     store: Annotated[str | None, typer.Option("--store", help="memory:, berkeley:FILE, or s3://BUCKET/PREFIX.")] = None,
     file_format: Format = "auto",
     limit: Limit = None,
+    time_order: TimeOrder = "error",
     as_json: AsJson = False,
 ) -> None:
     """Replays one trace with one policy."""
-    trace = options.trace_of(path, file_format, limit)
+    trace = options.trace_of(path, file_format, limit, time_order)
     choice = Choice(
         trace, policy(policy_name), cache_blocks(cache, distinct_blocks(trace, [cache])), cloud, disk, seed,
         arrivals_of(arrivals), time_scale, warmup, addressing, clients, dedup, flush_delay_ms, pack_blocks,
@@ -106,15 +112,25 @@ def run(
 
 def summary(report: Json) -> list[tuple[str, str]]:
     reads, prefetched, cloud, dollars = report["reads"], report["prefetched"], report["cloud"], report["dollars"]
+    writes = report["writes"]
+    down, up = cloud["bytes_down"] / _GIB, cloud["bytes_up"] / _GIB
     lines = [
-        ("reads", f"{reads['requests']:,}: {reads['hits']:,} hits, {reads['partial_misses']:,} partial, {reads['complete_misses']:,} complete misses"),
+        (
+            "reads",
+            f"{reads['requests']:,}: {reads['hits']:,} hits, {reads['partial_misses']:,} partial and "
+            f"{reads['complete_misses']:,} complete misses",
+        ),
         ("miss ratio", f"{reads['miss_ratio']:.2%} of requests, {reads['block_miss_ratio']:.2%} of blocks"),
         ("prefetched", f"{prefetched['blocks']:,} blocks, {prefetched['efficiency']:.1%} of them used"),
-        ("writes", f"{report['writes']['requests']:,}: {report['writes']['blocks']:,} blocks, {report['writes']['blocks_duplicate']:,} duplicates"),
-        ("cloud", f"{cloud['gets']:,} GETs, {cloud['puts']:,} PUTs, {cloud['bytes_down'] / 2**30:.3g} GiB down, {cloud['bytes_up'] / 2**30:.3g} GiB up"),
-        ("dollars", f"{dollars['get'] + dollars['put'] + dollars['egress']:.4f} for requests and transfer"),
-        ("time", f"{report['virtual_seconds']:,.0f} s virtual, {report['wall_seconds']:.2f} s real, {report['requests_per_second']:,.0f} requests/s"),
-    ]  # fmt: skip
+        ("writes", f"{writes['requests']:,}: {writes['blocks']:,} blocks, {writes['blocks_duplicate']:,} duplicates"),
+        ("cloud", f"{cloud['gets']:,} GETs, {cloud['puts']:,} PUTs, {down:.3g} GiB down, {up:.3g} GiB up"),
+        ("dollars", f"{dollars['get'] + dollars['put'] + dollars['egress']:.4g} for requests and transfer"),
+        (
+            "time",
+            f"{report['virtual_seconds']:,.0f} s virtual, {report['wall_seconds']:.2f} s real, "
+            f"{report['requests_per_second']:,.0f} requests/s",
+        ),
+    ]
     if report["read_latency"]["count"]:
         tail = ", ".join(f"p{wanted * 100:g} {quantile(report, wanted):.3g}" for wanted in (0.5, 0.9, 0.95, 0.99))
         lines.insert(2, ("read latency, ms", f"mean {report['read_latency']['mean']:.3g}, {tail}"))
@@ -136,6 +152,7 @@ def sweep_command(
     clients: Clients = "trace",
     formats: Formats = None,
     limit: Limit = None,
+    time_order: TimeOrder = "error",
     workers: Workers = None,
     dask: Dask = None,
     as_json: AsJson = False,
@@ -144,7 +161,7 @@ def sweep_command(
     tasks = []
     chosen_formats = options.formats_of(formats)
     for path in paths:
-        trace = options.trace_of(path, given_format(path, chosen_formats), limit)
+        trace = options.trace_of(path, given_format(path, chosen_formats), limit, time_order)
         distinct = distinct_blocks(trace, caches)
         for name, size, cloud, seed in itertools.product(policies, caches, clouds, seeds):
             choice = Choice(
@@ -179,7 +196,7 @@ def plot(
 ) -> None:
     """Draws a sweep: miss ratio, prefetch efficiency and p99 over the cache's size, for each trace."""
     found = [result for result in sweep.load(results) if result["kind"] == "replay"]
-    measures = {
+    measures: dict[str, tuple[str, Callable[[Json], float]]] = {
         "miss-ratio": ("read requests that miss", lambda report: report["reads"]["miss_ratio"]),
         "efficiency": ("prefetch efficiency", lambda report: report["prefetched"]["efficiency"]),
         "p99": ("p99 of reads, ms", lambda report: quantile(report, 0.99) if report["read_latency"]["count"] else 0.0),

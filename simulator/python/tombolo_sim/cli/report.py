@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from tombolo_sim.cli.options import Dask, Formats, Limit, Workers, formats_of, output
+from tombolo_sim.cli.options import Dask, Formats, Limit, TimeOrder, Workers, formats_of, output
 from tombolo_sim.engine import EngineError
 from tombolo_sim.report import tombolo as tombolo_report
 from tombolo_sim.report.options import ReportOptions
+from tombolo_sim.sources import Selection
 
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Folder of the report; finished runs in it are not done again.")
@@ -32,6 +33,19 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="report")
 
 
+def selected(
+    folder: Path | None,
+    formats: list[str] | None,
+    only: list[str] | None,
+    skip: list[str] | None,
+    limit: int | None,
+    time_order: str,
+) -> Selection | None:
+    if folder is None:
+        return None
+    return Selection(folder, formats_of(formats), tuple(only or ()), tuple(skip or ()), limit, time_order)
+
+
 def tombolo(
     folder: Output,
     traces: Traces = None,
@@ -39,13 +53,14 @@ def tombolo(
     only: Only = None,
     skip: Skip = None,
     limit: Limit = None,
+    time_order: TimeOrder = "error",
     seeds: Seeds = [1],  # noqa: B006
     workers: Workers = None,
     dask: Dask = None,
 ) -> None:
     """Figures 4, 5, 8-13 and tables 1, 3-7 of the Tombolo paper, and whether its claims hold."""
     chosen = ReportOptions(
-        folder, traces, formats_of(formats), tuple(only or ()), tuple(skip or ()), limit, tuple(seeds), workers, dask
+        folder, selected(traces, formats, only, skip, limit, time_order), tuple(seeds), workers, dask
     )
     output.print(str(tombolo_report.run(chosen)))
 
@@ -57,13 +72,14 @@ def gds_lc(
     only: Only = None,
     skip: Skip = None,
     limit: Limit = None,
+    time_order: TimeOrder = "error",
     seeds: Seeds = [1],  # noqa: B006
     workers: Workers = None,
     dask: Dask = None,
 ) -> None:
     """The evaluation of the GDS-LC paper: cost-aware caching of objects."""
     chosen = ReportOptions(
-        folder, traces, formats_of(formats), tuple(only or ()), tuple(skip or ()), limit, tuple(seeds), workers, dask
+        folder, selected(traces, formats, only, skip, limit, time_order), tuple(seeds), workers, dask
     )
     if find_spec("tombolo_sim.gds_lc") is None:
         raise EngineError("this installation has no report on GDS-LC")

@@ -7,7 +7,17 @@ import typer
 
 from tombolo_sim import capture as capturing
 from tombolo_sim import engine
-from tombolo_sim.cli.options import AsJson, Format, Limit, TraceArgument, output, print_json, print_pairs, trace_of
+from tombolo_sim.cli.options import (
+    AsJson,
+    Format,
+    Limit,
+    TimeOrder,
+    TraceArgument,
+    output,
+    print_json,
+    print_pairs,
+    trace_of,
+)
 from tombolo_sim.engine import Json
 from tombolo_sim.progress import watching
 from tombolo_sim.report.results import interval_us
@@ -22,9 +32,15 @@ def register(app: typer.Typer) -> None:
     app.command()(capture)
 
 
-def info(path: TraceArgument, file_format: Format = "auto", limit: Limit = None, as_json: AsJson = False) -> None:
+def info(
+    path: TraceArgument,
+    file_format: Format = "auto",
+    limit: Limit = None,
+    time_order: TimeOrder = "error",
+    as_json: AsJson = False,
+) -> None:
     """What a trace holds: counts, footprint, run lengths, reuse, how predictable its jumps are."""
-    source = trace_of(path, file_format, limit).source()
+    source = trace_of(path, file_format, limit, time_order).source()
     with watching("counting") as progress:
         counts = engine.info(source, progress)
     with watching("analysing") as progress:
@@ -38,16 +54,19 @@ def info(path: TraceArgument, file_format: Format = "auto", limit: Limit = None,
 def _lines(counts: Json, found: Json) -> list[tuple[str, str]]:
     successors, runs = found["successors"], found["runs"]
     jumps = successors["jumps"] or 1
+    to_last, to_any = successors["to_last"] / jumps, successors["to_any_of_4"] / jumps
+    longest = f"{runs['strict_longest']:,}, {runs['streams_longest']:,} by stream"
+    read_share = _share(found["reads"], found["reads"] + found["writes"])
     return [
         ("format", counts["format"]),
         ("requests", f"{found['requests']:,} by {found['clients']} clients to {found['volumes']} volumes"),
-        ("reads, writes", f"{found['reads']:,}, {found['writes']:,} ({_share(found['reads'], found['reads'] + found['writes'])} reads)"),
+        ("reads, writes", f"{found['reads']:,}, {found['writes']:,} ({read_share} reads)"),
         ("discards, flushes", f"{found['discards']:,}, {found['flushes']:,}"),
         ("read, written", f"{_gib(found['read_units'])}, {_gib(found['written_units'])}"),
         ("footprint", f"{_gib(found['distinct'])}, {_share(found['one_touch'], found['distinct'])} of it used once"),
         ("span", f"{counts['duration_us'] / 3.6e9:.3g} h"),
-        ("blocks read in runs < 10", f"{_short_runs(found)}; longest run {runs['strict_longest']}, {runs['streams_longest']} by stream"),
-        ("jumps to the last successor", f"{successors['to_last'] / jumps:.1%}; to one of the last four {successors['to_any_of_4'] / jumps:.1%}"),
+        ("blocks read in runs < 10", f"{_short_runs(found)}; longest run {longest}"),
+        ("jumps to the last successor", f"{to_last:.1%}; to one of the last four {to_any:.1%}"),
         ("LRU read miss ratio", ", ".join(f"{_lru(found, percent):.1%} at {percent} %" for percent in (10, 20, 30))),
         ("contents", f"{found['distinct_contents']:,} different of {found['named_contents']:,} named"),
     ]  # fmt: skip
@@ -78,10 +97,11 @@ def convert(
     target: Annotated[Path, typer.Argument(help="The .tbtr file to write.")],
     file_format: Format = "auto",
     limit: Limit = None,
+    time_order: TimeOrder = "error",
 ) -> None:
     """Writes a trace anew in the project's own columnar format."""
     with watching("converting") as progress:
-        records = engine.convert(trace_of(path, file_format, limit).source(), target, progress)
+        records = engine.convert(trace_of(path, file_format, limit, time_order).source(), target, progress)
     output.print(f"{target}: {records:,} records")
 
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 
 from tombolo_sim import plots
 from tombolo_sim.engine import Json
+from tombolo_sim.jobs import BLOCK_BYTES
 from tombolo_sim.models import CLOUDS as CLOUD_MODELS
 from tombolo_sim.policies import COMBINATIONS, title
 from tombolo_sim.report.results import CLOUDS, DENOMINATORS, PERCENTS, TRACK_BLOCKS, Results
@@ -45,9 +46,8 @@ def _working_sets(results: Results, folder: Path) -> str:
             axis.text(0.5, 0.5, "no times in this trace", ha="center", transform=axis.transAxes)
             return
         hours = found["interval_us"] / 3.6e9
-        points = [
-            (place * hours, interval["distinct"] * 4096 / _GIB) for place, interval in enumerate(found["intervals"])
-        ]
+        sizes = [interval["distinct"] * BLOCK_BYTES / _GIB for interval in found["intervals"]]
+        points = [(place * hours, size) for place, size in enumerate(sizes)]
         plots.lines(axis, {f"in each {hours:.3g} h": points}, "hours", "GiB used", marker=".")
 
     return _each_trace(results, folder, "figure-04-working-set", "Figure 4: working set", draw)
@@ -133,8 +133,8 @@ def _access_counts(results: Results, folder: Path) -> str:
             report = results.get(trace, "footprint", PERCENTS[0], name, "cloudfront-2014")
             counts = report["prefetched"]["accesses"] if report else []
             if sum(counts):
-                plots.steps(axis, {title(name): plots.cumulative(list(enumerate(counts)))}, "reads of a prefetched block",
-                            "share up to it")  # fmt: skip
+                distribution = plots.cumulative(list(enumerate(counts)))
+                plots.steps(axis, {title(name): distribution}, "reads of a prefetched block", "share up to it")
         axis.set_xlim(0, 5)
 
     heading = "Figure 12: reads of prefetched blocks before eviction (5: five or more)"
@@ -144,7 +144,7 @@ def _access_counts(results: Results, folder: Path) -> str:
 def operation_usd_per_gib(report: Json, analysis: Json) -> float:
     """Requests and transfer for each GiB that clients read or wrote."""
     dollars = report["dollars"]
-    traffic = (analysis["read_units"] + analysis["written_units"]) * 4096 / _GIB
+    traffic = (analysis["read_units"] + analysis["written_units"]) * BLOCK_BYTES / _GIB
     return float(dollars["get"] + dollars["put"] + dollars["egress"]) / traffic if traffic else 0.0
 
 

@@ -1,7 +1,7 @@
 """The runs behind the report on the Tombolo paper: which they are, and their results by what they are.
 
-Cache sizes are 10, 20 and 30 % of *accessed data*. The paper's 30 GB are 10 % of its traffic, not of its footprint, so both
-readings are run: of the distinct blocks (`footprint`), and of all blocks read and written (`traffic`).
+Cache sizes are 10, 20 and 30 % of *accessed data*. The paper's 30 GB are 10 % of its traffic, not of its footprint, so
+both readings are run: of the distinct blocks (`footprint`), and of all blocks read and written (`traffic`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -56,11 +56,13 @@ class Results:
         wanted = self.seeds[0] if seed is None else seed
         return self.reports.get(Key(trace, denominator, percent, algorithm, cloud, wanted, variant))
 
-    def value(self, path: str, *key: Any, variant: str = "") -> float | None:
+    def value(
+        self, path: str, trace: str, denominator: str, percent: int, algorithm: str, cloud: str, variant: str = ""
+    ) -> float | None:
         """A number of the report by its dotted name, the mean over all seeds."""
         values = []
         for seed in self.seeds:
-            report = self.get(*key, variant=variant, seed=seed)
+            report = self.get(trace, denominator, percent, algorithm, cloud, variant, seed)
             if report is None:
                 return None
             values.append(number(report, path))

@@ -44,7 +44,8 @@ def _workloads(results: Results) -> Table:
         successors = found["successors"]
         jumps = successors["jumps"] or 1
         rows.append([
-            trace.name, f"{found['reads']:,}", f"{found['writes']:,}", f"{found['read_units'] * BLOCK_BYTES / _GIB:.2f}",
+            trace.name, f"{found['reads']:,}", f"{found['writes']:,}",
+            f"{found['read_units'] * BLOCK_BYTES / _GIB:.2f}",
             f"{found['written_units'] * BLOCK_BYTES / _GIB:.2f}", f"{found['distinct'] * BLOCK_BYTES / _GIB:.2f}",
             f"{successors['to_last'] / jumps:.1%}", f"{successors['to_any_of_4'] / jumps:.1%}",
         ])  # fmt: skip

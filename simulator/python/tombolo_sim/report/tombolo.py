@@ -26,7 +26,7 @@ def run(options: ReportOptions) -> Path:
         raise EngineError("the report needs a folder of traces: --traces DIR")
     results, skipped = analyse_all(options)
     if not results.traces:
-        raise EngineError(f"{options.traces}: none of its files can be replayed")
+        raise EngineError(f"{options.traces.folder}: none of its files can be replayed")
     runs = [run for trace in results.traces for run in plan(trace, results.analyses[trace.name], options.seeds)]
     console.print(f"{len(runs)} runs over {len(results.traces)} traces")
     outcomes = execute([task for _, task in runs], options.output, options.workers, options.dask)
@@ -39,7 +39,7 @@ def analyse_all(options: ReportOptions) -> tuple[Results, list[str]]:
     assert options.traces is not None
     found: list[tuple[Trace, int]] = []
     skipped = []
-    for trace in find(options.traces, options.formats, options.only, options.skip, options.limit):
+    for trace in find(options.traces):
         try:
             information = engine.info(trace.source())
         except EngineError as error:
@@ -77,8 +77,9 @@ def _page(results: Results, skipped: Sequence[str], drawn: dict[str, list[str]],
     lines = [
         "# The Tombolo paper's evaluation on other traces",
         "",
-        f"Engine {engine.digest()}, seeds {seeds}. Requests are replayed back to back, one at a time, as in the paper. No "
-        "setting depends on the trace. The paper's own traces are not public: a claim about them is not decided here, "
+        f"Engine {engine.digest()}, seeds {seeds}. Requests are replayed back to back, one at a time, as in the "
+        "paper. No setting depends on the trace. "
+        "The paper's own traces are not public: a claim about them is not decided here, "
         "and what stands in for it is marked as such.",
         "",
         "## Claims",

@@ -1,7 +1,7 @@
 """Objects in a real bucket: a replay in which each request takes as long as it really took."""
 
 import time
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import boto3
 from botocore.config import Config
@@ -13,11 +13,20 @@ _ATTEMPTS = 5
 _DELETE_KEYS_MAX = 1000
 
 
+class _Client(Protocol):
+    """What is used of boto3's client, which has no types."""
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> object: ...  # noqa: N803
+    def get_object(self, *, Bucket: str, Key: str, Range: str) -> dict[str, Any]: ...  # noqa: N803
+    def delete_objects(self, *, Bucket: str, Delete: dict[str, Any]) -> object: ...  # noqa: N803
+    def close(self) -> None: ...
+
+
 class S3Store(Store):
     """The requests are sent one after another, each measured by itself: what many at a time do to each other is the
     engine's model."""
 
-    def __init__(self, client: Any, bucket: str, prefix: str) -> None:
+    def __init__(self, client: _Client, bucket: str, prefix: str) -> None:
         super().__init__()
         self._client = client
         self._bucket = bucket

@@ -1,6 +1,7 @@
 """What the claims are about, taken from the results: series of a measure over policies and cache sizes."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from tombolo_sim.report.checks.base import Finding, Verdict, verdict_of
 from tombolo_sim.report.results import DENOMINATORS, PERCENTS, Results
@@ -52,7 +53,7 @@ def series(
 
 
 def falling(values: Sequence[float]) -> bool:
-    return all(after < before for before, after in zip(values, values[1:], strict=False))
+    return all(after < before for before, after in pairwise(values))
 
 
 def shares(values: Sequence[float]) -> str:
