@@ -27,6 +27,8 @@ pub struct Edge {
     pub to: usize,
     pub part: u64,
     pub whole: u64,
+    /// Times that the target was read right after the source, as far as remembered.
+    pub count: u64,
     /// Whether the target begins where the source ends; such an edge exists without having been seen.
     pub adjacent: bool,
 }
@@ -57,6 +59,7 @@ pub fn export(history: &History, now: Instant) -> Export {
                 to,
                 part: next.part,
                 whole: next.whole,
+                count: next.part - u64::from(adjacent),
                 adjacent,
             });
         }

@@ -16,7 +16,7 @@ from tombolo_sim.jobs import OptionError
 
 CHAIN_LIKELIHOOD_MIN = 0.5
 CHAINS_SHOWN = 10
-NODES_DRAWN_MAX = 60
+NODES_DRAWN_MAX = 30
 _BUCKETS = 20
 
 # networkx is untyped.
@@ -38,7 +38,7 @@ def graph_of(exported: Json) -> Graph:
             edge["from"],
             edge["to"],
             likelihood=min(1.0, edge["part"] / edge["whole"]),
-            part=edge["part"],
+            count=edge["count"],
             adjacent=edge["adjacent"],
         )
     return graph
@@ -72,7 +72,7 @@ def analyse(graph: Graph) -> dict[str, Any]:
     components = sorted((len(component) for component in nx.weakly_connected_components(graph)), reverse=True)
     chains = hot_chains(graph)
     likelihoods = [likelihood for _, _, likelihood in graph.edges(data="likelihood")]
-    seen = sum(1 for _, _, part in graph.edges(data="part") if part > 0)
+    seen = sum(1 for _, _, count in graph.edges(data="count") if count > 0)
     return {
         "nodes": graph.number_of_nodes(),
         "edges": graph.number_of_edges(),
@@ -105,7 +105,7 @@ def write(exported: Json, folder: Path) -> dict[str, Any]:
     graph = graph_of(exported)
     folder.mkdir(parents=True, exist_ok=True)
     nx.write_graphml(graph, folder / "history.graphml")
-    nx.write_edgelist(graph, folder / "history.edgelist", data=["likelihood", "part", "adjacent"])
+    nx.write_edgelist(graph, folder / "history.edgelist", data=["likelihood", "count", "adjacent"])
     _draw(graph, folder)
     return analyse(graph) | {"memory_bytes": exported["bytes"]}
 
@@ -119,6 +119,7 @@ def _draw(graph: Graph, folder: Path) -> None:
         )
     degrees.set_yscale("log")
     degrees.set_xscale("symlog")
+    degrees.set_xlim(left=0)
     degrees.legend()
     likelihoods.hist([value for _, _, value in graph.edges(data="likelihood")], bins=_BUCKETS, range=(0, 1))
     likelihoods.set_xlabel("likelihood")
@@ -126,13 +127,13 @@ def _draw(graph: Graph, folder: Path) -> None:
     part = hottest(graph)
     nx.draw_networkx(
         part,
-        nx.spring_layout(part, seed=1),
+        nx.spring_layout(part, k=1.0, seed=1),
         ax=neighbourhood,
-        labels={node: str(graph.nodes[node]["first"]) for node in part},
-        node_size=40,
-        font_size=5,
+        with_labels=False,
+        node_size=30,
         width=[3 * likelihood for _, _, likelihood in part.edges(data="likelihood")],
-        arrowsize=5,
+        arrowsize=6,
+        edge_color="grey",
     )
     neighbourhood.set_title("around the node that is read most")
     plots.save(figure, folder, "history")
@@ -142,7 +143,7 @@ def hottest(graph: Graph) -> Graph:
     """The node that was most often read after others, and the nodes nearest to it."""
     if not graph:
         return graph
-    centre = max(graph, key=lambda node: (sum(part for _, _, part in graph.in_edges(node, data="part")), -node))
+    centre = max(graph, key=lambda node: (sum(count for _, _, count in graph.in_edges(node, data="count")), -node))
     near = [centre, *(node for _, node in nx.bfs_edges(graph.to_undirected(as_view=True), centre))]
     return graph.subgraph(near[:NODES_DRAWN_MAX])
 
