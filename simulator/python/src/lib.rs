@@ -111,6 +111,12 @@ mod engine {
         })?)
     }
 
+    /// The latency tables by name.
+    #[pyfunction]
+    fn models() -> PyResult<String> {
+        print(&std::collections::BTreeMap::from(tombolo_engine::replay::MODELS))
+    }
+
     /// The graph that given reads leave, and its expansion from one block: `expansion::Job` to `expansion::Report`.
     #[pyfunction]
     fn expand(job: &str) -> PyResult<String> {

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import pytest
-from samples import public
 
+from samples import public
 from tombolo_sim import engine
 
 

@@ -33,5 +33,8 @@ def convert(source: str, target: str | PathLike[str], progress: Progress | None 
 def history(job: str, progress: Progress | None = None) -> str:
     """The history graph after a trace's reads: nodes and edges."""
 
+def models() -> str:
+    """The latency tables by name: (quantile, milliseconds) pairs."""
+
 def expand(job: str) -> str:
     """The history graph of given reads, and its balanced expansion from one block."""

@@ -1,12 +1,24 @@
-"""Latencies and prices of clouds and disks, and what they rest on.
+"""Clouds and disks by name: whose latencies they have, what they cost, and what that rests on.
 
-Latencies are (quantile, milliseconds) pairs. No model is fitted to a trace; the same ones are used for all of them.
+The latency tables are the engine's (`simulator/engine/src/replay/models.rs`); prices are list prices. Nothing is fitted
+to a trace; the same models are used for all of them.
 """
 
+import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
+from tombolo_sim import _engine
+
 Quantiles: TypeAlias = list[tuple[float, float]]
+"""(quantile, milliseconds)."""
+
+
+@cache
+def tables() -> dict[str, Quantiles]:
+    """The engine's latency tables."""
+    return {name: [(quantile, ms) for quantile, ms in points] for name, points in json.loads(_engine.models()).items()}
 
 
 @dataclass(frozen=True)
@@ -14,20 +26,26 @@ class Cloud:
     name: str
     title: str
     basis: str
-    get_ms: Quantiles
-    put_ms: Quantiles
-    ms_per_mib: float
+    get: str
+    put: str
     get_usd_per_1000: float
     put_usd_per_1000: float
     egress_usd_per_gib: float
     storage_usd_per_gib_month: float
+    rtt_ms: float = 0.0
+    ms_per_mib: float = 0.0
     parallel_requests: int = 16
+
+    def get_ms(self) -> Quantiles:
+        """Of a small request."""
+        return [(quantile, ms + self.rtt_ms) for quantile, ms in tables()[self.get]]
 
     def job_fields(self) -> dict[str, Any]:
         return {
             "cloud": {
-                "get_ms": self.get_ms,
-                "put_ms": self.put_ms,
+                "get_ms": self.get,
+                "put_ms": self.put,
+                "rtt_ms": self.rtt_ms,
                 "ms_per_mib": self.ms_per_mib,
                 "parallel_requests": self.parallel_requests,
             },
@@ -45,44 +63,13 @@ class Disk:
     name: str
     title: str
     basis: str
-    read_ms: Quantiles
-    write_ms: Quantiles
+    read: str
+    write: str
     queue_depth: int
 
     def job_fields(self) -> dict[str, Any]:
-        return {"disk": {"read_ms": self.read_ms, "write_ms": self.write_ms, "queue_depth": self.queue_depth}}
+        return {"disk": {"read_ms": self.read, "write_ms": self.write, "queue_depth": self.queue_depth}}
 
-
-# Table 4 prints p90, p95 and p99 of the cloud itself; the lower quantiles are inverted from its six algorithm rows.
-# Above p99 the lognormal through p95 and p99 goes on to p99.9.
-_S3_2014: Quantiles = [
-    (0.01, 700), (0.05, 765), (0.10, 800), (0.25, 955), (0.50, 1300), (0.75, 1845),
-    (0.90, 2105), (0.95, 2322), (0.99, 2865), (0.999, 3627),
-]  # fmt: skip
-
-# Table 5, in the same way.
-_CLOUDFRONT_2014: Quantiles = [
-    (0.01, 386), (0.05, 402), (0.10, 408), (0.25, 440), (0.50, 467), (0.75, 511),
-    (0.90, 539), (0.95, 593), (0.99, 805), (0.999, 1134),
-]  # fmt: skip
-
-# A request of 4 KiB within the region, 2025: p50 26.8, p90 46.9, p99 113.3 were measured; the floor and p10 are those
-# of a lognormal with a floor of 10 ms, p99.9 goes on from p90 and p99.
-_S3_2025_GET: Quantiles = [
-    (0.01, 10),
-    (0.10, 12.2),
-    (0.25, 17.7),
-    (0.50, 26.8),
-    (0.90, 46.9),
-    (0.99, 113.3),
-    (0.999, 190),
-]
-
-# PUT of some 500 KiB, 2025: p50, p95 and p99.
-_S3_2025_PUT: Quantiles = [(0.01, 40), (0.50, 69.8), (0.95, 101.1), (0.99, 137.2), (0.999, 200)]
-
-# A round trip more to each request.
-_ACROSS_MS = 74.0
 
 CLOUDS: dict[str, Cloud] = {
     cloud.name: cloud
@@ -92,9 +79,8 @@ CLOUDS: dict[str, Cloud] = {
             title="S3 2014",
             basis="Tombolo table 4: printed p90/p95/p99, lower quantiles inverted from its rows; a whole object's "
             "latency whatever the request's size; PUT as GET; list prices of 2014",
-            get_ms=_S3_2014,
-            put_ms=_S3_2014,
-            ms_per_mib=0.0,
+            get="s3-2014",
+            put="s3-2014",
             get_usd_per_1000=0.0004,
             put_usd_per_1000=0.005,
             egress_usd_per_gib=0.12,
@@ -105,9 +91,8 @@ CLOUDS: dict[str, Cloud] = {
             title="CloudFront 2014",
             basis="Tombolo table 5, as above; uploads go to S3; requests and transfer at CloudFront's and the origin's "
             "prices of 2014 together",
-            get_ms=_CLOUDFRONT_2014,
-            put_ms=_S3_2014,
-            ms_per_mib=0.0,
+            get="cloudfront-2014",
+            put="s3-2014",
             get_usd_per_1000=0.00115,
             put_usd_per_1000=0.005,
             egress_usd_per_gib=0.24,
@@ -116,9 +101,9 @@ CLOUDS: dict[str, Cloud] = {
         Cloud(
             name="modern",
             title="S3 2025, in region",
-            basis="third-party measurements of 2025 (p50/p90/p99), 20 ms/MiB; list prices of 2025",
-            get_ms=_S3_2025_GET,
-            put_ms=_S3_2025_PUT,
+            basis="a model fitted by others to measurements of 2025, 20 ms/MiB; list prices of 2025",
+            get="s3-2025-get",
+            put="s3-2025-put",
             ms_per_mib=20.0,
             get_usd_per_1000=0.0004,
             put_usd_per_1000=0.005,
@@ -128,9 +113,10 @@ CLOUDS: dict[str, Cloud] = {
         Cloud(
             name="modern-remote",
             title="S3 2025, 74 ms away",
-            basis="as in the region, a round trip of 74 ms more to each request (model)",
-            get_ms=[(quantile, ms + _ACROSS_MS) for quantile, ms in _S3_2025_GET],
-            put_ms=[(quantile, ms + _ACROSS_MS) for quantile, ms in _S3_2025_PUT],
+            basis="as in the region, and a round trip of 74 ms to each request (Singapore to Tokyo)",
+            get="s3-2025-get",
+            put="s3-2025-put",
+            rtt_ms=74.0,
             ms_per_mib=20.0,
             get_usd_per_1000=0.0004,
             put_usd_per_1000=0.005,
@@ -146,18 +132,18 @@ DISKS: dict[str, Disk] = {
         Disk(
             name="hdd-2014",
             title="500 GB hard disk, random",
-            basis="p94.7 and p99.4 follow from the 33 and 40 ms of the GRAPH rows of tables 4 and 5; the median is "
-            "that of 7200 revolutions a minute (assumed)",
-            read_ms=[(0.01, 4), (0.50, 12), (0.947, 33), (0.994, 40), (0.999, 50)],
-            write_ms=[(0.01, 4), (0.50, 12), (0.947, 33), (0.994, 40), (0.999, 50)],
+            basis="the tail follows from the 33 and 40 ms of the GRAPH rows of tables 4 and 5; the median is that of "
+            "7200 revolutions a minute (assumed)",
+            read="hdd-2014",
+            write="hdd-2014",
             queue_depth=1,
         ),
         Disk(
             name="ssd",
             title="NVMe SSD",
-            basis="assumed: 0.1 ms reads, 0.03 ms writes into its cache",
-            read_ms=[(0.01, 0.06), (0.50, 0.1), (0.99, 0.3), (0.999, 1.0)],
-            write_ms=[(0.01, 0.015), (0.50, 0.03), (0.99, 0.2), (0.999, 1.0)],
+            basis="assumed: reads of 0.09 ms, writes into its memory",
+            read="ssd-read",
+            write="ssd-write",
             queue_depth=32,
         ),
     )

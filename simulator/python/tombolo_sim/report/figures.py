@@ -92,8 +92,8 @@ def _latencies(results: Results, folder: Path, cloud: str, percent: int) -> str:
             if report is not None and report["read_latency"]["count"]:
                 distribution = plots.cumulative(report["read_latency"]["histogram"])
                 plots.steps(axis, {title(name): distribution}, "ms", "share of reads up to it")
-        axis.plot([ms for _, ms in CLOUD_MODELS[cloud].get_ms], [q for q, _ in CLOUD_MODELS[cloud].get_ms],
-                  color="black", linestyle="--", label="cloud")  # fmt: skip
+        table = CLOUD_MODELS[cloud].get_ms()
+        axis.plot([ms for _, ms in table], [q for q, _ in table], color="black", linestyle="--", label="cloud")
         axis.set_xscale("log")
 
     heading = f"Figures 9, 10: latency, {CLOUD_MODELS[cloud].title}, cache of {percent} % of the footprint"

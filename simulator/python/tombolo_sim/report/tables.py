@@ -111,7 +111,7 @@ def _tails(results: Results, cloud: str) -> Iterator[Table]:
     if tails:
         rows.append(["Corp, 90 GB (printed)", *(_slashed(tails[name]) for name in (*COMBINATIONS, "cloud"))])
     cloud_tail = _slashed(
-        [ms for wanted in printed.PERCENTILES for quantile_, ms in model.get_ms if quantile_ == wanted]
+        [ms for wanted in printed.PERCENTILES for quantile_, ms in model.get_ms() if quantile_ == wanted]
     )
     for trace in results.traces:
         cells = []
