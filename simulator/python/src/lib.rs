@@ -8,6 +8,7 @@ mod analysis;
 mod expansion;
 mod graph;
 mod history;
+mod shuffle;
 mod store;
 mod watch;
 
@@ -35,7 +36,11 @@ fn print<Report: Serialize>(report: &Report) -> PyResult<String> {
 
 #[pymodule(name = "_engine")]
 mod engine {
-    use super::{parse, print, refused, store::PythonStore, watch::{counted, watched}};
+    use super::{
+        parse, print, refused,
+        store::PythonStore,
+        watch::{counted, watched},
+    };
     use pyo3::prelude::*;
     use std::path::PathBuf;
 
@@ -99,6 +104,14 @@ mod engine {
         watched(py, progress.as_ref(), |progress| {
             tombolo_trace::convert(&source, &target, &mut counted(progress))
         })
+    }
+
+    /// Writes a trace with its jumps in another order; returns the number of records.
+    #[pyfunction]
+    #[pyo3(signature = (job, progress=None))]
+    fn shuffle(py: Python<'_>, job: &str, progress: Option<Py<PyAny>>) -> PyResult<u64> {
+        let job = parse(job)?;
+        watched(py, progress.as_ref(), |progress| super::shuffle::run(&job, progress))
     }
 
     /// The history graph that a trace's reads leave: `history::Job` to `graph::Export`.

@@ -1,6 +1,7 @@
 """The structure of public traces against figures found by an independent program (4 KiB units)."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +40,26 @@ def test_structure(expected: Expected) -> None:
     curve = {point["size"]: point["reads"] for point in found["reuse"]["lru"]}
     for percent, ratio in zip((10, 20, 30), expected.lru, strict=True):
         assert curve[found["distinct"] * percent // 100] == pytest.approx(ratio, abs=1e-3)
+
+
+@pytest.mark.parametrize("window", [2, 64])
+def test_shuffling_keeps_all_but_the_order_of_jumps(trace: Path, tmp_path: Path, window: int) -> None:
+    target = tmp_path / "shuffled.tbtr"
+    job = {"trace": {"path": str(trace)}, "target": str(target), "window": window, "seed": 1}
+    assert engine.shuffle(job) == 3000
+    before, after = (engine.analyse({"path": str(path)}, 1_000_000) for path in (trace, target))
+    same = ("reads", "writes", "read_units", "written_units", "distinct", "distinct_read", "one_touch", "span_us",
+            "distinct_contents")  # fmt: skip
+    assert {name: after[name] for name in same} == {name: before[name] for name in same}
+    assert after["runs"]["streams_longest"] == before["runs"]["streams_longest"]
+    # Most jumps of the trace go where the last one from there went.
+    assert before["successors"]["to_last"] > 0.3 * before["successors"]["jumps"]
+    if window > 2:
+        assert after["successors"]["to_last"] < before["successors"]["to_last"] / 5
+
+
+def test_a_window_of_one_is_refused(trace: Path, tmp_path: Path) -> None:
+    job = {"trace": {"path": str(trace)}, "target": str(tmp_path / "t"), "window": 1, "seed": 1}
+    with pytest.raises(engine.EngineError, match=r"^window: it must be 2 to 1048576$"):
+        engine.shuffle(job)
+    assert not list(tmp_path.iterdir())

@@ -54,7 +54,7 @@ def test_printed_numbers_stand_beside(folder: Path) -> None:
 
 def test_every_claim_has_a_verdict_and_a_reason(folder: Path) -> None:
     checks = json.loads((folder / "tombolo.json").read_text())["checks"]
-    assert len(checks) == 38
+    assert len(checks) == 39
     assert {check["verdict"] for check in checks} <= {str(verdict) for verdict in Verdict}
     assert all(check["reason"] for check in checks)
     elsewhere = [check for check in checks if check["source"].startswith(("Stout", "GDS-LC", "Hou", "Bocchi"))]
@@ -65,8 +65,8 @@ def test_every_claim_has_a_verdict_and_a_reason(folder: Path) -> None:
 def test_no_run_failed_and_all_are_there(folder: Path) -> None:
     data = json.loads((folder / "tombolo.json").read_text())
     assert data["failures"] == []
-    # 2 denominators, 3 sizes, 3 clouds, 6 policies; 6 tracks; one graph of all reads.
-    assert len(data["runs"]) == 2 * 3 * 3 * 6 + 6 + 1
+    # 2 denominators, 3 sizes, 3 clouds, 6 policies; 6 tracks; one graph of all reads; 2 windows, 2 policies.
+    assert len(data["runs"]) == 2 * 3 * 3 * 6 + 6 + 1 + 2 * 2
 
 
 def test_a_folder_without_traces_is_told(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ def analyse(job: str, progress: Progress | None = None) -> str:
 def convert(source: str, target: str | PathLike[str], progress: Progress | None = None) -> int:
     """Writes the project's own format; returns the number of records."""
 
+def shuffle(job: str, progress: Progress | None = None) -> int:
+    """`{trace, target, window, seed}`: writes a trace with its jumps in another order."""
+
 def history(job: str, progress: Progress | None = None) -> str:
     """The history graph after a trace's reads: nodes and edges."""
 

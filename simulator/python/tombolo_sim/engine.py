@@ -24,6 +24,7 @@ __all__ = [
     "info",
     "keys",
     "replay",
+    "shuffle",
 ]
 
 Json: TypeAlias = dict[str, Any]
@@ -55,6 +56,10 @@ def analyse(source: Mapping[str, Any], interval_us: int, progress: Progress | No
 
 def convert(source: Mapping[str, Any], target: Path, progress: Progress | None = None) -> int:
     return _engine.convert(json.dumps(source), target, progress)
+
+
+def shuffle(job: Mapping[str, Any], progress: Progress | None = None) -> int:
+    return _engine.shuffle(json.dumps(job), progress)
 
 
 def history(job: Mapping[str, Any], progress: Progress | None = None) -> Json:

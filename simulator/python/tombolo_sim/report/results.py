@@ -17,6 +17,8 @@ from tombolo_sim.sweep import Outcome, Task
 PERCENTS = (10, 20, 30)
 DENOMINATORS = ("footprint", "traffic")
 CLOUDS = ("s3-2014", "cloudfront-2014", "modern")
+WINDOWS = (64, 1024)
+CONTROLLED = ("lru_amp", "lru_graph")
 TRACK_BLOCKS = (1, 4, 8, 16, 32, 64)
 DAY_US = 86_400_000_000
 INTERVALS = 40
@@ -31,7 +33,7 @@ class Key:
     cloud: str
     seed: int
     variant: str = ""
-    """`track=N`, `populate=every`, or nothing."""
+    """`track=N`, `populate=every`, `shuffled=N`, or nothing."""
 
 
 @dataclass
@@ -101,7 +103,10 @@ def cache_sizes(analysis: Json) -> dict[tuple[str, int], int]:
     return {(name, percent): int(whole[name] * percent / 100) for name in DENOMINATORS for percent in PERCENTS}
 
 
-def plan(trace: Trace, analysis: Json, seeds: tuple[int, ...]) -> Iterator[tuple[Key, Task]]:
+def plan(
+    trace: Trace, analysis: Json, seeds: tuple[int, ...], controls: Mapping[int, Trace]
+) -> Iterator[tuple[Key, Task]]:
+    """`controls` are the trace with its jumps shuffled, by window."""
     sizes = cache_sizes(analysis)
     for seed in seeds:
         for (denominator, percent), blocks in sizes.items():
@@ -114,6 +119,11 @@ def plan(trace: Trace, analysis: Json, seeds: tuple[int, ...]) -> Iterator[tuple
             yield _run(key, trace, small, {"track_blocks": track})
         key = Key(trace.name, "footprint", PERCENTS[0], "lru_graph", "cloudfront-2014", seed, "populate=every")
         yield _run(key, trace, small, {"populate": "every"})
+        for window, control in controls.items():
+            for algorithm in CONTROLLED:
+                variant = f"shuffled={window}"
+                key = Key(trace.name, "footprint", PERCENTS[0], algorithm, "cloudfront-2014", seed, variant)
+                yield _run(key, control, small, {})
 
 
 def _run(key: Key, trace: Trace, blocks: int, settings: dict[str, Any]) -> tuple[Key, Task]:

@@ -10,7 +10,7 @@ from tombolo_sim.engine import EngineError
 from tombolo_sim.models import CLOUDS as CLOUD_MODELS
 from tombolo_sim.models import DISK_OF_CLOUD, DISKS
 from tombolo_sim.progress import console
-from tombolo_sim.report import figures, markdown, tables
+from tombolo_sim.report import controls, figures, markdown, tables
 from tombolo_sim.report.checks import Check, elsewhere, tombolo
 from tombolo_sim.report.options import ReportOptions
 from tombolo_sim.report.results import CLOUDS, Results, cache_sizes, collect, interval_us, plan
@@ -27,7 +27,10 @@ def run(options: ReportOptions) -> Path:
     results, skipped = analyse_all(options)
     if not results.traces:
         raise EngineError(f"{options.traces.folder}: none of its files can be replayed")
-    runs = [run for trace in results.traces for run in plan(trace, results.analyses[trace.name], options.seeds)]
+    runs = []
+    for trace in results.traces:
+        shuffled = controls.write(trace, options.output / "controls")
+        runs += plan(trace, results.analyses[trace.name], options.seeds, shuffled)
     console.print(f"{len(runs)} runs over {len(results.traces)} traces")
     outcomes = execute([task for _, task in runs], options.output, options.workers, options.dask)
     collect(results, [key for key, _ in runs], outcomes)
