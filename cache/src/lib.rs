@@ -210,6 +210,10 @@ pub trait Replacement: Send {
     fn touch(&mut self, slot: Lcbn, access: &Access);
     /// The prefetcher expects the block in `slot` to be read soon. No use is counted.
     fn expect(&mut self, _slot: Lcbn, _access: &Access, _expectation: Expectation) {}
+    /// Whether [`Self::expect`] does anything, so that callers may spare looking for what they would tell.
+    fn heeds_expectations(&self) -> bool {
+        false
+    }
     /// The block in `slot` became dirty or clean without leaving.
     fn set_dirty(&mut self, _slot: Lcbn, _is_dirty: bool) {}
     /// The slot leaves for another reason than eviction.

@@ -259,6 +259,10 @@ impl Replacement for Sarc {
         self.runs.observe_hit(slot.0, track);
     }
 
+    fn heeds_expectations(&self) -> bool {
+        true
+    }
+
     fn expect(&mut self, slot: Lcbn, _access: &Access, expectation: Expectation) {
         let state = self.states[slot.0 as usize];
         if expectation == Expectation::RestOfGroup && !(state.is_sequential && state.is_unread) {

@@ -300,6 +300,10 @@ impl Prefetcher for Amp {
         }
     }
 
+    fn wants_second_chances(&self) -> bool {
+        true
+    }
+
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) {
         let Some(stream) = self.streams.get_mut(feedback.tag.0) else {
             return;

@@ -418,6 +418,10 @@ impl Prefetcher for Graph {
         pattern
     }
 
+    fn wants_second_chances(&self) -> bool {
+        true
+    }
+
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) {
         if feedback.tag.0 & HISTORY_TAG == 0 {
             return self.amp.on_feedback(now, feedback);

@@ -196,6 +196,18 @@ pub trait Prefetcher: Send {
     /// the order of their arrival; the caller passes each once, when its outcome is known.
     fn on_read(&mut self, now: Instant, access: Access, suggestions: &mut Vec<Suggestion>) -> Pattern;
 
+    /// Whether the patterns that [`Self::on_read`] returns come of knowing streams. Where not, a cache that needs them
+    /// had better look for runs itself.
+    fn knows_streams(&self) -> bool {
+        true
+    }
+
+    /// Whether sequential blocks that come to the end of the eviction order unread are to be given a second chance,
+    /// and reported as [`Fate::Aged`].
+    fn wants_second_chances(&self) -> bool {
+        false
+    }
+
     /// Learns what became of suggested blocks.
     fn on_feedback(&mut self, _now: Instant, _feedback: Feedback) {}
 

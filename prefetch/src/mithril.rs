@@ -238,6 +238,10 @@ impl Prefetcher for Mithril {
         Pattern::Random
     }
 
+    fn knows_streams(&self) -> bool {
+        false
+    }
+
     fn statistics(&self) -> Statistics {
         let rows = self.rows.capacity() * size_of::<(Address, Occurrences)>();
         Statistics {

@@ -17,6 +17,10 @@ impl Prefetcher for NoPrefetch {
         Pattern::Random
     }
 
+    fn knows_streams(&self) -> bool {
+        false
+    }
+
     fn statistics(&self) -> Statistics {
         Statistics::default()
     }

@@ -118,6 +118,10 @@ impl Prefetcher for Oracle {
         Pattern::Random
     }
 
+    fn knows_streams(&self) -> bool {
+        false
+    }
+
     fn statistics(&self) -> Statistics {
         Statistics {
             bytes: self.future.capacity() * size_of::<FutureRead>(),

@@ -156,6 +156,10 @@ impl Prefetcher for ProbabilityGraph {
         Pattern::Random
     }
 
+    fn knows_streams(&self) -> bool {
+        false
+    }
+
     fn statistics(&self) -> Statistics {
         Statistics {
             bytes: self.reads.bytes() + self.clients.bytes(),

@@ -11,14 +11,14 @@ use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
 use crate::page::{MapPage, PAGE_ENTRIES};
+use crate::policies::{Foresight, PolicySnapshot};
 use crate::read::{Query, Reads};
 use crate::record::{Lsn, VOLUME_BLOCKS_MAX};
 use crate::slots::Slots;
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
-use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
-use tombolo_prefetch::{Prefetcher, Suggestion};
 
 /// Changes since the last checkpoint; reads look here before local metadata.
 #[derive(Debug, Default)]
@@ -31,10 +31,6 @@ pub(crate) struct Overlay {
 /// Events counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    pub hits: u64,
-    pub partial_misses: u64,
-    pub complete_misses: u64,
-    pub blocks_prefetched: u64,
     pub fetches: u64,
     pub fetch_failures: u64,
     pub uploads: u64,
@@ -81,8 +77,7 @@ pub struct Snapshot {
     pub writes_waiting: u64,
     pub failed: Option<DiskError>,
     pub metadata_error: Option<String>,
-    pub replacement: &'static str,
-    pub prefetch: &'static str,
+    pub policies: PolicySnapshot,
     pub slot_memory_bytes: u64,
     pub dirty_memory_bytes: u64,
     pub map_cache_bytes: u64,
@@ -112,9 +107,7 @@ pub struct Core {
     pub(crate) generation: u64,
     pub(crate) pages: WeightedLru<(VolumeId, u64), MapPage>,
     pub(crate) descriptors: WeightedLru<u64, Arc<ObjectDescriptor>>,
-    pub(crate) prefetcher: Box<dyn Prefetcher>,
-    /// Empty between steps; kept for its memory.
-    pub(crate) suggestions: Vec<Suggestion>,
+    pub(crate) foresight: Foresight,
     pub(crate) writes: Writes,
     pub(crate) reads: Reads,
     pub(crate) fetches: Fetches,
@@ -143,12 +136,13 @@ impl Core {
         self.pump_flush();
         self.pump_fetches();
         self.pump_durability();
+        self.pump_policies();
         out.append(&mut self.out);
     }
 
     fn dispatch(&mut self, event: Event) {
         match event {
-            Event::Read { token, span } => self.on_read(token, span),
+            Event::Read { token, client, span } => self.on_read(token, client, span),
             Event::Write {
                 token,
                 span,
@@ -243,8 +237,7 @@ impl Core {
             writes_waiting: self.writes.waiting_count() as u64,
             failed: self.failed.clone(),
             metadata_error: self.durability.metadata_error.clone(),
-            replacement: self.slots.policy_name(),
-            prefetch: self.prefetcher.name(),
+            policies: self.policies(),
             slot_memory_bytes: self.slots.memory_bytes(),
             dirty_memory_bytes: self.dirty.memory_bytes(),
             map_cache_bytes: self.pages.weight() as u64,
@@ -260,6 +253,7 @@ impl Core {
     /// Checks what must always hold; for tests and simulation.
     pub fn check_invariants(&self) {
         self.slots.check_invariants();
+        self.check_accounts();
         assert!(
             self.slots.dirty_count() <= self.config.dirty_blocks_max,
             "the backlog is bounded"

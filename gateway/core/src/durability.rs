@@ -15,7 +15,7 @@ use crate::page::PAGE_ENTRIES;
 use crate::record::{LinkRun, Lsn, Record};
 use crate::slots::{SLOTS_PER_PAGE, SlotState};
 use alloc::{collections::BTreeMap, collections::VecDeque, string::String, sync::Arc, vec::Vec};
-use tombolo_base::{Instant, Lcbn};
+use tombolo_base::{Instant, Lcbn, Pvbn};
 
 #[derive(Debug)]
 pub(crate) struct Durability {
@@ -48,7 +48,11 @@ struct Acknowledgement {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Becomes {
-    Clean,
+    /// The block was written at this address and is now in this object.
+    Clean {
+        address: u64,
+        object: Pvbn,
+    },
     Free,
 }
 
@@ -193,6 +197,7 @@ impl Core {
             }
             Record::Delete { .. } => match self.apply_volume_record(record) {
                 Some((volume, blocks)) if blocks > 0 => {
+                    self.foresight.prefetcher.forget_volume(volume);
                     let superseded = self.unmap(volume, 0, blocks);
                     let target = Target::Hole;
                     self.overlay.map.insert(Extent {
@@ -307,8 +312,10 @@ impl Core {
         {
             self.durability.settling.pop_front();
             match becomes {
-                Becomes::Clean if self.slots.state(slot) == SlotState::Dirty => self.slots.clean(slot),
-                Becomes::Clean => {}
+                Becomes::Clean { address, object } if self.slots.state(slot) == SlotState::Dirty => {
+                    self.slots.clean(slot, address, object);
+                }
+                Becomes::Clean { .. } => {}
                 Becomes::Free => self.slots.release(slot),
             }
         }

@@ -7,6 +7,7 @@ use crate::page::MapPage;
 use crate::record::{LinkRun, Lsn, SlotRun};
 use alloc::{string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, EntryChange, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_prefetch::ClientId;
 
 /// Names one request of a client; chosen by the world, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +47,8 @@ pub enum Event {
     /// Answered with the blocks' contents through [`Command::ReadSlots`].
     Read {
         token: Token,
+        /// Whose reads are taken together when patterns are looked for.
+        client: ClientId,
         span: Span,
     },
     /// Whole blocks. `sums` has an entry per block, `None` for a block of zeroes. `locked` says that the writer

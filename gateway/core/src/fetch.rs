@@ -3,6 +3,8 @@
 
 use crate::core_state::Core;
 use crate::event::{BlockLoss, Command, FetchItem, JobId, StoreFailure, Token};
+use crate::marks::Mark;
+use crate::policies::{address, continues};
 use crate::slots::SlotState;
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -11,20 +13,68 @@ use alloc::{
     vec::Vec,
 };
 use hashbrown::HashMap;
-use tombolo_base::{BlockSum, Lcbn, ObjectDescriptor, Pvbn};
-use tombolo_cache::Recall;
+use tombolo_base::{BlockSum, Instant, Lcbn, ObjectDescriptor, Pvbn};
+use tombolo_cache::{Access, Arrival, Cause, Recall};
+use tombolo_prefetch::{Class, Fate};
 
 /// A reader's interest in one block: the request and the block's place in it.
 pub(crate) type Interest = (Token, u32);
 
+/// Why a block is fetched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// A reader missed it; this is what the replacement policy knew of it then, and its address as the policy sees it.
+    Demand {
+        recall: Recall,
+        address: u64,
+        sequential: Option<bool>,
+    },
+    Prefetch(Mark),
+}
+
+impl Purpose {
+    fn recall(&self) -> Recall {
+        match self {
+            Self::Demand { recall, .. } => *recall,
+            Self::Prefetch(_) => Recall::default(),
+        }
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        match self {
+            Self::Demand { .. } => None,
+            Self::Prefetch(mark) => Some(*mark),
+        }
+    }
+
+    fn access(&self, block: Pvbn) -> Access {
+        match *self {
+            Self::Demand {
+                address, sequential, ..
+            } => Access {
+                block,
+                address,
+                sequential,
+            },
+            Self::Prefetch(mark) => Access {
+                block,
+                address: address(mark.volume, mark.block),
+                sequential: Some(mark.class == Class::Sequential),
+            },
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Fetch {
     descriptor: Arc<ObjectDescriptor>,
-    /// Indices into the descriptor's blocks, ascending.
-    indices: Vec<u16>,
-    /// One per index: what the replacement policy knew of the block when a reader missed it. Empty for a prefetch.
-    recalls: Vec<Recall>,
-    /// One per index, once launched.
+    /// Indices into the descriptor's blocks, ascending, all for demand or all ahead of it.
+    blocks: Vec<(u16, Purpose)>,
+    queued_at: Instant,
+    launched_at: Instant,
+    /// Under which policies it was queued.
+    generation: u32,
+    /// One per block, once launched.
     slots: Vec<Lcbn>,
     waiters: BTreeMap<u16, Vec<Interest>>,
     demand: bool,
@@ -43,6 +93,18 @@ pub(crate) struct Fetches {
 /// Blocks of one object whose gap is at most this far apart are fetched by one range.
 const GAP_BLOCKS_MAX: u16 = 16;
 
+/// The ranges that a fetch of these blocks of one object comes to; their indices ascend.
+pub(crate) fn ranges<T>(blocks: &[(u16, T)]) -> impl Iterator<Item = &[(u16, T)]> {
+    blocks.chunk_by(|left, right| right.0 - left.0 <= GAP_BLOCKS_MAX)
+}
+
+/// A reader has joined a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Joined {
+    /// A prefetch brings the block, and no reader waited for it before.
+    pub is_first_of_prefetch: bool,
+}
+
 impl Fetches {
     pub fn in_flight_count(&self) -> usize {
         self.launched
@@ -60,14 +122,14 @@ impl Fetches {
 
 impl Core {
     /// Joins the fetch that brings `pvbn`, if there is one.
-    pub(crate) fn join_fetch(&mut self, pvbn: Pvbn, interest: Interest) -> bool {
-        let Some((job, index)) = self.fetches.blocks.get(&pvbn).copied() else {
-            return false;
+    pub(crate) fn join_fetch(&mut self, pvbn: Pvbn, interest: Interest) -> Option<Joined> {
+        let (job, index) = self.fetches.blocks.get(&pvbn).copied()?;
+        let fetch = self.fetches.fetches.get_mut(&job)?;
+        let waiters = fetch.waiters.entry(index).or_default();
+        let joined = Joined {
+            is_first_of_prefetch: waiters.is_empty() && fetch.blocks[0].1.mark().is_some(),
         };
-        let Some(fetch) = self.fetches.fetches.get_mut(&job) else {
-            return false;
-        };
-        fetch.waiters.entry(index).or_default().push(interest);
+        waiters.push(interest);
         if !fetch.demand {
             fetch.demand = true;
             if let Some(position) = self.fetches.prefetch.iter().position(|queued| *queued == job) {
@@ -75,25 +137,23 @@ impl Core {
                 self.fetches.demand.push_back(job);
             }
         }
-        true
+        Some(joined)
     }
 
-    /// Queues a fetch of blocks of one object; close blocks share a range. `indices` ascend and none is in flight.
-    pub(crate) fn queue_fetch(&mut self, descriptor: &Arc<ObjectDescriptor>, indices: &[u16], demand: bool) {
-        for indices in indices.chunk_by(|left, right| right - left <= GAP_BLOCKS_MAX) {
+    /// Queues a fetch of blocks of one object; close blocks share a range. Indices ascend and none is in flight.
+    pub(crate) fn queue_fetch(&mut self, descriptor: &Arc<ObjectDescriptor>, blocks: &[(u16, Purpose)], demand: bool) {
+        for blocks in ranges(blocks) {
             let job = self.next_job();
-            let mut recalls = Vec::new();
-            for index in indices {
+            for (index, _) in blocks {
                 let pvbn = descriptor.blocks()[usize::from(*index)].pvbn;
                 self.fetches.blocks.insert(pvbn, (job, *index));
-                if demand {
-                    recalls.push(self.slots.miss(pvbn));
-                }
             }
             let fetch = Fetch {
                 descriptor: descriptor.clone(),
-                indices: indices.to_vec(),
-                recalls,
+                blocks: blocks.to_vec(),
+                queued_at: self.now,
+                launched_at: self.now,
+                generation: self.foresight.generation,
                 slots: Vec::new(),
                 waiters: BTreeMap::new(),
                 demand,
@@ -138,17 +198,23 @@ impl Core {
         let Some(fetch) = self.fetches.fetches.get_mut(&job) else {
             return true;
         };
-        let Some(runs) = self.slots.take(fetch.indices.len() as u32) else {
+        let recalls = fetch.blocks.iter().map(|(_, purpose)| purpose.recall());
+        let Some(runs) = self.slots.take(fetch.blocks.len() as u32, recalls) else {
             return false;
         };
+        fetch.launched_at = self.now;
         fetch.slots = runs
             .iter()
             .flat_map(|run| (run.first.0..run.first.0 + run.count).map(Lcbn))
             .collect();
-        let items = fetch.indices.iter().zip(&fetch.slots).map(|(index, slot)| FetchItem {
-            index: *index,
-            slot: *slot,
-        });
+        let items = fetch
+            .blocks
+            .iter()
+            .zip(&fetch.slots)
+            .map(|((index, _), slot)| FetchItem {
+                index: *index,
+                slot: *slot,
+            });
         let command = Command::Fetch {
             fetch: job,
             descriptor: fetch.descriptor.clone(),
@@ -166,7 +232,7 @@ impl Core {
             return;
         };
         self.fetches.launched -= 1;
-        for index in &fetch.indices {
+        for (index, _) in &fetch.blocks {
             self.fetches
                 .blocks
                 .remove(&fetch.descriptor.blocks()[usize::from(*index)].pvbn);
@@ -182,6 +248,7 @@ impl Core {
                 for slot in &fetch.slots {
                     self.slots.release(*slot);
                 }
+                self.report(&fetch, |_| Fate::Dropped);
                 for (index, interests) in &fetch.waiters {
                     let pvbn = fetch.descriptor.blocks()[usize::from(*index)].pvbn;
                     for interest in interests {
@@ -193,27 +260,34 @@ impl Core {
     }
 
     fn land(&mut self, mut fetch: Fetch, blocks: Vec<Result<BlockSum, BlockLoss>>) {
-        debug_assert_eq!(blocks.len(), fetch.indices.len());
+        debug_assert_eq!(blocks.len(), fetch.blocks.len());
+        if matches!(fetch.blocks[0].1, Purpose::Demand { .. }) {
+            let micros = self.now.micros_since(fetch.queued_at);
+            self.foresight.admission.on_fetch(micros);
+        }
+        let latency_us = self.now.micros_since(fetch.launched_at);
+        self.learn_fetch(latency_us, fetch.blocks.len() as u64);
+        self.report(&fetch, |position| {
+            let waited = fetch.waiters.contains_key(&fetch.blocks[position].0);
+            match blocks[position] {
+                Ok(_) => Fate::Arrived { waited },
+                Err(_) => Fate::Dropped,
+            }
+        });
         for (position, result) in blocks.into_iter().enumerate() {
-            let (index, slot) = (&fetch.indices[position], &fetch.slots[position]);
-            let pvbn = fetch.descriptor.blocks()[usize::from(*index)].pvbn;
-            let interests = fetch.waiters.remove(index).unwrap_or_default();
+            let (index, slot) = (fetch.blocks[position].0, fetch.slots[position]);
+            let pvbn = fetch.descriptor.blocks()[usize::from(index)].pvbn;
+            let interests = fetch.waiters.remove(&index).unwrap_or_default();
             match result {
                 Ok(sum) => {
-                    debug_assert_eq!(self.slots.state(*slot), SlotState::Taken);
-                    let recall = fetch.recalls.get(position).copied();
-                    self.slots.hold_clean(*slot, pvbn, sum, recall);
-                    if recall.is_none() && !interests.is_empty() {
-                        // A reader joined a prefetch: that is the block's first use.
-                        self.slots.touch(*slot);
-                    }
+                    self.land_block(&fetch, position, sum, !interests.is_empty(), latency_us);
                     for interest in interests {
-                        self.reader_landed(interest, *slot);
+                        self.reader_landed(interest, slot);
                     }
                 }
                 Err(loss) => {
                     self.counters.blocks_lost += 1;
-                    self.slots.release(*slot);
+                    self.slots.release(slot);
                     let failure = StoreFailure {
                         retryable: false,
                         reason: loss.0.to_string(),
@@ -223,6 +297,65 @@ impl Core {
                     }
                 }
             }
+        }
+    }
+
+    fn land_block(&mut self, fetch: &Fetch, position: usize, sum: BlockSum, is_wanted: bool, latency_us: u64) {
+        let ((index, purpose), slot) = (fetch.blocks[position], fetch.slots[position]);
+        debug_assert_eq!(self.slots.state(slot), SlotState::Taken);
+        let pvbn = fetch.descriptor.blocks()[usize::from(index)].pvbn;
+        let access = purpose.access(pvbn);
+        let cause = match purpose {
+            Purpose::Demand { .. } => Cause::Demand,
+            Purpose::Prefetch(_) => Cause::Prefetch,
+        };
+        let arrival = Arrival {
+            object: fetch.descriptor.first_pvbn().0,
+            latency_us: u32::try_from(latency_us).unwrap_or(u32::MAX),
+            ..Arrival::of_block(access, cause, purpose.recall())
+        };
+        self.slots.hold_clean(slot, sum, &arrival);
+        let Purpose::Prefetch(mark) = purpose else { return };
+        let is_current = fetch.generation == self.foresight.generation;
+        if is_current {
+            self.slots.mark(slot, (!is_wanted).then_some(mark));
+        }
+        if is_wanted {
+            // A reader has joined the prefetch: that is the block's first use.
+            let touched = self.slots.touch(slot, access.address, access.sequential);
+            self.count_touch(touched);
+            if is_current {
+                self.count_use(mark);
+            }
+        }
+    }
+
+    /// Tells the prefetcher what became of the blocks that were fetched on its word, run by run; the fate of a run is
+    /// that of its first block.
+    fn report(&mut self, fetch: &Fetch, fate_of: impl Fn(usize) -> Fate) {
+        if fetch.generation != self.foresight.generation {
+            return;
+        }
+        let mut position = 0;
+        while position < fetch.blocks.len() {
+            let Some(first) = fetch.blocks[position].1.mark() else {
+                return;
+            };
+            let (fate, start) = (fate_of(position), position);
+            let mut last = first;
+            position += 1;
+            while let Some((_, Purpose::Prefetch(mark))) = fetch.blocks.get(position)
+                && continues(&last, mark)
+                && matches!(fate_of(position), Fate::Dropped) == matches!(fate, Fate::Dropped)
+            {
+                last = *mark;
+                position += 1;
+            }
+            let count = (position - start) as u64;
+            if matches!(fate, Fate::Dropped) {
+                self.foresight.counters.dropped += count;
+            }
+            self.feed_back(first, count, fate);
         }
     }
 

@@ -383,10 +383,12 @@ impl Core {
         let mut fingerprints = Vec::with_capacity(upload.items.len());
         for item in &upload.items {
             fingerprints.push(item.fingerprint);
-            if self.dirty.remove(item.pvbn).is_some() {
+            if let Some(block) = self.dirty.remove(item.pvbn) {
                 // A checkpoint before the settling says "clean" already.
                 self.slots.mark_changed(item.slot);
-                self.settle_at(end, item.slot, Becomes::Clean);
+                let address = self.own_address(block.volume, block.block, item.pvbn);
+                let object = descriptor.first_pvbn();
+                self.settle_at(end, item.slot, Becomes::Clean { address, object });
             } else if self.slots.state(item.slot) == SlotState::Corrupt {
                 // The local copy went bad after the upload had read it: the cloud has it, nothing is lost.
                 self.counters.blocks_lost -= 1;

@@ -9,6 +9,9 @@
 //! |--------------|--------------------------------------------------------------------------|
 //! | `write`      | writes, zeroes, locks: from request to journal record                    |
 //! | `read`       | reads and map queries: from request to slots                             |
+//! | `policies`   | the policies at work: what they are told and what they achieve           |
+//! | `ahead`      | from suggestions to fetches                                              |
+//! | `marks`      | prefetched blocks that nobody has read yet                               |
 //! | `fetch`      | GETs in flight, joined by every reader that needs them                   |
 //! | `flush`      | dirty blocks to fingerprints to packs to objects                         |
 //! | `durability` | acknowledgements, group commit, checkpoints                              |
@@ -21,6 +24,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod ahead;
 pub mod checkpoint;
 mod config;
 mod core_state;
@@ -32,7 +36,9 @@ mod extent_map;
 mod fetch;
 mod flush;
 mod journal;
+mod marks;
 mod page;
+mod policies;
 mod read;
 pub mod record;
 pub mod recovery;
@@ -53,4 +59,6 @@ pub use event::{
 pub use extent_map::{Extent, ExtentMap, Target};
 pub use journal::JournalWrite;
 pub use page::{MapPage, PAGE_ENTRIES};
+pub use policies::{Economy, Policies, PolicyCounters, PolicySnapshot, Tally};
 pub use record::{LinkRun, Lsn, SlotRun};
+pub use tombolo_prefetch::ClientId;

@@ -4,6 +4,7 @@
 //! `Coming` when it has to be fetched. Pages of the map and object descriptors that are not in memory are loaded
 //! first; whoever waits for one is run again when it arrives.
 
+use crate::ahead::Wish;
 use crate::checkpoint::least_first;
 use crate::core_state::{Core, Lookup};
 use crate::event::{
@@ -11,13 +12,14 @@ use crate::event::{
     Token,
 };
 use crate::extent_map::Target;
-use crate::fetch::Interest;
+use crate::fetch::{Interest, Purpose};
 use crate::page::{MapPage, PAGE_ENTRIES};
 use crate::slots::SlotState;
 use alloc::{collections::BTreeMap, format, string::ToString, sync::Arc, vec, vec::Vec};
 use hashbrown::HashMap;
-use tombolo_base::{Lcbn, ObjectDescriptor, Pvbn, VolumeId};
-use tombolo_prefetch::{Access, ClientId, Outcome};
+use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_cache as cache;
+use tombolo_prefetch::{Access, Addressing, ClientId, Outcome, PVBN_SPACE, Pattern};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Block {
@@ -29,12 +31,22 @@ enum Block {
 
 #[derive(Debug)]
 struct Read {
+    client: ClientId,
     span: Span,
+    began: Instant,
     blocks: Vec<Block>,
     unresolved: u32,
     coming: u32,
     /// No block before this is unresolved.
     cursor: u32,
+    /// By the worst block seen so far.
+    outcome: Outcome,
+    /// Blocks that a prefetch was bringing when this read was the first to want them.
+    prefetched_coming: u32,
+    /// The prefetcher has seen it, and blocks held are counted as touched.
+    is_consulted: bool,
+    /// Whether it continues a stream, if the prefetcher knows.
+    sequential: Option<bool>,
 }
 
 /// What is asked of the map.
@@ -49,7 +61,9 @@ pub(crate) enum Query {
 enum Waiter {
     Read(Token),
     Query(Token, Span, Query),
-    Prefetch(Span),
+    Wish(Wish),
+    /// The page itself is all that is wanted.
+    Nobody,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +71,7 @@ pub(crate) struct Reads {
     reads: HashMap<Token, Read>,
     page_waiters: BTreeMap<(VolumeId, u64), Vec<Waiter>>,
     descriptor_waiters: BTreeMap<Pvbn, Vec<Waiter>>,
+    wishes_waiting: usize,
 }
 
 /// Pages and descriptors that one read asks for at a time: each that arrives runs the read again, so more would only
@@ -64,52 +79,105 @@ pub(crate) struct Reads {
 const UNRESOLVED_MAX: u32 = 64;
 /// One answer to a map query looks at no more than this many blocks; the client asks again for the rest.
 const STATUS_BLOCKS_MAX: u64 = 1 << 16;
+/// Wishes that wait for local metadata at the same time; more are given up.
+const WISHES_WAITING_MAX: usize = 4096;
 
 impl Core {
-    pub(crate) fn on_read(&mut self, token: Token, span: Span) {
+    pub(crate) fn on_read(&mut self, token: Token, client: ClientId, span: Span) {
         if let Err(refusal) = self.check_span(span) {
             return self.answer(token, Err(refusal));
         }
         let count = span.count as usize;
         let read = Read {
+            client,
             span,
+            began: self.now,
             blocks: vec![Block::Unresolved; count],
             unresolved: count as u32,
             coming: 0,
             cursor: 0,
+            outcome: Outcome::Hit,
+            prefetched_coming: 0,
+            is_consulted: false,
+            sequential: None,
         };
         self.reads.reads.insert(token, read);
         self.advance_read(token);
-        self.prefetch_for(token, span);
     }
 
-    /// Passes the read to the prefetcher and fetches what it suggests.
-    fn prefetch_for(&mut self, token: Token, span: Span) {
-        // Clients are not told apart, and neither partial misses nor prefetched blocks are marked: only policies that
-        // need no feedback are offered.
-        let missed = self
-            .reads
-            .reads
-            .get(&token)
-            .is_some_and(|read| read.unresolved > 0 || read.coming > 0);
-        let access = Access {
-            client: ClientId::default(),
-            volume: span.volume,
-            first: span.first,
-            count: span.count,
-            outcome: if missed { Outcome::Miss } else { Outcome::Hit },
-            prefetched: 0,
-        };
-        let mut suggestions = core::mem::take(&mut self.suggestions);
-        self.prefetcher.on_read(self.now, access, &mut suggestions);
-        for suggestion in suggestions.drain(..) {
-            self.prefetch(Span {
-                volume: suggestion.volume,
-                first: suggestion.first,
-                count: suggestion.count,
-            });
+    /// Passes a read whose outcome is known to the prefetcher, and on to the replacement policy what that says.
+    fn consult(&mut self, read: &mut Read) {
+        read.is_consulted = true;
+        let counters = &mut self.foresight.counters;
+        match read.outcome {
+            Outcome::Hit => counters.reads_hit += 1,
+            Outcome::Partial => counters.reads_partial += 1,
+            Outcome::Miss => counters.reads_missed += 1,
         }
-        self.suggestions = suggestions;
+        let pattern = match self.foresight.addressing {
+            Addressing::Logical => {
+                let access = self.access(read, read.span.volume, read.span.first, 0..read.blocks.len());
+                self.tell_prefetcher(access)
+            }
+            Addressing::Pvbn => self.tell_by_pvbn(read),
+        };
+        read.sequential = self.foresight.knows_streams.then_some(pattern == Pattern::Sequential);
+        for index in 0..read.blocks.len() {
+            if let Block::Held(slot) = read.blocks[index] {
+                self.touch(read, index as u64, slot);
+            }
+        }
+    }
+
+    fn tell_prefetcher(&mut self, access: Access) -> Pattern {
+        let foresight = &mut self.foresight;
+        foresight
+            .prefetcher
+            .on_read(self.now, access, &mut foresight.suggestions)
+    }
+
+    /// What the prefetcher is told of some of the read's blocks.
+    fn access(&self, read: &Read, volume: VolumeId, first: u64, part: core::ops::Range<usize>) -> Access {
+        let count = part.len() as u64;
+        let held = read.blocks[part].iter().filter_map(|block| match block {
+            Block::Held(slot) => Some(*slot),
+            _ => None,
+        });
+        let unread = held.filter(|slot| self.slots.is_unread(*slot)).count() as u64;
+        Access {
+            client: read.client,
+            volume,
+            first,
+            count,
+            outcome: read.outcome,
+            prefetched: (unread + u64::from(read.prefetched_coming)).min(count),
+        }
+    }
+
+    /// One access per run of PVBNs; each has the outcome of the whole read. The last run's pattern counts.
+    fn tell_by_pvbn(&mut self, read: &Read) -> Pattern {
+        let (mut index, mut pattern) = (0, Pattern::Random);
+        while index < read.span.count {
+            let Lookup::Known(target, run) = self.lookup(read.span.volume, read.span.first + index) else {
+                // The page was pushed out meanwhile, which only the tiniest of caches does.
+                return pattern;
+            };
+            let run = run.min(read.span.count - index);
+            if let Target::At(pvbn) = target {
+                let part = index as usize..(index + run) as usize;
+                let access = self.access(read, PVBN_SPACE, pvbn.0, part);
+                pattern = self.tell_prefetcher(access);
+            }
+            index += run;
+        }
+        pattern
+    }
+
+    /// Counts a read of a held block.
+    fn touch(&mut self, read: &Read, index: u64, slot: Lcbn) {
+        let address = self.own_address(read.span.volume, read.span.first + index, self.slots.pvbn(slot));
+        let touched = self.slots.touch(slot, address, read.sequential);
+        self.count_touch(touched);
     }
 
     /// Resolves what can be resolved; asks for the pages, descriptors and objects that are missing.
@@ -140,6 +208,7 @@ impl Core {
 
     fn resolve(&mut self, token: Token, read: &mut Read) -> Result<(), Refusal> {
         let mut wanted = Wanted::new();
+        let mut needs_page = false;
         let count = read.blocks.len() as u32;
         while read.cursor < count && read.blocks[read.cursor as usize] != Block::Unresolved {
             read.cursor += 1;
@@ -156,6 +225,7 @@ impl Core {
             match self.lookup(read.span.volume, block) {
                 Lookup::NeedPage(page) => {
                     self.load_page(read.span.volume, page, Waiter::Read(token));
+                    needs_page = true;
                     let page_end = (page + 1) * PAGE_ENTRIES;
                     index += (page_end - block).min(left) as u32;
                     left_unresolved += 1;
@@ -163,28 +233,53 @@ impl Core {
                 Lookup::Known(target, run) => {
                     let run = run.min(left) as u32;
                     for offset in 0..run {
-                        let state = &mut read.blocks[(index + offset) as usize];
-                        if *state == Block::Unresolved {
+                        let at = index + offset;
+                        if read.blocks[at as usize] == Block::Unresolved {
                             let target = target.plus(u64::from(offset));
-                            *state = self.resolve_block(
-                                token,
-                                block + u64::from(offset),
-                                index + offset,
-                                target,
-                                &mut wanted,
-                            )?;
-                            read.unresolved -= u32::from(*state != Block::Unresolved);
-                            read.coming += u32::from(*state == Block::Coming);
-                            left_unresolved += u32::from(*state == Block::Unresolved);
+                            let state = self.resolve_block(token, read, at, target, &mut wanted)?;
+                            read.blocks[at as usize] = state;
+                            read.unresolved -= u32::from(state != Block::Unresolved);
+                            read.coming += u32::from(state == Block::Coming);
+                            left_unresolved += u32::from(state == Block::Unresolved);
                         }
                     }
                     index += run;
                 }
             }
         }
+        // A block whose page is not known may turn out to be a hit; one whose object is not known cannot.
+        let is_first_known = !needs_page && !read.is_consulted;
+        if is_first_known {
+            self.consult(read);
+        }
+        self.fetch_wanted(token, read, wanted);
+        if is_first_known {
+            self.follow_suggestions(read.span);
+        }
+        Ok(())
+    }
+
+    fn fetch_wanted(&mut self, token: Token, read: &Read, wanted: Wanted) {
         for (descriptor, indices) in wanted.into_values() {
-            let ascending: Vec<u16> = indices.keys().copied().collect();
-            self.queue_fetch(&descriptor, &ascending, true);
+            let mut blocks = Vec::with_capacity(indices.len());
+            for (object_index, interests) in &indices {
+                let block = descriptor.blocks()[usize::from(*object_index)].pvbn;
+                let at = read.span.first + u64::from(interests[0]);
+                let address = self.own_address(read.span.volume, at, block);
+                let sequential = read.sequential;
+                let recall = self.slots.miss(&cache::Access {
+                    block,
+                    address,
+                    sequential,
+                });
+                let purpose = Purpose::Demand {
+                    recall,
+                    address,
+                    sequential,
+                };
+                blocks.push((*object_index, purpose));
+            }
+            self.queue_fetch(&descriptor, &blocks, true);
             for (object_index, interests) in indices {
                 let pvbn = descriptor.blocks()[usize::from(object_index)].pvbn;
                 for request_index in interests {
@@ -192,13 +287,12 @@ impl Core {
                 }
             }
         }
-        Ok(())
     }
 
     fn resolve_block(
         &mut self,
         token: Token,
-        block: u64,
+        read: &mut Read,
         index: u32,
         target: Target,
         wanted: &mut Wanted,
@@ -206,20 +300,28 @@ impl Core {
         let Target::At(pvbn) = target else {
             return Ok(Block::Zero);
         };
+        let block = read.span.first + u64::from(index);
         if let Some(slot) = self.slots.find(pvbn) {
             if self.slots.state(slot) == SlotState::Corrupt {
                 let reason = "the local copy is corrupt and was not yet uploaded; overwrite the block".to_string();
                 return Err(Refusal::Lost { block, pvbn, reason });
             }
-            self.counters.hits += 1;
-            self.slots.touch(slot);
+            self.foresight.counters.hits += 1;
             self.slots.pin(slot);
+            if read.is_consulted {
+                self.touch(read, index.into(), slot);
+            }
             return Ok(Block::Held(slot));
         }
-        if self.join_fetch(pvbn, (token, index)) {
-            self.counters.partial_misses += 1;
+        if let Some(joined) = self.join_fetch(pvbn, (token, index)) {
+            self.foresight.counters.partial_misses += 1;
+            read.prefetched_coming += u32::from(joined.is_first_of_prefetch);
+            if read.outcome == Outcome::Hit {
+                read.outcome = Outcome::Partial;
+            }
             return Ok(Block::Coming);
         }
+        read.outcome = Outcome::Miss;
         let Some(descriptor) = self.descriptor_of(pvbn) else {
             self.load_descriptor(pvbn, Waiter::Read(token));
             return Ok(Block::Unresolved);
@@ -231,7 +333,7 @@ impl Core {
         else {
             return Err(unknown_object(block, pvbn));
         };
-        self.counters.complete_misses += 1;
+        self.foresight.counters.complete_misses += 1;
         let (_, indices) = wanted
             .entry(descriptor.first_pvbn().0)
             .or_insert_with(|| (descriptor, BTreeMap::new()));
@@ -240,7 +342,7 @@ impl Core {
     }
 
     /// The object that covers `pvbn`, if it is in memory.
-    fn descriptor_of(&mut self, pvbn: Pvbn) -> Option<Arc<ObjectDescriptor>> {
+    pub(crate) fn descriptor_of(&mut self, pvbn: Pvbn) -> Option<Arc<ObjectDescriptor>> {
         let candidates = least_first(pvbn)..=pvbn.0;
         let in_overlay = |objects: &BTreeMap<u64, Arc<ObjectDescriptor>>| {
             let mut near = objects.range(candidates.clone()).rev();
@@ -256,10 +358,11 @@ impl Core {
             })
     }
 
-    fn load_page(&mut self, volume: VolumeId, page: u64, waiter: Waiter) {
+    /// False when the waiter waits for it already.
+    fn load_page(&mut self, volume: VolumeId, page: u64, waiter: Waiter) -> bool {
         let waiters = self.reads.page_waiters.entry((volume, page)).or_default();
-        let is_first = waiters.is_empty();
-        if !waiters.contains(&waiter) {
+        let (is_first, is_new) = (waiters.is_empty(), !waiters.contains(&waiter));
+        if is_new {
             waiters.push(waiter);
         }
         if is_first {
@@ -269,16 +372,30 @@ impl Core {
                 generation: self.generation,
             });
         }
+        is_new
     }
 
-    fn load_descriptor(&mut self, pvbn: Pvbn, waiter: Waiter) {
+    fn load_descriptor(&mut self, pvbn: Pvbn, waiter: Waiter) -> bool {
         let waiters = self.reads.descriptor_waiters.entry(pvbn).or_default();
-        let is_first = waiters.is_empty();
-        if !waiters.contains(&waiter) {
+        let (is_first, is_new) = (waiters.is_empty(), !waiters.contains(&waiter));
+        if is_new {
             waiters.push(waiter);
         }
         if is_first {
             self.out.push(Command::LoadDescriptor { pvbn });
+        }
+        is_new
+    }
+
+    pub(crate) fn load_page_for_wish(&mut self, wish: Wish, page: u64) {
+        if self.reads.wishes_waiting < WISHES_WAITING_MAX && self.load_page(wish.volume, page, Waiter::Wish(wish)) {
+            self.reads.wishes_waiting += 1;
+        }
+    }
+
+    pub(crate) fn load_descriptor_for_wish(&mut self, wish: Wish, pvbn: Pvbn) {
+        if self.reads.wishes_waiting < WISHES_WAITING_MAX && self.load_descriptor(pvbn, Waiter::Wish(wish)) {
+            self.reads.wishes_waiting += 1;
         }
     }
 
@@ -325,11 +442,18 @@ impl Core {
             Ok(_) if self.descriptor_of(pvbn).is_some() || self.slots.find(pvbn).is_some() => self.wake(waiters),
             Ok(_) => {
                 for waiter in waiters {
-                    if let Waiter::Read(token) = waiter
-                        && let Some(read) = self.reads.reads.remove(&token)
-                    {
-                        self.let_go(&read);
-                        self.answer(token, Err(unknown_object(read.span.first, pvbn)));
+                    match waiter {
+                        Waiter::Read(token) => {
+                            if let Some(read) = self.reads.reads.remove(&token) {
+                                self.let_go(&read);
+                                self.answer(token, Err(unknown_object(read.span.first, pvbn)));
+                            }
+                        }
+                        Waiter::Wish(wish) => {
+                            self.reads.wishes_waiting -= 1;
+                            self.follow_behind(wish);
+                        }
+                        Waiter::Query(..) | Waiter::Nobody => {}
                     }
                 }
             }
@@ -342,7 +466,11 @@ impl Core {
             match waiter {
                 Waiter::Read(token) => self.advance_read(token),
                 Waiter::Query(token, span, query) => self.on_query(token, span, query),
-                Waiter::Prefetch(span) => self.prefetch(span),
+                Waiter::Wish(wish) => {
+                    self.reads.wishes_waiting -= 1;
+                    self.follow(wish);
+                }
+                Waiter::Nobody => {}
             }
         }
     }
@@ -358,7 +486,11 @@ impl Core {
                     token
                 }
                 Waiter::Query(token, ..) => token,
-                Waiter::Prefetch(_) => continue,
+                Waiter::Wish(_) => {
+                    self.reads.wishes_waiting -= 1;
+                    continue;
+                }
+                Waiter::Nobody => continue,
             };
             self.answer(token, Err(Refusal::Metadata(error.clone())));
         }
@@ -403,6 +535,10 @@ impl Core {
             return self.answer(token, Err(Refusal::Disk(error)));
         }
         if corrupt.is_empty() {
+            if read.outcome == Outcome::Hit {
+                let micros = self.now.micros_since(read.began);
+                self.foresight.admission.on_hit(micros);
+            }
             self.let_go(&read);
             return self.answer(token, Ok(Answer::Read));
         }
@@ -528,80 +664,10 @@ impl Core {
         let end = span.end().min(span.first + STATUS_BLOCKS_MAX);
         for ahead in page + 1..end.div_ceil(PAGE_ENTRIES) {
             if self.pages.get((span.volume, ahead)).is_none() {
-                let nothing = Span {
-                    volume: span.volume,
-                    first: ahead * PAGE_ENTRIES,
-                    count: 0,
-                };
-                self.load_page(span.volume, ahead, Waiter::Prefetch(nothing));
+                self.load_page(span.volume, ahead, Waiter::Nobody);
             }
         }
         self.load_page(span.volume, page, Waiter::Query(token, span, query));
-    }
-
-    /// Resident, or on its way.
-    fn is_at_hand(&self, pvbn: Pvbn) -> bool {
-        self.slots.find(pvbn).is_some() || self.fetches.contains(pvbn)
-    }
-
-    /// Fetches what is neither resident nor on its way, as far as the prefetcher's share of the cache allows.
-    fn prefetch(&mut self, span: Span) {
-        let Ok(blocks) = self.size_of(span.volume) else {
-            return;
-        };
-        let end = span.end().min(blocks);
-        let share_max = (self.slots.count() / 8) as usize;
-        let mut wanted: BTreeMap<u64, (Arc<ObjectDescriptor>, Vec<u16>)> = BTreeMap::new();
-        let mut block = span.first;
-        while block < end && self.fetches.block_count() < share_max {
-            let (target, run) = match self.lookup(span.volume, block) {
-                Lookup::NeedPage(page) => {
-                    let rest = Span {
-                        first: block,
-                        count: end - block,
-                        ..span
-                    };
-                    self.load_page(span.volume, page, Waiter::Prefetch(rest));
-                    break;
-                }
-                Lookup::Known(target, run) => (target, run.min(end - block)),
-            };
-            // A run whose ends are at hand is taken to be at hand: looking at each block of cached data that is read
-            // sequentially would cost more than the rare hole in it.
-            if let Target::At(first) = target
-                && !(self.is_at_hand(first) && self.is_at_hand(first.plus(run - 1)))
-            {
-                for pvbn in (first.0..first.0 + run).map(Pvbn) {
-                    if self.is_at_hand(pvbn) {
-                        continue;
-                    }
-                    let Some(descriptor) = self.descriptor_of(pvbn) else {
-                        let at = block + (pvbn.0 - first.0);
-                        let rest = Span {
-                            first: at,
-                            count: end - at,
-                            ..span
-                        };
-                        self.load_descriptor(pvbn, Waiter::Prefetch(rest));
-                        block = end;
-                        break;
-                    };
-                    if let Ok(index) = descriptor.blocks().binary_search_by_key(&pvbn, |packed| packed.pvbn) {
-                        let (_, indices) = wanted
-                            .entry(descriptor.first_pvbn().0)
-                            .or_insert_with(|| (descriptor, Vec::new()));
-                        indices.push(index as u16);
-                    }
-                }
-            }
-            block = block.saturating_add(run);
-        }
-        for (descriptor, mut indices) in wanted.into_values() {
-            indices.sort_unstable();
-            indices.dedup();
-            self.counters.blocks_prefetched += indices.len() as u64;
-            self.queue_fetch(&descriptor, &indices, false);
-        }
     }
 }
 

@@ -13,15 +13,14 @@ use crate::durability::Durability;
 use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
+use crate::policies::{Foresight, Policies};
 use crate::read::Reads;
 use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader, SlotRun};
 use crate::slots::{SLOTS_PER_PAGE, SlotState, Slots};
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
-use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc, vec, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
-use tombolo_cache::Replacement;
-use tombolo_prefetch::Prefetcher;
 
 /// The local disk as recovery reads it.
 pub trait LocalDisk {
@@ -87,8 +86,7 @@ pub struct Report {
 /// The policies and limits of the core to build.
 pub struct Parts {
     pub config: Config,
-    pub replacement: Box<dyn Replacement>,
-    pub prefetcher: Box<dyn Prefetcher>,
+    pub policies: Policies,
     /// Identity for a new journal, used when there is no state yet.
     pub fresh_identity: u64,
 }
@@ -121,6 +119,7 @@ pub fn recover<M: MetadataRead>(
     }
     let segments = read_segments(disk, &superblock, fresh)?;
     let mut core = empty_core(now, parts, &superblock, &segments);
+    core.advise_costs();
     load_slots(&mut core, metadata, disk.cache_is_new()).map_err(RecoveryError::Metadata)?;
     core.counters_of_entries = load_counters(metadata).map_err(RecoveryError::Metadata)?;
     let mut report = replay(&mut core, &superblock, segments, disk)?;
@@ -250,6 +249,11 @@ fn empty_core(
     segments: &BTreeMap<u64, Result<Segment, DecodeError>>,
 ) -> Core {
     let config = parts.config;
+    let policies = parts.policies;
+    let mut slots = Slots::new(config.slot_count, policies.replacement);
+    slots.set_second_chances(policies.prefetcher.wants_second_chances());
+    let (prefetcher, addressing, economy) = (policies.prefetcher, policies.addressing, policies.economy);
+    let foresight = Foresight::new(prefetcher, addressing, economy, config.slot_count, now);
     let identity = segments
         .values()
         .flatten()
@@ -279,7 +283,7 @@ fn empty_core(
             config.segment_bytes,
             BTreeMap::new(),
         ),
-        slots: Slots::new(config.slot_count, parts.replacement),
+        slots,
         dirty: Dirty::default(),
         corrupt: BTreeMap::new(),
         overlay: Overlay::default(),
@@ -288,8 +292,7 @@ fn empty_core(
         generation: 0,
         pages: WeightedLru::new(config.map_cache_bytes),
         descriptors: WeightedLru::new(config.descriptor_cache_bytes),
-        prefetcher: parts.prefetcher,
-        suggestions: Vec::new(),
+        foresight,
         writes: Writes::default(),
         reads: Reads::default(),
         fetches: Fetches::default(),

@@ -1,5 +1,5 @@
 //! The cache file's slots: what each holds and whether it may be reused, 17 bytes a slot, 4 bytes a cached block for the
-//! index from PVBN to slot, and the policy's tables.
+//! index from PVBN to slot, the policy's tables, and the marks on prefetched blocks.
 //!
 //! | state    | holds            | in policy | leaves by                                              |
 //! |----------|------------------|-----------|--------------------------------------------------------|
@@ -14,9 +14,12 @@
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use hashbrown::{HashMap, HashTable};
-use tombolo_base::{BlockSum, Lcbn, Pvbn};
-use tombolo_cache::{Access, Arrival, Cause, Incoming, Recall, Replacement, Residents, Verdict};
+use tombolo_base::{BlockSum, Lcbn, PACK_BLOCKS, Pvbn};
+use tombolo_cache::{Access, Advice, Arrival, Cause, Expectation, Incoming, Recall, Replacement, Residents, Verdict};
+use tombolo_prefetch::{Fate, PVBN_SPACE};
 
+use crate::marks::{Mark, Marks, Touched};
+use crate::policies::address;
 use crate::record::SlotRun;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,9 @@ pub struct Slots {
     /// Slots that became releasable while pinned.
     release_when_unpinned: HashMap<u32, ()>,
     policy: Box<dyn Replacement>,
+    marks: Marks,
+    /// Whether sequential blocks that were never read are spared once (AMP, rule 5).
+    second_chances: bool,
     /// Slots changed since the last checkpoint, a bit per page of slots.
     changed_pages: Vec<u64>,
     has_changes: bool,
@@ -71,6 +77,8 @@ impl Slots {
             pins: HashMap::new(),
             release_when_unpinned: HashMap::new(),
             policy,
+            marks: Marks::new(count),
+            second_chances: false,
             changed_pages: vec![0; pages.div_ceil(64)],
             has_changes: false,
         }
@@ -119,27 +127,127 @@ impl Slots {
             .map(|slot| Lcbn(*slot))
     }
 
-    /// Counts a read of a resident block.
-    pub fn touch(&mut self, slot: Lcbn) {
-        if self.state(slot) == SlotState::Clean {
-            self.policy.touch(slot, &Access::to(self.pvbn(slot)));
+    /// Counts a read of a resident block at `address`.
+    pub fn touch(&mut self, slot: Lcbn, address: u64, sequential: Option<bool>) -> Touched {
+        if self.state(slot) != SlotState::Clean {
+            return Touched::default();
         }
+        let touched = self.marks.read(slot);
+        // AMP, rule 7: among equals a prefetched block moves at its second read. Policies that count uses count this.
+        if !(self.second_chances && touched.first.is_some() && self.policy.name() == "lru") {
+            let block = self.pvbn(slot);
+            let access = Access {
+                block,
+                address,
+                sequential,
+            };
+            self.policy.touch(slot, &access);
+        }
+        touched
     }
 
     /// Counts a read of a block that is neither resident nor on its way.
-    pub fn miss(&mut self, pvbn: Pvbn) -> Recall {
-        self.policy.miss(&Access::to(pvbn))
+    pub fn miss(&mut self, access: &Access) -> Recall {
+        self.policy.miss(access)
+    }
+
+    /// The prefetcher expects a resident block to be read.
+    pub fn expect(&mut self, slot: Lcbn, address: u64, expectation: Expectation) {
+        if self.state(slot) == SlotState::Clean {
+            let access = Access {
+                block: self.pvbn(slot),
+                address,
+                sequential: Some(true),
+            };
+            self.policy.expect(slot, &access, expectation);
+        }
+    }
+
+    /// Whether [`Self::expect`] is of any use.
+    pub fn heeds_expectations(&self) -> bool {
+        self.policy.heeds_expectations()
+    }
+
+    pub fn advise(&mut self, advice: Advice) {
+        self.policy.advise(advice);
+    }
+
+    pub fn set_second_chances(&mut self, second_chances: bool) {
+        self.second_chances = second_chances;
+    }
+
+    /// Whether a prefetch brought the block and nobody has read it.
+    pub fn is_unread(&self, slot: Lcbn) -> bool {
+        self.marks.is_unread(slot)
+    }
+
+    pub fn unread_count(&self) -> usize {
+        self.marks.unread_count()
+    }
+
+    /// A prefetch has brought the block in the slot; `None`: a reader was waiting for it.
+    pub fn mark(&mut self, slot: Lcbn, unread: Option<Mark>) {
+        match unread {
+            Some(mark) => self.marks.put_unread(slot, mark),
+            None => self.marks.put_read(slot),
+        }
+    }
+
+    pub fn forget_marks(&mut self) {
+        self.marks.clear();
+    }
+
+    pub fn has_fates(&self) -> bool {
+        self.marks.has_fates()
+    }
+
+    pub fn take_fates(&mut self, fates: &mut Vec<(Mark, Fate)>) {
+        self.marks.take_fates(fates);
+    }
+
+    /// Another policy takes the evictable blocks over, in the order in which the old one would have evicted them.
+    pub fn set_policy(&mut self, policy: Box<dyn Replacement>) {
+        let mut old = core::mem::replace(&mut self.policy, policy);
+        let mut is_taken_over = vec![0u64; self.states.len().div_ceil(64)];
+        while let Some(slot) = old.victim(Incoming::BLOCK, &mut AllMayGo(&self.pvbns)) {
+            is_taken_over[(slot.0 / 64) as usize] |= 1 << (slot.0 % 64);
+            self.take_over(slot);
+        }
+        // A policy may give up looking before it has named all.
+        for slot in 0..self.count() {
+            let is_left = is_taken_over[(slot / 64) as usize] & (1 << (slot % 64)) == 0;
+            if is_left && self.states[slot as usize] == SlotState::Clean {
+                self.take_over(Lcbn(slot));
+            }
+        }
+    }
+
+    fn take_over(&mut self, slot: Lcbn) {
+        let cause = match self.marks.is_unread(slot) {
+            true => Cause::Prefetch,
+            false => Cause::Write,
+        };
+        self.policy.insert(slot, &arrival_of(self.pvbn(slot), cause));
     }
 
     /// Takes `count` slots for new contents, evicting as needed, in as few runs as possible; `None` and no change
-    /// when there are not enough.
-    pub fn take(&mut self, count: u32) -> Option<Vec<SlotRun>> {
+    /// when there are not enough. `recalls` says what the policy knew of the blocks to come; it may be shorter.
+    pub fn take(&mut self, count: u32, recalls: impl IntoIterator<Item = Recall>) -> Option<Vec<SlotRun>> {
+        let mut recalls = recalls.into_iter().skip(self.free_count as usize);
         while self.free_count < count {
             let mut residents = Unpinned {
                 pins: &self.pins,
                 pvbns: &self.pvbns,
+                marks: &mut self.marks,
+                second_chances: self.second_chances,
             };
-            let victim = self.policy.victim(Incoming::BLOCK, &mut residents)?;
+            let recall = recalls.next().unwrap_or_default();
+            let incoming = Incoming {
+                recall,
+                ..Incoming::BLOCK
+            };
+            let victim = self.policy.victim(incoming, &mut residents)?;
+            self.marks.evict(victim);
             self.forget(victim);
             self.push_free(victim);
         }
@@ -176,24 +284,21 @@ impl Slots {
         self.dirty_count += 1;
     }
 
-    /// A taken slot now holds a copy of a block that the cloud has. `recall` is what `miss` said when a reader asked
-    /// for the block; `None`: nobody had.
-    pub fn hold_clean(&mut self, slot: Lcbn, pvbn: Pvbn, sum: BlockSum, recall: Option<Recall>) {
-        self.hold(slot, pvbn, sum, SlotState::Clean);
-        let cause = if recall.is_some() {
-            Cause::Demand
-        } else {
-            Cause::Prefetch
-        };
-        self.make_evictable(slot, cause, recall.unwrap_or_default());
+    /// A taken slot now holds a copy of a block that the cloud has.
+    pub fn hold_clean(&mut self, slot: Lcbn, sum: BlockSum, arrival: &Arrival) {
+        self.hold(slot, arrival.access.block, sum, SlotState::Clean);
+        self.policy.insert(slot, arrival);
     }
 
-    /// A dirty block is in the cloud, and the journal that says so is durable.
-    pub fn clean(&mut self, slot: Lcbn) {
+    /// A dirty block is in the cloud, in `object`, and the journal that says so is durable. It was written at `address`.
+    pub fn clean(&mut self, slot: Lcbn, address: u64, object: Pvbn) {
         assert_eq!(self.state(slot), SlotState::Dirty);
         self.dirty_count -= 1;
         self.set_state(slot, SlotState::Clean);
-        self.make_evictable(slot, Cause::Write, Recall::default());
+        let mut arrival = arrival_of(self.pvbn(slot), Cause::Write);
+        arrival.access.address = address;
+        arrival.object = object.0;
+        self.policy.insert(slot, &arrival);
     }
 
     /// A dirty slot's bytes are wrong: the block is lost until it is overwritten.
@@ -229,6 +334,7 @@ impl Slots {
     pub fn drop_clean(&mut self, slot: Lcbn) {
         assert_eq!(self.state(slot), SlotState::Clean);
         self.policy.remove(slot);
+        self.marks.leave(slot);
         self.unindex(slot);
         self.set_state(slot, SlotState::Retiring);
         self.release(slot);
@@ -261,7 +367,10 @@ impl Slots {
         match self.state(slot) {
             SlotState::Dirty => self.dirty_count -= 1,
             SlotState::Corrupt => self.corrupt_count -= 1,
-            SlotState::Clean => self.policy.remove(slot),
+            SlotState::Clean => {
+                self.policy.remove(slot);
+                self.marks.leave(slot);
+            }
             SlotState::Free | SlotState::Taken | SlotState::Retiring => {}
         }
         self.unindex(slot);
@@ -285,7 +394,7 @@ impl Slots {
         self.set_state(slot, SlotState::Taken);
         self.hold(slot, pvbn, sum, state);
         if state == SlotState::Clean {
-            self.make_evictable(slot, Cause::Prefetch, Recall::default());
+            self.policy.insert(slot, &arrival_of(pvbn, Cause::Prefetch));
         }
     }
 
@@ -322,6 +431,7 @@ impl Slots {
     pub fn memory_bytes(&self) -> u64 {
         self.states.len() as u64 * (8 + 8 + 1)
             + self.policy.metadata_bytes() as u64
+            + self.marks.memory_bytes()
             + self.index.capacity() as u64 * 5
             + self.free.len() as u64 * 8
     }
@@ -335,11 +445,6 @@ impl Slots {
         let pvbns = &self.pvbns;
         self.index
             .insert_unique(hash(pvbn.0), slot.0, |slot| hash(pvbns[*slot as usize]));
-    }
-
-    fn make_evictable(&mut self, slot: Lcbn, cause: Cause, recall: Recall) {
-        let access = Access::to(self.pvbn(slot));
-        self.policy.insert(slot, &Arrival::of_block(access, cause, recall));
     }
 
     /// Removes an evicted block from the index.
@@ -389,16 +494,47 @@ impl Slots {
         assert_eq!(count(SlotState::Free), self.free_count as usize);
         assert_eq!(count(SlotState::Clean), self.policy.len());
         self.policy.check_invariants();
+        self.marks.check_invariants(|slot| self.state(slot) == SlotState::Clean);
         assert_eq!(self.free.iter().map(|run| run.count).sum::<u32>(), self.free_count);
         let held = self.dirty_count as usize + self.corrupt_count as usize + self.policy.len();
         assert_eq!(self.index.len(), held);
     }
 }
 
-/// What the policy asks while it looks for a victim: slots that readers hold stay.
+/// A block of which no more is known than its name. Objects are made in the order of PVBNs, so neighbours likely share
+/// one.
+fn arrival_of(pvbn: Pvbn, cause: Cause) -> Arrival {
+    let access = Access {
+        block: pvbn,
+        address: address(PVBN_SPACE, pvbn.0),
+        sequential: None,
+    };
+    Arrival {
+        object: pvbn.0 - pvbn.0 % PACK_BLOCKS as u64,
+        ..Arrival::of_block(access, cause, Recall::default())
+    }
+}
+
+/// What a policy that is being replaced asks: its blocks stay, but it has to name them all.
+struct AllMayGo<'a>(&'a [u64]);
+
+impl Residents for AllMayGo<'_> {
+    fn block(&self, slot: Lcbn) -> Pvbn {
+        Pvbn(self.0[slot.0 as usize])
+    }
+
+    fn judge(&mut self, _slot: Lcbn) -> Verdict {
+        Verdict::Evict
+    }
+}
+
+/// What the policy asks while it looks for a victim: slots that readers hold stay, and what was prefetched in vain may
+/// get a second chance.
 struct Unpinned<'a> {
     pins: &'a HashMap<u32, u32>,
     pvbns: &'a [u64],
+    marks: &'a mut Marks,
+    second_chances: bool,
 }
 
 impl Residents for Unpinned<'_> {
@@ -409,6 +545,8 @@ impl Residents for Unpinned<'_> {
     fn judge(&mut self, slot: Lcbn) -> Verdict {
         if self.pins.contains_key(&slot.0) {
             Verdict::Keep
+        } else if self.second_chances && self.marks.spare(slot) {
+            Verdict::Again
         } else {
             Verdict::Evict
         }
@@ -431,7 +569,7 @@ mod tests {
     }
 
     fn one(slots: &mut Slots) -> Lcbn {
-        slots.take(1).unwrap()[0].first
+        slots.take(1, None).unwrap()[0].first
     }
 
     #[test]
@@ -441,9 +579,9 @@ mod tests {
             let slot = one(&mut slots);
             slots.hold_dirty(slot, Pvbn(index), BlockSum(index));
         }
-        assert!(slots.take(1).is_none());
+        assert!(slots.take(1, None).is_none());
         let slot = slots.find(Pvbn(2)).unwrap();
-        slots.clean(slot);
+        slots.clean(slot, 2, Pvbn(0));
         assert_eq!(one(&mut slots), slot);
         assert_eq!(slots.find(Pvbn(2)), None);
         slots.release(slot);
@@ -459,11 +597,11 @@ mod tests {
         slots.pin(slot);
         slots.retire(slot);
         slots.release(slot);
-        assert!(slots.take(2).is_none());
+        assert!(slots.take(2, None).is_none());
         slots.unpin(slot);
-        assert!(slots.take(2).is_none());
+        assert!(slots.take(2, None).is_none());
         slots.unpin(slot);
-        assert!(slots.take(2).is_some());
+        assert!(slots.take(2, None).is_some());
     }
 
     #[test]
@@ -471,13 +609,13 @@ mod tests {
         let mut slots = slots(2);
         for index in 0..2u64 {
             let slot = one(&mut slots);
-            slots.hold_clean(slot, Pvbn(index), BlockSum(index), None);
+            slots.hold_clean(slot, BlockSum(index), &arrival_of(Pvbn(index), Cause::Prefetch));
         }
         let oldest = slots.find(Pvbn(0)).unwrap();
         slots.pin(oldest);
         let taken = one(&mut slots);
         assert_ne!(taken, oldest);
-        assert!(slots.take(1).is_none());
+        assert!(slots.take(1, None).is_none());
         slots.unpin(oldest);
         assert_eq!(one(&mut slots), oldest);
         slots.check_invariants_taken(2);
@@ -496,7 +634,7 @@ mod tests {
     #[test]
     fn changed_pages_are_told_once() {
         let mut slots = slots(300);
-        slots.take(130);
+        slots.take(130, None);
         assert_eq!(slots.take_changed_pages(), vec![0, 1, 2]);
         assert!(slots.take_changed_pages().is_empty());
         slots.release(Lcbn(129));

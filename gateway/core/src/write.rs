@@ -211,7 +211,7 @@ impl Core {
         if dirty + needed > self.config.dirty_blocks_max {
             return Err(waiting);
         }
-        let Some(runs) = self.slots.take(needed) else {
+        let Some(runs) = self.slots.take(needed, None) else {
             return Err(waiting);
         };
         let Waiting {

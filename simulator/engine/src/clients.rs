@@ -213,7 +213,7 @@ impl World {
             self.model.begin_read(token, span);
         }
         let sums = self.sums(&values);
-        let mut event = event_of(token, &kind, span, sums);
+        let mut event = event_of(token, client, &kind, span, sums);
         if self.scenario.canary == Some(Canary::SplitChange) {
             self.split_change(client, &mut event);
         }

@@ -10,6 +10,7 @@ impl World {
         self.schedule_disaster(faults.outage_interval_ms, Operation::Outage);
         self.schedule_disaster(faults.slot_rot_interval_ms, Operation::SlotRots);
         self.schedule_disaster(faults.object_rot_interval_ms, Operation::ObjectRots);
+        self.schedule_policy_change();
     }
 
     fn schedule_disaster(&mut self, interval_ms: u64, operation: Operation) {

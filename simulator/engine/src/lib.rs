@@ -44,6 +44,7 @@ mod linking;
 mod metadata;
 mod model;
 mod operation;
+pub mod policies;
 pub mod replay;
 mod request;
 mod run;

@@ -74,6 +74,7 @@ pub(crate) enum Operation {
     Outage,
     SlotRots,
     ObjectRots,
+    PoliciesChange,
 }
 
 impl World {
@@ -266,6 +267,7 @@ impl World {
             Operation::Outage => self.begin_outage(),
             Operation::SlotRots => self.rot_slot(),
             Operation::ObjectRots => self.rot_object(),
+            Operation::PoliciesChange => self.change_policies(),
         }
     }
 

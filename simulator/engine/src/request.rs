@@ -4,7 +4,7 @@ use crate::contents::{Block, Value, ZERO, value_of};
 use crate::linking::{self, Linking};
 use std::collections::BTreeMap;
 use tombolo_base::{BlockSum, EntryChange};
-use tombolo_core::{Event, LinkRun, MetadataChange, Span, Token};
+use tombolo_core::{ClientId, Event, LinkRun, MetadataChange, Span, Token};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -119,9 +119,10 @@ impl Request {
     }
 }
 
-pub(crate) fn event_of(token: Token, kind: &Kind, span: Span, sums: Vec<Option<BlockSum>>) -> Event {
+pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sums: Vec<Option<BlockSum>>) -> Event {
+    let client = ClientId(client as u32);
     match kind {
-        Kind::Read | Kind::PartialRead { .. } | Kind::Verify => Event::Read { token, span },
+        Kind::Read | Kind::PartialRead { .. } | Kind::Verify => Event::Read { token, client, span },
         Kind::Write {
             force_unit_access,
             change,
@@ -136,7 +137,7 @@ pub(crate) fn event_of(token: Token, kind: &Kind, span: Span, sums: Vec<Option<B
         Kind::Commit { change, links } => commit(token, change, links),
         Kind::Link(linking) => match linking.stage {
             linking::Stage::Resolving => Event::Resolve { token, span },
-            linking::Stage::Reading => Event::Read { token, span },
+            linking::Stage::Reading => Event::Read { token, client, span },
             linking::Stage::Copying => Event::Write {
                 token,
                 span,

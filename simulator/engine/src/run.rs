@@ -7,7 +7,7 @@ use crate::world::World;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tombolo_base::{Prng, VolumeId};
-use tombolo_core::{Counters, Event, Span};
+use tombolo_core::{Counters, Event, PolicyCounters, Span};
 
 /// Events of one run beyond which it is said to hang; ordinary ones need some thousands.
 const EVENTS_MAX: u64 = 2_000_000;
@@ -21,6 +21,8 @@ pub struct Outcome {
     pub answered: u64,
     pub virtual_micros: u64,
     pub counters: Counters,
+    /// Of the last life, over all pairs of policies.
+    pub policies: PolicyCounters,
 }
 
 /// Runs a seed. The error says what did not hold.
@@ -53,12 +55,14 @@ fn run(seed: u64, canary: Option<Canary>, trace: bool) -> Outcome {
     assert!(world.core.is_drained());
     world.make_checkpoint();
     world.check_tables();
+    let snapshot = world.core.snapshot();
     Outcome {
         digest: world.digest(),
         lives: world.lives,
         answered: world.clients.answered,
         virtual_micros: world.now,
-        counters: world.core.snapshot().counters,
+        counters: snapshot.counters,
+        policies: snapshot.policies.total(),
     }
 }
 

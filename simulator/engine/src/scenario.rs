@@ -10,8 +10,8 @@
 //! or a dirty slot that rots (`Lost`, for exactly the blocks concerned).
 
 use crate::delays::Delays;
+use crate::policies::PolicyChoice;
 use tombolo_base::Prng;
-use tombolo_cache::Policy;
 use tombolo_core::Config;
 
 /// A defect built into the world on purpose; the checkers must notice it.
@@ -70,8 +70,9 @@ pub struct Scenario {
     pub write_blocks_max: u64,
     /// Values that are written again and again.
     pub common_values: u64,
-    pub prefetch: bool,
-    pub replacement: Policy,
+    pub policies: PolicyChoice,
+    /// Mean virtual milliseconds between changes of policy; zero: none.
+    pub policy_change_interval_ms: u64,
     /// Files with maps of their own, and how far into them most requests go.
     pub file_count: u64,
     pub file_blocks: u64,
@@ -103,14 +104,14 @@ impl Scenario {
             read_blocks_max: 1 + prng.below(24),
             write_blocks_max: 1 + prng.below(16),
             common_values: 4 + prng.below(60),
-            prefetch: prng.chance(400),
             file_count: 2 + prng.below(3),
             file_blocks: 24 + prng.below(400),
             file_work_permille: prng.below(900),
             crash_count: if prng.chance(250) { 0 } else { 1 + prng.below(10) },
             events_per_life: 20 + prng.below(2_500),
             power_loss_permille: prng.below(3) * 500,
-            replacement: Policy::ALL[prng.below(Policy::ALL.len() as u64) as usize],
+            policies: PolicyChoice::draw(prng),
+            policy_change_interval_ms: if prng.chance(500) { 20 + prng.below(1_000) } else { 0 },
             canary,
         }
         .without_contradictions()

@@ -16,11 +16,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tombolo_base::{Fingerprint, Instant, ObjectDescriptor, Prng, Pvbn};
-use tombolo_cache::{Capacity, Grouping};
 use tombolo_core::checkpoint::Table;
 use tombolo_core::recovery::{Parts, load_superblock, recover};
 use tombolo_core::{Command, Core, Event, Token};
-use tombolo_prefetch::{NoPrefetch, Ramp};
 
 /// Ticks at one instant beyond which the core is said to spin.
 const TICKS_AT_ONE_INSTANT_MAX: u64 = 20;
@@ -293,7 +291,7 @@ impl World {
         let mut remaining = BTreeMap::new();
         for (key, operation) in operations {
             match operation {
-                Operation::Outage | Operation::SlotRots | Operation::ObjectRots => {
+                Operation::Outage | Operation::SlotRots | Operation::ObjectRots | Operation::PoliciesChange => {
                     remaining.insert(key, operation);
                 }
                 other => self.interrupt(other),
@@ -395,14 +393,7 @@ impl World {
 fn parts(scenario: &Scenario, fresh_identity: u64) -> Parts {
     Parts {
         config: scenario.config.clone(),
-        replacement: scenario
-            .replacement
-            .build(Capacity::of_blocks(scenario.config.slot_count), Grouping::Slots),
-        prefetcher: if scenario.prefetch {
-            Box::new(Ramp::new(64))
-        } else {
-            Box::new(NoPrefetch)
-        },
+        policies: scenario.policies.build(scenario.config.slot_count),
         fresh_identity,
     }
 }

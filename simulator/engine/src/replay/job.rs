@@ -53,6 +53,10 @@ pub struct Job {
     pub dedup: bool,
     #[serde(default)]
     pub prices: Prices,
+    /// What a second that a reader waits is worth, in millionths of a dollar: what is prefetched must be worth its price.
+    /// Nothing: any price is paid.
+    #[serde(default)]
+    pub microdollars_per_second: Option<u64>,
     /// Checks the core's invariants after every event: slow, for tests.
     #[serde(default)]
     pub check: bool,
@@ -116,6 +120,8 @@ pub enum Latency {
 pub struct Cloud {
     pub get_ms: Latency,
     pub put_ms: Latency,
+    /// Added to every latency: how far the store is from where the table was measured.
+    pub rtt_ms: f64,
     /// Added to a request's latency for its size.
     pub ms_per_mib: f64,
     /// GETs under way at the most, and PUTs.
@@ -127,6 +133,7 @@ impl Default for Cloud {
         Self {
             get_ms: Latency::Named("s3-2025-get".into()),
             put_ms: Latency::Named("s3-2025-put".into()),
+            rtt_ms: 0.0,
             ms_per_mib: 20.0,
             parallel_requests: 16,
         }

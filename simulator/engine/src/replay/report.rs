@@ -72,13 +72,17 @@ pub struct Prefetched {
     pub blocks: u64,
     /// Read before they were evicted, or waited for while they were on their way.
     pub used: u64,
-    /// Evicted or overwritten unread.
+    /// Evicted unread.
     pub wasted: u64,
     /// used / blocks: the prefetch efficiency of the Tombolo paper.
     pub efficiency: f64,
-    /// Reads of prefetched blocks before their eviction, by block: of (reads, blocks) pairs, the last for that many
-    /// reads or more.
-    pub accesses: [u64; 6],
+    /// Fetched for nothing for another reason: the fetch failed.
+    pub dropped: u64,
+    /// Reads of prefetched blocks before their eviction, and how many there were for each block.
+    pub accesses: u64,
+    pub accesses_per_block: f64,
+    /// Blocks that were not fetched because they were not worth their price.
+    pub refused: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,246 @@
+//! Prefetch: from what the prefetcher suggests to fetches, as far as prices, room and knowledge allow.
+//!
+//! A suggestion names addresses. What lies there must be looked up, and where a page of the map or an object's
+//! descriptor is not in memory, the rest of the suggestion waits for it as a [`Wish`]. Each piece whose objects are known
+//! is weighed by what it would bring and cost; blocks that are resident or on their way are left out.
+
+use crate::core_state::{Core, Lookup};
+use crate::event::Span;
+use crate::extent_map::Target;
+use crate::fetch::{Purpose, ranges};
+use crate::marks::Mark;
+use crate::policies::address;
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use tombolo_base::{ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_cache::Expectation;
+use tombolo_prefetch::{Class, Fate, Likelihood, Offer, PVBN_SPACE, Suggestion, Tag};
+
+/// What is left of a suggestion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub volume: VolumeId,
+    pub first: u64,
+    pub count: u64,
+    class: Class,
+    likelihood: Likelihood,
+    tag: Tag,
+    generation: u32,
+}
+
+impl Wish {
+    fn from_block(&self, first: u64) -> Self {
+        let count = (self.first + self.count).saturating_sub(first);
+        Self { first, count, ..*self }
+    }
+
+    fn mark(&self, block: u64) -> Mark {
+        Mark {
+            volume: self.volume,
+            block,
+            class: self.class,
+            tag: self.tag,
+        }
+    }
+}
+
+/// Where a suggestion's lookup has stopped.
+enum Stop {
+    AtEnd,
+    /// The prefetcher's share of the cache is used up.
+    NoRoom(Wish),
+    NeedPage(u64, Wish),
+    NeedDescriptor(Pvbn, Wish),
+}
+
+/// Absent blocks by object: the block's index in the object, and its address.
+type Absent = BTreeMap<u64, (Arc<ObjectDescriptor>, Vec<(u16, u64)>)>;
+
+/// A read and a suggestion further apart than this do not belong to one group.
+const GROUP_BLOCKS_MAX: u64 = 4096;
+
+impl Core {
+    /// Takes up what the prefetcher has suggested at a read of `span`.
+    pub(crate) fn follow_suggestions(&mut self, span: Span) {
+        if self.foresight.suggestions.is_empty() {
+            return;
+        }
+        let mut suggestions = core::mem::take(&mut self.foresight.suggestions);
+        for suggestion in suggestions.drain(..) {
+            self.expect_rest_of_group(span, &suggestion);
+            self.follow(Wish {
+                volume: suggestion.volume,
+                first: suggestion.first,
+                count: suggestion.count,
+                class: suggestion.class,
+                likelihood: suggestion.likelihood,
+                tag: suggestion.tag,
+                generation: self.foresight.generation,
+            });
+        }
+        self.foresight.suggestions = suggestions;
+    }
+
+    /// What lies between a read and the group that it makes the prefetcher suggest was prefetched earlier and is needed
+    /// sooner.
+    fn expect_rest_of_group(&mut self, span: Span, suggestion: &Suggestion) {
+        let is_group = suggestion.class == Class::Sequential && suggestion.volume == span.volume;
+        let rest = span.end()..suggestion.first;
+        if !is_group || !self.slots.heeds_expectations() || rest.end.saturating_sub(rest.start) > GROUP_BLOCKS_MAX {
+            return;
+        }
+        let mut block = rest.start;
+        while block < rest.end {
+            let Lookup::Known(target, run) = self.target_of(span.volume, block) else {
+                return;
+            };
+            let run = run.min(rest.end - block);
+            if let Target::At(first) = target {
+                for offset in 0..run {
+                    if let Some(slot) = self.slots.find(first.plus(offset)) {
+                        let address = address(span.volume, block + offset);
+                        self.slots.expect(slot, address, Expectation::RestOfGroup);
+                    }
+                }
+            }
+            block += run;
+        }
+    }
+
+    /// Fetches what a wish names, now or when what must be known first is loaded.
+    pub(crate) fn follow(&mut self, wish: Wish) {
+        if wish.generation != self.foresight.generation {
+            return;
+        }
+        let mut absent = Absent::new();
+        let stop = self.find_absent(wish, &mut absent);
+        self.offer(wish, absent);
+        match stop {
+            Stop::AtEnd => {}
+            Stop::NoRoom(rest) => self.feed_back(rest.mark(rest.first), rest.count, Fate::Dropped),
+            Stop::NeedPage(page, rest) => self.load_page_for_wish(rest, page),
+            Stop::NeedDescriptor(pvbn, rest) => self.load_descriptor_for_wish(rest, pvbn),
+        }
+    }
+
+    /// Nothing is known to hold the first block of the wish: it goes on behind it.
+    pub(crate) fn follow_behind(&mut self, wish: Wish) {
+        if wish.count > 1 {
+            self.follow(wish.from_block(wish.first + 1));
+        }
+    }
+
+    fn find_absent(&mut self, wish: Wish, absent: &mut Absent) -> Stop {
+        let room = (self.slots.count() / 8) as usize;
+        let end = (wish.first + wish.count).min(self.end_of(wish.volume));
+        let (mut block, mut found) = (wish.first, 0);
+        while block < end {
+            let (target, run) = match self.target_of(wish.volume, block) {
+                Lookup::NeedPage(page) => return Stop::NeedPage(page, wish.from_block(block)),
+                Lookup::Known(target, run) => (target, run.min(end - block)),
+            };
+            let Target::At(first) = target else {
+                block += run;
+                continue;
+            };
+            if self.is_at_hand_throughout(first, run) {
+                block += run;
+                continue;
+            }
+            for offset in 0..run {
+                let pvbn = first.plus(offset);
+                if self.is_expected_at_hand(pvbn, wish, block + offset) {
+                    continue;
+                }
+                if self.fetches.block_count() + found >= room {
+                    return Stop::NoRoom(wish.from_block(block + offset));
+                }
+                let Some(descriptor) = self.descriptor_of(pvbn) else {
+                    return Stop::NeedDescriptor(pvbn, wish.from_block(block + offset));
+                };
+                if let Ok(index) = descriptor.blocks().binary_search_by_key(&pvbn, |packed| packed.pvbn) {
+                    let key = descriptor.first_pvbn().0;
+                    let (_, blocks) = absent.entry(key).or_insert_with(|| (descriptor, Vec::new()));
+                    blocks.push((index as u16, block + offset));
+                    found += 1;
+                }
+            }
+            block += run;
+        }
+        Stop::AtEnd
+    }
+
+    /// One past the last block that may be wished for.
+    fn end_of(&self, volume: VolumeId) -> u64 {
+        match volume {
+            PVBN_SPACE => self.next_pvbn.0,
+            volume => self.size_of(volume).unwrap_or(0),
+        }
+    }
+
+    /// What an address of the prefetcher's stands for.
+    fn target_of(&mut self, volume: VolumeId, block: u64) -> Lookup {
+        match volume {
+            PVBN_SPACE => Lookup::Known(Target::At(Pvbn(block)), u64::MAX - block),
+            volume => self.lookup(volume, block),
+        }
+    }
+
+    /// A run whose ends are at hand is taken to be at hand: looking at each block of cached data that is read
+    /// sequentially would cost more than the rare hole in it. (Not so among PVBNs, where a run is no file.)
+    fn is_at_hand_throughout(&self, first: Pvbn, run: u64) -> bool {
+        !self.slots.heeds_expectations()
+            && self.foresight.addressing == tombolo_prefetch::Addressing::Logical
+            && self.is_at_hand(first)
+            && self.is_at_hand(first.plus(run - 1))
+    }
+
+    /// Resident, or on its way.
+    fn is_at_hand(&self, pvbn: Pvbn) -> bool {
+        self.slots.find(pvbn).is_some() || self.fetches.contains(pvbn)
+    }
+
+    /// The same; and the replacement policy hears that a resident block belongs to a group.
+    fn is_expected_at_hand(&mut self, pvbn: Pvbn, wish: Wish, block: u64) -> bool {
+        let Some(slot) = self.slots.find(pvbn) else {
+            return self.fetches.contains(pvbn);
+        };
+        if wish.class == Class::Sequential && self.slots.heeds_expectations() {
+            let address = address(wish.volume, block);
+            self.slots.expect(slot, address, Expectation::InGroup);
+        }
+        true
+    }
+
+    /// Fetches absent blocks if they are worth it.
+    fn offer(&mut self, wish: Wish, mut absent: Absent) {
+        if absent.is_empty() {
+            return;
+        }
+        let (mut blocks, mut requests) = (0, 0);
+        for (_, indices) in absent.values_mut() {
+            indices.sort_unstable();
+            indices.dedup_by_key(|(index, _)| *index);
+            blocks += indices.len() as u64;
+            requests += ranges(indices).count() as u64;
+        }
+        let offer = Offer {
+            class: wish.class,
+            likelihood: wish.likelihood,
+            blocks,
+            requests_permille: requests * 1000,
+        };
+        if !self.foresight.admission.admits(&offer) {
+            self.foresight.counters.suggestions_refused += 1;
+            self.foresight.counters.blocks_refused += blocks;
+            return self.feed_back(wish.mark(wish.first), wish.count, Fate::Dropped);
+        }
+        self.foresight.admission.on_fetched(&offer);
+        self.foresight.counters.suggestions_admitted += 1;
+        self.foresight.counters.prefetched += blocks;
+        for (descriptor, indices) in absent.into_values() {
+            let purposes = indices.into_iter();
+            let blocks = purposes.map(|(index, block)| (index, Purpose::Prefetch(wish.mark(block))));
+            self.queue_fetch(&descriptor, &blocks.collect::<Vec<_>>(), false);
+        }
+    }
+}
