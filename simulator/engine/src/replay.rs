@@ -19,7 +19,9 @@
 //! | `metadata` | local metadata and the fingerprint index                    |
 //! | `policies` | the policies that a job names                               |
 //! | `ledger`   | latencies, traffic and dollars                              |
+//! | `accesses` | how often prefetched blocks are read                        |
 
+mod accesses;
 mod contents;
 mod devices;
 mod error;

@@ -1,5 +1,6 @@
 //! What came of a replay: plain data, written as JSON. Counts leave the warm-up out unless said otherwise.
 
+use super::accesses::CLASSES;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -81,6 +82,9 @@ pub struct Prefetched {
     /// Reads of prefetched blocks before their eviction, and how many there were for each block.
     pub accesses: u64,
     pub accesses_per_block: f64,
+    /// Blocks that prefetches brought, by how often each was read until its eviction or the end: never, once, and so
+    /// on, the last for five times or more.
+    pub blocks_by_reads: [u64; CLASSES],
     /// Blocks that were not fetched because they were not worth their price.
     pub refused: u64,
 }

@@ -29,7 +29,7 @@ const STALL_TIMEOUT_MS: u64 = 10 * 365 * 24 * 3_600_000;
 const MAP_CACHE_BYTES: usize = 16 << 30;
 const DESCRIPTOR_CACHE_BYTES: usize = 256 << 20;
 
-/// Runs a job. With a store, its latencies take the place of the cloud's tables.
+/// Runs a job. With a store, the latencies that it tells take the place of the cloud's tables.
 pub fn run<'a>(job: &'a Job, store: Option<&'a mut (dyn Store + 'a)>, progress: Progress<'_>) -> Result<Report, Error> {
     validate(job)?;
     let began = WallInstant::now();
@@ -264,6 +264,7 @@ impl Replay<'_> {
         world.read_latency.clear();
         world.write_latency.clear();
         world.stored.clear(world.now);
+        world.accesses.clear();
     }
 
     fn report(&self) -> Report {
@@ -288,7 +289,10 @@ impl Replay<'_> {
                 discards: self.counts.discards,
                 flushes: self.counts.flushes,
             },
-            prefetched: prefetched(&counters, &base.policies),
+            prefetched: Prefetched {
+                blocks_by_reads: self.world.accesses.report(),
+                ..prefetched(&counters, &base.policies)
+            },
             dollars: dollars(&self.job.prices, &cloud, &self.world.stored),
             cloud,
             read_latency: self.world.read_latency.report(),
@@ -362,6 +366,7 @@ fn prefetched(counters: &PolicyCounters, base: &PolicyCounters) -> Prefetched {
         dropped: counters.dropped - base.dropped,
         accesses,
         accesses_per_block: ratio(accesses, blocks),
+        blocks_by_reads: Default::default(),
         refused: counters.blocks_refused - base.blocks_refused,
     }
 }

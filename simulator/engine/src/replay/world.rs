@@ -5,6 +5,7 @@
 //! that a fetch brought while the request waited is still in the page cache, so reading it takes no disk time; every other
 //! run of slots is one operation of the disk.
 
+use super::accesses::AccessCounts;
 use super::contents;
 use super::devices::{CloudLatency, DiskQueue, GetRequest, PutRequest, Store};
 use super::error::Error;
@@ -18,7 +19,7 @@ use hashbrown::HashMap;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
-use tombolo_base::{BLOCK_BYTES, BlockEncoding, BlockSum, Instant, ObjectDescriptor};
+use tombolo_base::{BLOCK_BYTES, BlockEncoding, BlockSum, Instant, Lcbn, ObjectDescriptor};
 use tombolo_core::{
     Answer, ClientId, Command, Core, Event, FetchItem, HashItem, HashResult, JobId, MetadataChange, ReadPiece, Refusal,
     Token, UploadItem,
@@ -44,6 +45,9 @@ pub struct World<'a> {
     syncs: u64,
     /// The token that would have been given next when a fetch last filled each slot.
     filled: Vec<u64>,
+    /// Slots that a fetch has filled and the core does not know of yet.
+    arrived: Vec<Lcbn>,
+    pub accesses: AccessCounts,
     pub traffic: CloudTraffic,
     pub stored: Stored,
     pub series: SeriesCounts,
@@ -97,6 +101,11 @@ impl PartialEq for Pending {
 
 impl Eq for Pending {}
 
+/// Slots next to each other.
+fn run(first: Lcbn, count: usize) -> impl Iterator<Item = Lcbn> {
+    (first.0..).take(count).map(Lcbn)
+}
+
 impl<'a> World<'a> {
     pub fn new(job: &Job, core: Core, metadata: Metadata, store: Option<&'a mut dyn Store>) -> Result<Self, Error> {
         let mut stored = Stored::default();
@@ -119,6 +128,8 @@ impl<'a> World<'a> {
             fresh_contents: 0,
             syncs: 0,
             filled: vec![0; job.cache_blocks as usize],
+            arrived: Vec::new(),
+            accesses: AccessCounts::new(job.cache_blocks),
             traffic: CloudTraffic::default(),
             stored,
             series: SeriesCounts::new(),
@@ -212,6 +223,11 @@ impl<'a> World<'a> {
             if self.check {
                 self.core.check_invariants();
             }
+            for slot in self.arrived.drain(..) {
+                if self.core.was_prefetched(slot) {
+                    self.accesses.enter(slot);
+                }
+            }
             for command in commands.drain(..) {
                 self.carry_out(command)?;
             }
@@ -225,8 +241,9 @@ impl<'a> World<'a> {
             Command::Answer { token, result } => self.answered(token, result)?,
             Command::WriteSlots { token, pieces } => {
                 let mut done = self.now;
-                for index in 0..pieces.len() as u64 {
-                    done = done.max(self.disk.done_at(self.now, Stream::DiskWrite, token.0, index));
+                for (index, piece) in pieces.iter().enumerate() {
+                    run(piece.slots.first, piece.slots.count as usize).for_each(|slot| self.accesses.leave(slot));
+                    done = done.max(self.disk.done_at(self.now, Stream::DiskWrite, token.0, index as u64));
                 }
                 self.complete(done, Completion::SlotsWritten(token));
             }
@@ -300,6 +317,7 @@ impl<'a> World<'a> {
             Completion::SlotsWritten(token) => Event::SlotsWritten { token, result: Ok(()) },
             Completion::Synced => Event::Synced { result: Ok(()) },
             Completion::Fetched(fetch, descriptor, items) => {
+                self.arrived.extend(items.iter().map(|item| item.slot));
                 let block = |item: &FetchItem| {
                     self.filled[item.slot.0 as usize] = self.next_token;
                     Ok(contents::sum(&descriptor.blocks()[usize::from(item.index)].fingerprint))
@@ -321,6 +339,7 @@ impl<'a> World<'a> {
         }
         let mut done = self.now;
         for (index, piece) in pieces.iter().enumerate() {
+            run(piece.slot, piece.sums.len()).for_each(|slot| self.accesses.read(slot));
             let slots = piece.slot.0 as usize..piece.slot.0 as usize + piece.sums.len();
             if self.filled[slots].iter().any(|filled| *filled <= token.0) {
                 done = done.max(self.disk.done_at(self.now, Stream::DiskRead, token.0, index as u64));
@@ -349,6 +368,7 @@ impl<'a> World<'a> {
         };
         let store = self.store.as_mut().map(|store| &mut **store as &mut dyn Store);
         let micros = self.cloud.get_micros(&request, store)?;
+        items.iter().for_each(|item| self.accesses.leave(item.slot));
         self.traffic.gets += 1;
         self.traffic.gets_demand += u64::from(demand);
         self.traffic.bytes_down += request.bytes;

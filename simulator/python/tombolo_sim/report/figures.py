@@ -131,7 +131,7 @@ def _access_counts(results: Results, folder: Path) -> str:
     def draw(axis: Axes, trace: str) -> None:
         for name in COMBINATIONS:
             report = results.get(trace, "footprint", PERCENTS[0], name, "cloudfront-2014")
-            counts = report["prefetched"]["accesses"] if report else []
+            counts = report["prefetched"]["blocks_by_reads"] if report else []
             if sum(counts):
                 distribution = plots.cumulative(list(enumerate(counts)))
                 plots.steps(axis, {title(name): distribution}, "reads of a prefetched block", "share up to it")

@@ -13,7 +13,7 @@ from tombolo_sim.progress import console
 from tombolo_sim.report import controls, figures, markdown, tables
 from tombolo_sim.report.checks import Check, elsewhere, tombolo
 from tombolo_sim.report.options import ReportOptions
-from tombolo_sim.report.results import CLOUDS, Results, cache_sizes, collect, interval_us, plan
+from tombolo_sim.report.results import CLOUDS, Key, Results, cache_sizes, collect, interval_us, plan
 from tombolo_sim.sources import Trace, find
 from tombolo_sim.sweep import Task, execute
 
@@ -27,7 +27,7 @@ def run(options: ReportOptions) -> Path:
     results, skipped = analyse_all(options)
     if not results.traces:
         raise EngineError(f"{options.traces.folder}: none of its files can be replayed")
-    runs = []
+    runs: list[tuple[Key, Task]] = []
     for trace in results.traces:
         shuffled = controls.write(trace, options.output / "controls")
         runs += plan(trace, results.analyses[trace.name], options.seeds, shuffled)

@@ -157,11 +157,11 @@ def _prefetching(results: Results) -> list[Check]:
         texts, above = [], 0
         for algorithm in printed.ALGORITHMS:
             report = results.get(trace, "footprint", 10, algorithm, _CF)
-            used = sum(report["prefetched"]["accesses"][1:]) if report else 0
+            used = sum(report["prefetched"]["blocks_by_reads"][1:]) if report else 0
             if report is None or not used:
                 texts.append(f"{algorithm} -")
                 continue
-            share = report["prefetched"]["accesses"][1] / used
+            share = report["prefetched"]["blocks_by_reads"][1] / used
             above += share > 0.6
             texts.append(f"{algorithm} {share:.0%}")
         return above > len(printed.ALGORITHMS) / 2, "of the used ones: " + ", ".join(texts)
