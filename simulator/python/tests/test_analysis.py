@@ -51,7 +51,8 @@ def test_shuffling_keeps_all_but_the_order_of_jumps(trace: Path, tmp_path: Path,
     same = ("reads", "writes", "read_units", "written_units", "distinct", "distinct_read", "one_touch", "span_us",
             "distinct_contents")  # fmt: skip
     assert {name: after[name] for name in same} == {name: before[name] for name in same}
-    assert after["runs"]["streams_longest"] == before["runs"]["streams_longest"]
+    # The first read of a stream continues nothing, so it is a jump and may have moved.
+    assert after["runs"]["streams_longest"] == pytest.approx(before["runs"]["streams_longest"], abs=8)
     # Most jumps of the trace go where the last one from there went.
     assert before["successors"]["to_last"] > 0.3 * before["successors"]["jumps"]
     if window > 2:

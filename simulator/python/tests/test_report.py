@@ -54,7 +54,7 @@ def test_printed_numbers_stand_beside(folder: Path) -> None:
 
 def test_every_claim_has_a_verdict_and_a_reason(folder: Path) -> None:
     checks = json.loads((folder / "tombolo.json").read_text())["checks"]
-    assert len(checks) == 39
+    assert len(checks) == 40
     assert {check["verdict"] for check in checks} <= {str(verdict) for verdict in Verdict}
     assert all(check["reason"] for check in checks)
     elsewhere = [check for check in checks if check["source"].startswith(("Stout", "GDS-LC", "Hou", "Bocchi"))]

@@ -89,7 +89,7 @@ def test_on_dask(trace: Path, tmp_path: Path) -> None:
     from distributed import LocalCluster
 
     with LocalCluster(  # type: ignore[no-untyped-call]
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, host="127.0.0.1"
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=None, host="127.0.0.1"
     ) as cluster:
         outcomes = sweep.execute(tasks(trace), tmp_path, dask=cluster.scheduler_address)
     alone = sweep.execute(tasks(trace), tmp_path / "alone", workers=1)
