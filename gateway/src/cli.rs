@@ -10,6 +10,7 @@ mod error;
 mod export;
 mod local;
 mod output;
+mod policy;
 mod share;
 mod status;
 mod volume;
@@ -62,6 +63,7 @@ fn carry_out<E: Display>(arguments: Arguments, serve: impl FnOnce(Settings) -> R
         Command::Check { json } => check::run(&client(&connection)?, json),
         Command::Export(command) => export::run(&client(&connection)?, command),
         Command::Status { json } => status::run(&client(&connection)?, json),
+        Command::Policy(command) => policy::run(&client(&connection)?, command),
         Command::Drain(options) => drain::run(&client(&connection)?, &options),
     }
 }

@@ -7,6 +7,7 @@ mod check;
 mod error;
 mod metrics;
 mod name;
+mod policy;
 mod share;
 mod status;
 mod volume;
@@ -15,6 +16,7 @@ pub use check::{CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus};
 pub use error::{ControlError, ErrorKind};
 pub use metrics::{Histogram, Metrics, OperationMetrics, StoreOperationMetrics, WorkMetrics};
 pub use name::NAME_BYTES_MAX;
+pub use policy::{PolicySetting, PolicyStatus, PolicyTally};
 pub use share::{SHARE_QUOTA_BYTES_MAX, SessionInfo, SessionKind, ShareInfo, check_share_name, check_share_quota};
 pub use status::{
     CacheStatus, DedupStatus, JournalStatus, MemoryStatus, Status, StoreState, StoreStatus, UploadStatus, WriteStatus,
@@ -43,6 +45,12 @@ pub trait Control: Send + Sync + 'static {
 
     /// Begins to upload everything dirty now, partial packs included. Progress shows in the status.
     fn drain(&self) -> Result<(), ControlError>;
+
+    /// The policies at work and how they fare.
+    fn policy(&self) -> PolicyStatus;
+
+    /// Changes keys of `[prefetch]`, and `replacement` of `[cache]`, until the next start. What is cached stays.
+    fn policy_set(&self, changes: toml::Table) -> Result<PolicyStatus, ControlError>;
 
     /// In the order of their names, those being deleted included.
     fn share_list(&self) -> Result<Vec<ShareInfo>, ControlError>;

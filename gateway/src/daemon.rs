@@ -2,6 +2,7 @@
 
 mod control;
 mod options;
+mod policy;
 
 pub use control::GatewayControl;
 #[cfg(test)]

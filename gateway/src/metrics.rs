@@ -36,6 +36,7 @@ enum Reading {
     Integer(u64),
     Float(f64),
     Integers(Vec<(Labels, u64)>),
+    Floats(Vec<(Labels, f64)>),
     Histograms(Vec<(Labels, Histogram)>),
 }
 
@@ -91,6 +92,9 @@ fn write_reading(mut encoder: MetricEncoder, reading: &Reading) -> fmt::Result {
         Reading::Integer(value) => encoder.encode_gauge(value),
         Reading::Float(value) => encoder.encode_gauge(value),
         Reading::Integers(values) => values
+            .iter()
+            .try_for_each(|(labels, value)| encoder.encode_family(labels)?.encode_gauge(value)),
+        Reading::Floats(values) => values
             .iter()
             .try_for_each(|(labels, value)| encoder.encode_family(labels)?.encode_gauge(value)),
         Reading::Histograms(values) => values.iter().try_for_each(|(labels, histogram)| {

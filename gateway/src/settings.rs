@@ -6,16 +6,18 @@
 
 mod byte_size;
 mod markdown;
+mod policies;
 mod rules;
 mod section;
 mod sections;
 mod value;
 
 pub use byte_size::{ByteSize, ByteSizeError};
+pub use policies::PolicySettings;
 pub use section::{Field, Permitted};
 pub use sections::{
     AddressingStyle, Cache, Compression, CompressionAlgorithm, Directories, Files, Flush, Journal, Log, LogFormat,
-    LogLevel, Memory, Metrics, Nbd, Prefetch, PrefetchPolicy, Replacement, Store, Threads,
+    LogLevel, Memory, Metrics, Nbd, Prefetch, PrefetchAddressing, Store, Threads,
 };
 
 use section::{Section, qualified};

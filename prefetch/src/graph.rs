@@ -26,7 +26,7 @@ mod places;
 mod slab;
 mod volumes;
 
-pub use codec::{Restorer, VERSION};
+pub use codec::{HEADER_BYTES, Restorer, VERSION};
 pub use expansion::{Candidate, Expansion, Limits};
 pub use export::Successor;
 pub use history::{EDGE_BYTES, History, HistoryConfig, NODE_BYTES, NodeId, OUT_DEGREE_MAX, READ_BLOCKS_MAX, Range};

@@ -21,7 +21,7 @@ use crate::keys;
 use crate::node::stamped;
 use crate::records::FileRecord;
 use crate::service::{FileService, add_counters};
-use crate::storage::{FileSpan, Storage, StorageError};
+use crate::storage::{FileSpan, NO_SESSION, Storage, StorageError};
 use crate::types::{Caller, FileType, Timestamp};
 use crate::usage::Share;
 use std::sync::{Arc, mpsc};
@@ -192,7 +192,8 @@ impl<S: Storage> FileService<S> {
     fn start_reading(&self, span: FileSpan) -> Reading {
         let (done, reading) = mpsc::channel();
         // The receiver is gone only if this thread panicked.
-        self.storage.read(span, Box::new(move |read| drop(done.send(read))));
+        self.storage
+            .read(NO_SESSION, span, Box::new(move |read| drop(done.send(read))));
         Reading(reading)
     }
 

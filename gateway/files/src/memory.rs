@@ -267,7 +267,7 @@ impl Storage for MemoryStorage {
         self.inner().make(Step { change, blocks })
     }
 
-    fn read(&self, span: FileSpan, done: ReadDone) {
+    fn read(&self, _session: u64, span: FileSpan, done: ReadDone) {
         let (bytes, delay) = {
             let inner = self.inner();
             (inner.state.read(span), inner.read_delay)

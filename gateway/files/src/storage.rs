@@ -11,6 +11,9 @@ pub struct FileSpan {
     pub count: u64,
 }
 
+/// A read of the file service's own, in no session.
+pub const NO_SESSION: u64 = 0;
+
 /// What happens in one step: after a crash all of it is there, or nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
@@ -77,7 +80,8 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Reads whole blocks; holes are zeroes. `done` may run on this thread before the call returns, or later on
     /// another (a fetch from the cloud takes its time).
-    fn read(&self, span: FileSpan, done: ReadDone);
+    /// `session` is who reads, for what is foretold from it; [`NO_SESSION`]: nobody in particular.
+    fn read(&self, session: u64, span: FileSpan, done: ReadDone);
 
     /// Which blocks are mapped; the runs add up to `span.count`.
     fn map(&self, span: FileSpan) -> Result<Vec<MapRun>, StorageError>;

@@ -1,5 +1,6 @@
 //! Routes, and errors as JSON: `{"kind": "not_found", "message": "..."}`.
 
+mod policy;
 mod shares;
 mod volumes;
 
@@ -33,6 +34,7 @@ pub(super) fn admin_routes(control: Arc<dyn Control>) -> Router {
         .route("/v1/drain", post(drain))
         .route("/v1/check", get(check_status).post(check_start))
         .route("/metrics", get(prometheus))
+        .merge(policy::routes())
         .merge(volumes::routes())
         .merge(shares::routes());
     finish(routes, control)

@@ -59,6 +59,9 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show and change what is evicted and what is fetched ahead
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Upload everything that the store does not have yet
     Drain(DrainOptions),
     /// Check all shares for contradictions, while they are in use
@@ -127,6 +130,24 @@ pub(super) enum VolumeCommand {
         /// Do not ask
         #[arg(long)]
         yes: bool,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PolicyCommand {
+    /// Show the policies at work, their settings, and how every pair has fared since the start
+    Show {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change policies until the next start; what is cached stays
+    Set {
+        /// Keys of [prefetch], or replacement of [cache], as in the settings file: combination=sarc_graph,
+        /// graph_threshold_hit_permille=300; wait_microdollars_per_second=unset
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        changes: Vec<String>,
         #[arg(long)]
         json: bool,
     },

@@ -2,7 +2,7 @@
 
 use super::error::CliError;
 use crate::admin::{CreateShare, CreateVolume, ResizeVolume, ShareQuota};
-use crate::control::{CheckStatus, ControlError, ShareInfo, Status, VolumeInfo};
+use crate::control::{CheckStatus, ControlError, PolicyStatus, ShareInfo, Status, VolumeInfo};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
@@ -86,6 +86,14 @@ impl Client {
 
     pub fn check_status(&self) -> Result<CheckStatus, CliError> {
         self.ask("GET", "/v1/check", "")
+    }
+
+    pub fn policy(&self) -> Result<PolicyStatus, CliError> {
+        self.ask("GET", "/v1/policy", "")
+    }
+
+    pub fn policy_set(&self, changes: &toml::Table) -> Result<PolicyStatus, CliError> {
+        self.ask("PATCH", "/v1/policy", &self.json(changes)?)
     }
 
     pub fn drain(&self) -> Result<(), CliError> {

@@ -30,6 +30,7 @@ fn shown(status: &Status) -> String {
     lines.push(("store", store(status)));
     lines.push(("deduplication", dedup(status)));
     lines.push(("cache hits", hits(status)));
+    lines.push(("policies", policies(status)));
     lines.push(("upload", upload(status)));
     lines.push((
         "stored",
@@ -113,6 +114,16 @@ fn hits(status: &Status) -> String {
         "{ratio} of {} blocks ({misses} misses, {partial} partial)",
         HumanCount(cache.reads())
     )
+}
+
+fn policies(status: &Status) -> String {
+    let policy = &status.policy;
+    let mut text = format!("{} + {}", policy.replacement, policy.prefetch);
+    if let Some(tally) = policy.tallies.last().filter(|tally| tally.prefetched > 0) {
+        let (used, blocks) = (percent(tally.efficiency), HumanCount(tally.prefetched));
+        text += &format!(", {used} of {blocks} prefetched blocks used");
+    }
+    text
 }
 
 fn upload(status: &Status) -> String {
@@ -209,7 +220,7 @@ pub(super) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{CacheStatus, DedupStatus, ShareInfo, StoreStatus, UploadStatus};
+    use crate::control::{CacheStatus, DedupStatus, PolicyStatus, PolicyTally, ShareInfo, StoreStatus, UploadStatus};
 
     #[test]
     fn key_figures_stand_first() {
@@ -224,6 +235,19 @@ mod tests {
                 ..Default::default()
             }
             .with_hit_ratio(),
+            policy: PolicyStatus {
+                replacement: "sarc".into(),
+                prefetch: "amp".into(),
+                tallies: vec![
+                    PolicyTally {
+                        prefetched: 1_000,
+                        used: 250,
+                        ..Default::default()
+                    }
+                    .with_ratios(),
+                ],
+                ..Default::default()
+            },
             store: StoreStatus {
                 url: "s3://bucket".into(),
                 state: StoreState::Unreachable,
@@ -242,6 +266,7 @@ recovery point  12.3 s ago
 store           unreachable: s3://bucket; last success 30.0 s ago; connection refused
 deduplication   4.00 : 1 (75.0 % duplicate, 0.0 % zero)
 cache hits      90.0 % of 10 blocks (1 misses, 0 partial)
+policies        sarc + amp, 25.0 % of 1,000 prefetched blocks used
 upload          0 B/s, 0 objects in flight, 10 minutes left
 ";
         assert!(shown.starts_with(expected), "{shown}");

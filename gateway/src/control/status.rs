@@ -1,6 +1,6 @@
 //! What `tombolo status --json` prints. Names and units are a promise to scripts; fields are added, never changed.
 
-use super::{ShareInfo, VolumeInfo};
+use super::{PolicyStatus, ShareInfo, VolumeInfo};
 use serde::{Deserialize, Serialize};
 
 /// The state of a running gateway.
@@ -20,6 +20,8 @@ pub struct Status {
     pub upload: UploadStatus,
     pub dedup: DedupStatus,
     pub cache: CacheStatus,
+    #[serde(default)]
+    pub policy: PolicyStatus,
     /// Bytes of all objects, after deduplication and compression.
     pub stored_bytes: u64,
     pub objects: u64,
@@ -187,6 +189,8 @@ pub struct MemoryStatus {
     pub map_cache_bytes: u64,
     pub descriptor_cache_bytes: u64,
     pub fingerprint_index_bytes: u64,
+    #[serde(default)]
+    pub prefetcher_bytes: u64,
     /// Resident set of the process.
     pub resident_bytes: u64,
 }

@@ -1,9 +1,10 @@
 //! The running gateway as the admin API sees it.
 
+use super::policy::PolicyControl;
 use crate::control::{
     CacheStatus, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Histogram, JournalStatus, MemoryStatus,
-    Metrics, OperationMetrics, SessionInfo, SessionKind, ShareInfo, Status, StoreOperationMetrics, StoreState,
-    StoreStatus, UploadStatus, VolumeInfo, WorkMetrics, WriteStatus,
+    Metrics, OperationMetrics, PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status, StoreOperationMetrics,
+    StoreState, StoreStatus, UploadStatus, VolumeInfo, WorkMetrics, WriteStatus,
 };
 use crate::meters::{LATENCY_BOUNDS_US, OperationMeter};
 use crate::settings::Settings;
@@ -33,6 +34,7 @@ pub struct GatewayControl {
     store_url: String,
     started: Instant,
     rate: Mutex<Rate>,
+    policy: PolicyControl,
 }
 
 /// Blocks that became clean, and the rate derived from two looks at them.
@@ -51,6 +53,7 @@ impl GatewayControl {
     ) -> Self {
         let now = Instant::now();
         Self {
+            policy: PolicyControl::new(gateway.clone(), settings),
             gateway,
             shares,
             server,
@@ -122,6 +125,7 @@ impl GatewayControl {
         let dirty_bytes = u64::from(snapshot.slots_dirty) * BLOCK;
         let clean_bytes_per_s = self.clean_bytes_per_s(snapshot);
         let (counters, totals) = (&snapshot.counters, &snapshot.totals);
+        let reading = snapshot.policies.total();
         let age_s = |at| now.micros_since(at) as f64 / 1e6;
         let mut volumes: Vec<VolumeInfo> = snapshot.volumes.iter().map(|volume| self.info(volume)).collect();
         volumes.sort_by(|left, right| left.name.cmp(&right.name));
@@ -148,15 +152,16 @@ impl GatewayControl {
             cache: CacheStatus {
                 size_bytes: u64::from(snapshot.slot_count) * BLOCK,
                 used_bytes: u64::from(snapshot.slots_clean + snapshot.slots_dirty) * BLOCK,
-                hits: counters.hits,
-                partial_misses: counters.partial_misses,
-                complete_misses: counters.complete_misses,
+                hits: reading.hits,
+                partial_misses: reading.partial_misses,
+                complete_misses: reading.complete_misses,
                 hit_ratio: 0.0,
-                blocks_prefetched: counters.blocks_prefetched,
+                blocks_prefetched: reading.prefetched,
                 slots_corrupt: counters.slots_corrupt,
                 blocks_lost: counters.blocks_lost,
             }
             .with_hit_ratio(),
+            policy: self.policy.status(&snapshot.policies),
             stored_bytes: totals.object_bytes,
             objects: totals.objects,
             journal: JournalStatus {
@@ -175,6 +180,7 @@ impl GatewayControl {
                 map_cache_bytes: snapshot.map_cache_bytes,
                 descriptor_cache_bytes: snapshot.descriptor_cache_bytes,
                 fingerprint_index_bytes: local.index_memory_bytes,
+                prefetcher_bytes: snapshot.policies.prefetcher.bytes as u64,
                 resident_bytes: resident_bytes(),
             },
             connections: volumes.iter().map(|volume| volume.connections).sum(),
@@ -297,6 +303,15 @@ impl Control for GatewayControl {
     fn drain(&self) -> Result<(), ControlError> {
         self.gateway.drain();
         Ok(())
+    }
+
+    fn policy(&self) -> PolicyStatus {
+        self.policy.status(&self.gateway.snapshot().policies)
+    }
+
+    fn policy_set(&self, changes: toml::Table) -> Result<PolicyStatus, ControlError> {
+        self.policy.set(changes)?;
+        Ok(self.policy())
     }
 
     fn share_list(&self) -> Result<Vec<ShareInfo>, ControlError> {

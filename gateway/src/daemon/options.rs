@@ -1,29 +1,24 @@
 //! From settings to the parts of a gateway.
 
 use super::ServeError;
-use crate::settings::{AddressingStyle, CompressionAlgorithm, PrefetchPolicy, Replacement, Settings};
+use crate::settings::{AddressingStyle, CompressionAlgorithm, Settings};
 use crate::shares::ShareOptions;
 use crate::world::Options;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
-use tombolo_cache::{Capacity, Lru};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{self as driver, Limits, S3Settings, StoreUrl};
 use tombolo_core::Config;
-use tombolo_prefetch::{NoPrefetch, Prefetcher, Ramp};
 
 /// # Errors
 /// When the store's URL or credentials cannot be used.
 pub fn options(settings: &Settings) -> Result<Options, ServeError> {
     let core = core_config(settings);
     let url: StoreUrl = settings.store.url.parse()?;
-    let Replacement::Lru = settings.cache.replacement;
-    let replacement = Box::new(Lru::new(Capacity::of_blocks(core.slot_count)));
     Ok(Options {
         state_directory: settings.directories.state_directory.clone(),
-        replacement,
-        prefetcher: prefetcher(settings),
+        policies: settings.policies(),
         index: tombolo_dedup::Config {
             memtable_entries_max: settings.memory.fingerprint_memtable_entries as usize,
             filter_bytes_max: settings.memory.fingerprint_filter_bytes.0,
@@ -86,13 +81,6 @@ fn core_config(settings: &Settings) -> Config {
         uploads_max: store.uploads_in_flight_max as usize,
         fetches_max: store.downloads_in_flight_max as usize,
         ..Config::default()
-    }
-}
-
-fn prefetcher(settings: &Settings) -> Box<dyn Prefetcher> {
-    match settings.prefetch.policy {
-        PrefetchPolicy::Sequential => Box::new(Ramp::new(settings.prefetch.window_bytes_max.0 / BLOCK_BYTES as u64)),
-        PrefetchPolicy::None => Box::new(NoPrefetch),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::{Kind, Labels, Metric, Reading};
 use crate::control::{
-    Histogram, Metrics, OperationMetrics, SessionInfo, SessionKind, ShareInfo, StoreOperationMetrics, StoreState,
+    Histogram, Metrics, OperationMetrics, PolicyTally, SessionInfo, SessionKind, ShareInfo, StoreOperationMetrics,
+    StoreState,
 };
 
 const fn counter(name: &'static str, help: &'static str, read: fn(&Metrics) -> Reading) -> Metric {
@@ -32,7 +33,7 @@ const fn histogram(name: &'static str, help: &'static str, read: fn(&Metrics) ->
     }
 }
 
-use Reading::{Float, Histograms, Integer, Integers};
+use Reading::{Float, Floats, Histograms, Integer, Integers};
 
 pub(super) const METRICS: &[Metric] = &[
     gauge("tombolo_build_info", "Always 1; the label holds the version.", |m| {
@@ -219,6 +220,87 @@ pub(super) const METRICS: &[Metric] = &[
         |m| Integer(m.status.cache.blocks_prefetched),
     ),
     counter(
+        "tombolo_policy_reads_total",
+        "Reads by their worst block, by the policies at work.",
+        |m| by_outcome(m, |tally| [tally.reads_hit, tally.reads_partial, tally.reads_missed]),
+    ),
+    counter(
+        "tombolo_policy_block_reads_total",
+        "Blocks read, by what the cache could do and the policies at work.",
+        |m| by_outcome(m, |tally| [tally.hits, tally.partial_misses, tally.complete_misses]),
+    ),
+    counter(
+        "tombolo_prefetch_blocks_total",
+        "Blocks fetched before anybody asked.",
+        |m| by_policy(m, |tally| tally.prefetched),
+    ),
+    counter(
+        "tombolo_prefetch_used_blocks_total",
+        "Prefetched blocks that were read.",
+        |m| by_policy(m, |tally| tally.used),
+    ),
+    counter(
+        "tombolo_prefetch_wasted_blocks_total",
+        "Prefetched blocks evicted before anybody read them.",
+        |m| by_policy(m, |tally| tally.wasted),
+    ),
+    counter(
+        "tombolo_prefetch_dropped_blocks_total",
+        "Prefetched blocks that did not come.",
+        |m| by_policy(m, |tally| tally.dropped),
+    ),
+    counter(
+        "tombolo_prefetch_accesses_total",
+        "Reads of prefetched blocks while they stayed.",
+        |m| by_policy(m, |tally| tally.accesses),
+    ),
+    gauge(
+        "tombolo_prefetch_efficiency_ratio",
+        "Prefetched blocks that were read, in all prefetched.",
+        |m| by_policy_float(m, |tally| tally.efficiency),
+    ),
+    gauge(
+        "tombolo_prefetch_accesses_per_block",
+        "Reads of prefetched blocks, for each block prefetched.",
+        |m| by_policy_float(m, |tally| tally.accesses_per_prefetched),
+    ),
+    counter(
+        "tombolo_prefetch_suggestions_total",
+        "Suggestions, or pieces of one, that were followed.",
+        |m| by_policy(m, |tally| tally.suggestions_admitted),
+    ),
+    counter(
+        "tombolo_prefetch_suggestions_refused_total",
+        "Suggestions, or pieces of one, that were not worth their price.",
+        |m| by_policy(m, |tally| tally.suggestions_refused),
+    ),
+    counter(
+        "tombolo_prefetch_refused_blocks_total",
+        "Blocks of the suggestions that were not worth their price.",
+        |m| by_policy(m, |tally| tally.blocks_refused),
+    ),
+    gauge(
+        "tombolo_prefetch_unread_blocks",
+        "Prefetched blocks in the cache that nobody has read yet.",
+        |m| Integer(m.status.policy.unread_blocks),
+    ),
+    gauge(
+        "tombolo_prefetch_streams",
+        "Streams that the prefetcher follows.",
+        |m| Integer(m.status.policy.streams),
+    ),
+    gauge("tombolo_prefetch_graph_nodes", "Nodes of the history.", |m| {
+        Integer(m.status.policy.graph_nodes)
+    }),
+    gauge("tombolo_prefetch_graph_edges", "Edges of the history.", |m| {
+        Integer(m.status.policy.graph_edges)
+    }),
+    gauge(
+        "tombolo_prefetch_memory_bytes",
+        "Memory of the prefetcher, its history included.",
+        |m| Integer(m.status.policy.prefetcher_memory_bytes),
+    ),
+    counter(
         "tombolo_cache_slots_corrupt_total",
         "Slots whose content did not match its checksum.",
         |m| Integer(m.status.cache.slots_corrupt),
@@ -403,6 +485,37 @@ fn by_store_operation(metrics: &Metrics, read: fn(&StoreOperationMetrics) -> u64
     )
 }
 
+fn pair(tally: &PolicyTally) -> Labels {
+    vec![
+        ("replacement", tally.replacement.clone()),
+        ("prefetch", tally.prefetch.clone()),
+    ]
+}
+
+fn by_policy(metrics: &Metrics, read: fn(&PolicyTally) -> u64) -> Reading {
+    let tallies = metrics.status.policy.tallies.iter();
+    Integers(tallies.map(|tally| (pair(tally), read(tally))).collect())
+}
+
+fn by_policy_float(metrics: &Metrics, read: fn(&PolicyTally) -> f64) -> Reading {
+    let tallies = metrics.status.policy.tallies.iter();
+    Floats(tallies.map(|tally| (pair(tally), read(tally))).collect())
+}
+
+/// Hits, partial misses and misses.
+fn by_outcome(metrics: &Metrics, read: fn(&PolicyTally) -> [u64; 3]) -> Reading {
+    let labelled = |tally: &PolicyTally| {
+        let pair = pair(tally);
+        let results = ["hit", "partial_miss", "complete_miss"].into_iter().zip(read(tally));
+        results.map(move |(result, count)| {
+            let mut labels = pair.clone();
+            labels.push(("result", result.to_owned()));
+            (labels, count)
+        })
+    };
+    Integers(metrics.status.policy.tallies.iter().flat_map(labelled).collect())
+}
+
 fn store_states(metrics: &Metrics) -> Reading {
     let present = metrics.status.store.state;
     let states = [StoreState::Ok, StoreState::Degraded, StoreState::Unreachable];
@@ -432,6 +545,7 @@ fn memory(metrics: &Metrics) -> Reading {
         ("map_cache", memory.map_cache_bytes),
         ("descriptor_cache", memory.descriptor_cache_bytes),
         ("fingerprint_index", memory.fingerprint_index_bytes),
+        ("prefetcher", memory.prefetcher_bytes),
     ];
     Integers(
         purposes

@@ -1,7 +1,7 @@
 use super::*;
 use crate::control::{
-    DedupStatus, OperationMetrics, SessionInfo, SessionKind, ShareInfo, Status, StoreOperationMetrics, StoreState,
-    StoreStatus, VolumeInfo,
+    DedupStatus, OperationMetrics, PolicyStatus, PolicyTally, SessionInfo, SessionKind, ShareInfo, Status,
+    StoreOperationMetrics, StoreState, StoreStatus, VolumeInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +19,21 @@ fn example() -> Metrics {
             store: StoreStatus {
                 state: StoreState::Degraded,
                 last_success_age_s: Some(7.0),
+                ..Default::default()
+            },
+            policy: PolicyStatus {
+                tallies: vec![
+                    PolicyTally {
+                        replacement: "sarc".into(),
+                        prefetch: "graph".into(),
+                        reads_partial: 5,
+                        prefetched: 8,
+                        used: 2,
+                        ..Default::default()
+                    }
+                    .with_ratios(),
+                ],
+                graph_nodes: 17,
                 ..Default::default()
             },
             volumes: vec![VolumeInfo {
@@ -141,6 +156,15 @@ fn values_arrive_under_their_names() {
         ("tombolo_file_request_duration_seconds_count{operation=\"lookup\"}", 6.0),
         ("tombolo_file_request_errors_total{operation=\"lookup\"}", 2.0),
         ("tombolo_check_findings", 0.0),
+        (
+            "tombolo_policy_reads_total{replacement=\"sarc\",prefetch=\"graph\",result=\"partial_miss\"}",
+            5.0,
+        ),
+        (
+            "tombolo_prefetch_efficiency_ratio{replacement=\"sarc\",prefetch=\"graph\"}",
+            0.25,
+        ),
+        ("tombolo_prefetch_graph_nodes", 17.0),
     ] {
         assert_eq!(samples.get(series), Some(&value), "{series}");
     }

@@ -1,20 +1,23 @@
 //! What one field alone cannot tell: texts with a form, and settings that contradict each other.
 
+use super::policies::{DEFAULT_PREFETCH, DEFAULT_REPLACEMENT};
 use super::section::qualified;
 use super::{ByteSize, Fault, Settings};
 use std::net::SocketAddr;
 use std::path::{Component, Path};
+use tombolo_base::BLOCK_BYTES;
 use tombolo_cloud_driver::StoreUrl;
 
 /// Leaves room for "/admin.sock" or "/files.sock" and the final zero in the 108 bytes of a socket's address.
 const RUNTIME_PATH_BYTES_MAX: usize = 96;
 /// What the gateway keeps in its state directory, and the servers that `tombolo export` configures.
-const STATE_ENTRIES: [&str; 6] = ["cache", "journal", "metadata", "index", "lock", "ganesha"];
+const STATE_ENTRIES: [&str; 7] = ["cache", "journal", "metadata", "index", "history", "lock", "ganesha"];
 
 pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
     check_directories(settings, faults);
     check_store(settings, faults);
     check_sizes(settings, faults);
+    check_policies(settings, faults);
     check_metrics(settings, faults);
 }
 
@@ -29,6 +32,39 @@ fn fault(section: &str, key: &str, value: impl ToString, permitted: impl ToStrin
 
 fn is_plain_absolute(path: &Path) -> bool {
     path.is_absolute() && path.components().all(|component| component != Component::ParentDir)
+}
+
+fn check_policies(settings: &Settings, faults: &mut Vec<Fault>) {
+    let (cache, prefetch) = (&settings.cache, &settings.prefetch);
+    if let Some(combination) = prefetch.combination {
+        let named = (cache.replacement, prefetch.policy);
+        let pair = settings.policies();
+        if named != (DEFAULT_REPLACEMENT, DEFAULT_PREFETCH) && named != (pair.replacement, pair.prefetch.name()) {
+            let reason = format!(
+                "it contradicts [cache] replacement = {} or [prefetch] policy = {}",
+                cache.replacement.name(),
+                prefetch.policy
+            );
+            faults.push(fault("prefetch", "combination", combination, "alone", reason));
+        }
+    }
+    let track = prefetch.graph_track_bytes;
+    if !track.0.is_power_of_two() {
+        let reason = "tracks must not cross objects";
+        faults.push(fault("prefetch", "graph_track_bytes", track, "a power of two", reason));
+    }
+    let degree_max = (settings.cache.size.0 / 4).max(BLOCK_BYTES as u64);
+    if prefetch.degree_bytes.0 > degree_max {
+        let permitted = format!("at most {}, a quarter of the cache", ByteSize(degree_max));
+        let reason = "what is fetched ahead must not push out what is read";
+        faults.push(fault(
+            "prefetch",
+            "degree_bytes",
+            prefetch.degree_bytes,
+            permitted,
+            reason,
+        ));
+    }
 }
 
 fn check_directories(settings: &Settings, faults: &mut Vec<Fault>) {
@@ -148,7 +184,7 @@ fn check_endpoint(endpoint: &str, allow_http: bool, faults: &mut Vec<Fault>) {
 
 fn check_sizes(settings: &Settings, faults: &mut Vec<Fault>) {
     let cache = settings.cache.size;
-    if !cache.0.is_multiple_of(tombolo_base::BLOCK_BYTES as u64) {
+    if !cache.0.is_multiple_of(BLOCK_BYTES as u64) {
         let reason = "the cache file consists of blocks";
         faults.push(fault("cache", "size", cache, "a multiple of 4KiB", reason));
     }

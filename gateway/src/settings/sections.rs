@@ -1,9 +1,12 @@
 //! Every setting there is. Comments are the text of docs/CONFIGURATION.md, together with the reasons beside the defaults.
 
 use super::ByteSize;
+use super::policies::{DEFAULT_PREFETCH, DEFAULT_REPLACEMENT};
 use super::section::{Field, Permitted, Section, section};
 use super::value::{Value, choice};
 use std::path::PathBuf;
+use tombolo_cache::Policy;
+use tombolo_prefetch::{Combination, PolicyName};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -80,22 +83,17 @@ section! {
     }
 }
 
-choice! {
-    /// Which clean block makes room.
-    Replacement {
-        Lru = "lru",
-    }
-}
-
 section! {
     /// The local cache: the working set, and what is not in the store yet.
     Cache "cache" {
         /// The cache file, taken in full at the first start.
         size: ByteSize = ByteSize(10 * GIB), Permitted::bytes(16 * MIB, 15 * TIB),
             "Fits a small machine's disk. Four of the largest objects must fit; slots are counted in 32 bits.";
-        /// Which clean block makes room for another: `lru`, the one read longest ago.
-        replacement: Replacement = Replacement::Lru, Permitted::Words("`lru`"),
-            "Predictable, and a good match for working sets that fit.";
+        /// Which clean block makes room for another. `tombolo policy set` changes it while the gateway runs.
+        replacement: Policy = DEFAULT_REPLACEMENT, Permitted::Words(
+            "`lru`, `arc`, `2q`, `lirs`, `s3-fifo`, `sieve`, `w-tinylfu`, `sarc`, `sarc-streams`, `gds-latency`, \
+             `gds-price`, `gdsf-latency`, `gdsf-price`, `gds-l`, `gds-lf`, `gds-lc`, `gds-lcf`"),
+            "The one read longest ago: predictable, and a good match for working sets that fit.";
     }
 }
 
@@ -183,22 +181,57 @@ section! {
 }
 
 choice! {
-    /// What is fetched before anybody asks.
-    PrefetchPolicy {
-        Sequential = "seq",
-        None = "none",
+    /// What the prefetcher sees of a read.
+    PrefetchAddressing {
+        Logical = "logical",
+        Pvbn = "pvbn",
     }
 }
 
 section! {
-    /// Fetching ahead of readers.
+    /// Fetching ahead of readers. `tombolo policy set` changes all of it while the gateway runs.
     Prefetch "prefetch" {
-        /// `seq` follows sequential readers; `none` fetches only what is asked for.
-        policy: PrefetchPolicy = PrefetchPolicy::Sequential, Permitted::Words("`seq` or `none`"),
-            "Sequential readers would wait for each object in turn otherwise.";
-        /// How far ahead of one reader, at the most.
+        /// What is fetched before anybody asks.
+        policy: PolicyName = DEFAULT_PREFETCH, Permitted::Words(
+            "`none`, `ramp`, `seq`, `amp`, `graph`, `hou`, `linux`, `leap`, `mithril`, `probability`"),
+            "A window per sequential reader that doubles: such readers would wait for each object in turn otherwise.";
+        /// One of the six pairs of the Tombolo paper, in place of `[cache] replacement` and `policy`.
+        combination: Option<Combination> = None, Permitted::Words(
+            "`lru_seq`, `lru_amp`, `lru_graph`, `sarc_seq`, `sarc_amp`, `sarc_graph`"),
+            "Unset: the two keys decide.";
+        /// Whether patterns are looked for among places in volumes and files, or among blocks as they were written.
+        addressing: PrefetchAddressing = PrefetchAddressing::Logical, Permitted::Words("`logical` or `pvbn`"),
+            "A place keeps its history when it is overwritten; with `pvbn` clones and duplicates share theirs instead.";
+        /// How far ahead of one reader, at the most (`ramp`, `amp`, `graph`, `linux`).
         window_bytes_max: ByteSize = ByteSize(8 * MIB), Permitted::bytes(256 * KIB, GIB),
             "At 100 ms per object this lets one reader take 80 MB/s; more crowds the cache.";
+        /// How much at once (`seq`).
+        degree_bytes: ByteSize = ByteSize(256 * KIB), Permitted::bytes(4 * KIB, GIB),
+            "One object: more is another request.";
+        /// What a reader who jumps is expected to want next must be this likely when it had to wait (`graph`).
+        graph_threshold_miss_permille: u64 = 100, Permitted::numbers(1, 1_000),
+            "Less fetches more in vain; a waiting reader shows that the working set moves.";
+        /// ... and this likely when it did not (`graph`).
+        graph_threshold_hit_permille: u64 = 250, Permitted::numbers(1, 1_000),
+            "There is no hurry then, so only what is quite likely is fetched.";
+        /// Fetches of `graph` are rounded to this: a power of two.
+        graph_track_bytes: ByteSize = ByteSize(64 * KIB), Permitted::bytes(4 * KIB, 256 * KIB),
+            "The latency of a request hardly depends on its size below this; an object has at most the upper bound.";
+        /// Memory for the history (`graph`).
+        graph_memory_bytes_max: ByteSize = ByteSize(256 * MIB), Permitted::bytes(16 * MIB, TIB),
+            "What is oldest is forgotten beyond it.";
+        /// What was not seen again for this long up to twice as long is forgotten (`graph`).
+        graph_forget_hours: u64 = 84, Permitted::numbers(1, 8_760),
+            "Half a week to a week: patterns of working days come back within it.";
+        /// What a second that a reader waits is worth, in millionths of a dollar: a prefetch must save more than it costs.
+        wait_microdollars_per_second: Option<u64> = None, Permitted::numbers(0, 1_000_000_000),
+            "Unset: prefetch whatever the price. 100 means that 100 ms saved for certain are worth 10 blocks' egress from S3.";
+        /// Price of a thousand GET requests, in millionths of a dollar.
+        get_microdollars_per_thousand: u64 = 400, Permitted::numbers(0, 1_000_000_000),
+            "S3 Standard: 0.0004 $. It decides nothing unless the key above or a replacement policy by price is set.";
+        /// Price of a GiB out of the store, in millionths of a dollar.
+        egress_microdollars_per_gib: u64 = 90_000, Permitted::numbers(0, 1_000_000_000),
+            "S3 to the Internet: 0.09 $. Zero for a store of one's own.";
     }
 }
 

@@ -30,6 +30,7 @@ impl Gateway {
             let is_durable = result.is_ok();
             gateway.drive(Event::Checkpointed { result });
             if is_durable {
+                gateway.save_history_sometimes();
                 gateway.compact();
             }
         });

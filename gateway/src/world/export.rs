@@ -2,11 +2,13 @@
 //! NBD's terms how it went.
 
 use super::Gateway;
+use super::files::SESSION_CLIENTS;
 use super::requests::{Data, Parts, Pending, Reply};
 use crate::meters::Started;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId, is_zero};
-use tombolo_core::{Answer, Event, MetadataChange, Refusal, Span, StatusRun, Token};
+use tombolo_core::{Answer, ClientId, Event, MetadataChange, Refusal, Span, StatusRun, Token};
 use tombolo_nbd::{self as nbd, Completion, Export, ExportInfo, Exports, NbdError, OpenError, Request};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -33,6 +35,7 @@ struct VolumeExport {
     gateway: Arc<Gateway>,
     volume: VolumeId,
     info: ExportInfo,
+    client: ClientId,
 }
 
 impl Drop for VolumeExport {
@@ -76,10 +79,13 @@ impl Exports for VolumeExports {
     fn open(&self, name: &str) -> Result<Box<dyn Export>, OpenError> {
         let (volume, info) = self.find(name)?;
         *self.0.clients().entry(volume).or_insert(0) += 1;
+        // The first connection is 1: zero is who is nobody in particular.
+        let begun = self.0.connections_begun.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(VolumeExport {
             gateway: self.0.clone(),
             volume,
             info,
+            client: ClientId(begun % SESSION_CLIENTS + 1),
         }))
     }
 }
@@ -148,7 +154,11 @@ impl VolumeExport {
             skip: (offset % BLOCK) as usize,
             length: length as usize,
         };
-        self.send(Pending { data, reply }, |token| Event::Read { token, span });
+        self.send(Pending { data, reply }, |token| Event::Read {
+            token,
+            client: self.client,
+            span,
+        });
     }
 
     fn write(&self, offset: u64, data: Vec<u8>, fua: bool, reply: Reply) {
@@ -287,6 +297,7 @@ impl Gateway {
             let token = self.requests.insert(Pending { data, reply });
             events.push(Event::Read {
                 token,
+                client: ClientId::default(),
                 span: Span {
                     first: block,
                     count: 1,

@@ -8,9 +8,10 @@ use std::sync::mpsc::sync_channel;
 use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId, is_zero};
 use tombolo_core::checkpoint::{MetadataRead, Table, map_key};
 use tombolo_core::{
-    Answer, EntryLookup, Event, LinkRun, MetadataChange, PAGE_ENTRIES, Refusal, ResolvedRun, Source, Span, Token,
+    Answer, ClientId, EntryLookup, Event, LinkRun, MetadataChange, PAGE_ENTRIES, Refusal, ResolvedRun, Source, Span,
+    Token,
 };
-use tombolo_files::storage::{Change, Entry, FileSpan, MapRun, ReadDone, Storage, StorageError, SyncDone};
+use tombolo_files::storage::{Change, Entry, FileSpan, MapRun, NO_SESSION, ReadDone, Storage, StorageError, SyncDone};
 
 /// The gateway as the file service sees it.
 #[derive(Clone)]
@@ -18,6 +19,16 @@ pub struct FileStorage(pub Arc<Gateway>);
 
 /// Dirty blocks are copied by as many at a time, 1 MiB.
 const COPY_BLOCKS_MAX: u64 = 256;
+/// From this number on clients are sessions; below it they are connections.
+pub(super) const SESSION_CLIENTS: u32 = 1 << 31;
+
+/// Whose pattern a session's reads belong to.
+fn client_of(session: u64) -> ClientId {
+    match session {
+        NO_SESSION => ClientId::default(),
+        session => ClientId(SESSION_CLIENTS | session as u32),
+    }
+}
 
 impl Storage for FileStorage {
     fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError> {
@@ -85,7 +96,8 @@ impl Storage for FileStorage {
         self.ask(Data::Write { buffer: data }, event).map(|_| ())
     }
 
-    fn read(&self, span: FileSpan, done: ReadDone) {
+    fn read(&self, session: u64, span: FileSpan, done: ReadDone) {
+        let client = client_of(session);
         let span = core_span(span);
         let length = span.count as usize * BLOCK_BYTES;
         let data = Data::Read {
@@ -100,7 +112,7 @@ impl Storage for FileStorage {
                 (Err(refusal), _) => Err(storage_error(&refusal)),
             });
         });
-        self.send(data, call, |token| Event::Read { token, span });
+        self.send(data, call, |token| Event::Read { token, client, span });
     }
 
     fn map(&self, span: FileSpan) -> Result<Vec<MapRun>, StorageError> {
@@ -253,6 +265,7 @@ impl FileStorage {
     fn read_now(&self, span: FileSpan) -> Result<Vec<u8>, StorageError> {
         let (sender, receiver) = sync_channel(1);
         self.read(
+            NO_SESSION,
             span,
             Box::new(move |result| {
                 let _ = sender.send(result);

@@ -18,6 +18,7 @@ mod index_files;
 mod journal_files;
 mod metadata;
 mod open;
+mod policies;
 mod requests;
 mod workers;
 
@@ -34,9 +35,10 @@ use cloud::Cloud;
 use index_files::IndexFiles;
 use journal_files::JournalFiles;
 use metadata::Metadata;
+use policies::HistoryFile;
 use requests::{Pending, Requests};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -55,6 +57,8 @@ pub struct Gateway {
     meters: Meters,
     /// Connections of each volume.
     clients: Mutex<HashMap<VolumeId, u64>>,
+    /// Numbers given to connections so far.
+    connections_begun: AtomicU32,
     cache: CacheFile,
     journal: JournalFiles,
     metadata: Metadata,
@@ -64,6 +68,7 @@ pub struct Gateway {
     index_entries_dropped: AtomicU64,
     /// The index's part of the checkpoint under way.
     index_checkpoint: Mutex<Option<IndexCheckpoint>>,
+    history_file: Mutex<HistoryFile>,
     cloud: Cloud,
     io: Workers,
     hashing: Workers,
@@ -190,6 +195,7 @@ impl Gateway {
         if !self.core().is_checkpointed() {
             tracing::warn!("stopping without a last checkpoint; the journal will be replayed at the next start");
         }
+        self.save_history();
         self.clock.stop();
         if let Some(timer) = self
             .timer

@@ -8,30 +8,31 @@ use super::export::OPERATIONS;
 use super::index_files::IndexFiles;
 use super::journal_files::JournalFiles;
 use super::metadata::Metadata;
+use super::policies::{self, HistoryFile};
 use super::requests::Requests;
 use super::workers::Workers;
 use crate::meters::Meters;
+use crate::settings::PolicySettings;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 use tombolo_base::{BlockSum, Lcbn};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, StoreError};
-use tombolo_core::Config;
 use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, recover};
+use tombolo_core::{Config, Policies};
 use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage};
 
 /// What a gateway is made of.
 pub struct Options {
     pub state_directory: PathBuf,
     pub core: Config,
-    pub replacement: Box<dyn tombolo_cache::Replacement>,
-    pub prefetcher: Box<dyn tombolo_prefetch::Prefetcher>,
+    pub policies: PolicySettings,
     pub index: tombolo_dedup::Config,
     pub metadata_map_bytes: u64,
     pub store: Arc<dyn ObjectStore>,
@@ -116,10 +117,17 @@ impl Gateway {
         })?;
 
         let clock = Arc::new(Clock::default());
+        let history_file = HistoryFile::new(&state);
+        let chosen = options.policies;
+        let policies = Policies {
+            replacement: policies::replacement(chosen.replacement, options.core.slot_count),
+            prefetcher: policies::prefetcher(&chosen.prefetch, history_file.path(), clock.now()),
+            addressing: chosen.addressing,
+            economy: chosen.economy,
+        };
         let parts = Parts {
             config: options.core,
-            replacement: options.replacement,
-            prefetcher: options.prefetcher,
+            policies,
             fresh_identity: fresh_identity(),
         };
         let (core, report) = {
@@ -151,6 +159,8 @@ impl Gateway {
             requests: Requests::default(),
             meters: Meters::new(&OPERATIONS),
             clients: Mutex::default(),
+            connections_begun: AtomicU32::new(0),
+            history_file: Mutex::new(history_file),
             cache,
             journal,
             metadata,

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tombolo::admin::Server;
 use tombolo::control::{
-    CheckState, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Metrics, ShareInfo, Status, StoreState,
-    StoreStatus, UploadStatus, VolumeInfo,
+    CheckState, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Metrics, PolicyStatus, ShareInfo, Status,
+    StoreState, StoreStatus, UploadStatus, VolumeInfo,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -27,6 +27,7 @@ pub struct FakeState {
     pub clean_bytes_per_look: u64,
     pub drains: u64,
     pub store_error: Option<String>,
+    pub replacement: String,
     /// What every change is refused with.
     pub refusal: Option<ControlError>,
 }
@@ -129,6 +130,20 @@ impl Control for Fake {
     fn drain(&self) -> Result<(), ControlError> {
         self.change()?.drains += 1;
         Ok(())
+    }
+
+    fn policy(&self) -> PolicyStatus {
+        PolicyStatus {
+            replacement: self.0.lock().unwrap().replacement.clone(),
+            ..PolicyStatus::default()
+        }
+    }
+
+    fn policy_set(&self, changes: toml::Table) -> Result<PolicyStatus, ControlError> {
+        let word = changes.get("replacement").and_then(toml::Value::as_str);
+        let word = word.ok_or_else(|| ControlError::new(ErrorKind::Invalid, "there is no such key"))?;
+        self.change()?.replacement = word.to_owned();
+        Ok(self.policy())
     }
 
     fn share_list(&self) -> Result<Vec<ShareInfo>, ControlError> {

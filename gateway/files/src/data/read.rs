@@ -30,7 +30,8 @@ impl<S: Storage> FileService<S> {
                     .and_then(|blocks| cut(blocks, head, bytes as usize)),
             );
         };
-        self.storage.read(FileSpan { inode, first, count }, Box::new(done));
+        let span = FileSpan { inode, first, count };
+        self.storage.read(caller.session, span, Box::new(done));
     }
 
     fn readable(&self, caller: &Caller, inode: u64) -> Result<(u64, u64), FileError> {

@@ -1,0 +1,132 @@
+use super::arguments::PolicyCommand;
+use super::client::Client;
+use super::error::CliError;
+use super::output;
+use crate::control::{ControlError, ErrorKind, PolicyStatus, PolicyTally};
+use indicatif::{HumanBytes, HumanCount};
+
+pub(super) fn run(client: &Client, command: PolicyCommand) -> Result<(), CliError> {
+    let (status, json) = match command {
+        PolicyCommand::Show { json } => (client.policy()?, json),
+        PolicyCommand::Set { changes, json } => (client.policy_set(&table(&changes)?)?, json),
+    };
+    if json {
+        return output::json(&status);
+    }
+    output::text(&shown(&status))
+}
+
+/// `KEY=VALUE` as in the settings file; words need no quotes here.
+fn table(changes: &[String]) -> Result<toml::Table, CliError> {
+    let mut table = toml::Table::new();
+    for change in changes {
+        let Some((key, value)) = change.split_once('=') else {
+            let message = format!("{change:?} is no KEY=VALUE");
+            return Err(ControlError::new(ErrorKind::Invalid, message).into());
+        };
+        let value = match value.trim().parse::<i64>() {
+            Ok(number) => toml::Value::Integer(number),
+            Err(_) => toml::Value::String(value.trim().trim_matches('"').to_owned()),
+        };
+        table.insert(key.trim().to_owned(), value);
+    }
+    Ok(table)
+}
+
+fn shown(status: &PolicyStatus) -> String {
+    let combination = status.combination.as_ref().map(|name| format!(" ({name})"));
+    let mut text = format!(
+        "replacement     {}\nprefetch        {}{}, {} addresses\n",
+        status.replacement,
+        status.prefetch,
+        combination.unwrap_or_default(),
+        status.addressing
+    );
+    text += &format!(
+        "prefetcher      {} streams, {} nodes, {} edges, {} of memory\n",
+        HumanCount(status.streams),
+        HumanCount(status.graph_nodes),
+        HumanCount(status.graph_edges),
+        HumanBytes(status.prefetcher_memory_bytes)
+    );
+    let settings = status.settings.iter();
+    for setting in settings {
+        text += &format!("[{}] {} = {}\n", setting.section, setting.key, setting.value);
+    }
+    text + "\n"
+        + &output::table(
+            [
+                "REPLACEMENT",
+                "PREFETCH",
+                "READS HIT",
+                "BLOCKS HIT",
+                "PREFETCHED",
+                "USED",
+                "WASTED",
+                "REFUSED",
+            ],
+            &status.tallies.iter().map(row).collect::<Vec<_>>(),
+        )
+}
+
+fn row(tally: &PolicyTally) -> [String; 8] {
+    let share = |part: u64, whole: u64| match whole {
+        0 => "-".to_owned(),
+        _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
+    };
+    let reads = tally.reads_hit + tally.reads_partial + tally.reads_missed;
+    let blocks = tally.hits + tally.partial_misses + tally.complete_misses;
+    [
+        tally.replacement.clone(),
+        tally.prefetch.clone(),
+        share(tally.reads_hit, reads),
+        share(tally.hits, blocks),
+        HumanCount(tally.prefetched).to_string(),
+        share(tally.used, tally.prefetched),
+        share(tally.wasted, tally.prefetched),
+        HumanCount(tally.blocks_refused).to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_numbers_are_told_apart() {
+        let table = table(&[
+            "replacement=sarc".into(),
+            "graph_track_bytes = 65536".into(),
+            "a=\"1MiB\"".into(),
+        ])
+        .unwrap();
+        assert_eq!(table["replacement"].as_str(), Some("sarc"));
+        assert_eq!(table["graph_track_bytes"].as_integer(), Some(65536));
+        assert_eq!(table["a"].as_str(), Some("1MiB"));
+        assert!(super::table(&["sarc".into()]).is_err());
+    }
+
+    #[test]
+    fn ratios_are_shown_where_there_are_any() {
+        let tally = PolicyTally {
+            replacement: "sarc".into(),
+            prefetch: "graph".into(),
+            hits: 3,
+            complete_misses: 1,
+            prefetched: 10,
+            used: 5,
+            ..PolicyTally::default()
+        };
+        let status = PolicyStatus {
+            combination: Some("sarc_graph".into()),
+            tallies: vec![tally],
+            ..PolicyStatus::default()
+        };
+        let text = shown(&status);
+        assert!(
+            text.contains("(sarc_graph)") && text.contains("75.0 %") && text.contains("50.0 %"),
+            "{text}"
+        );
+        assert!(text.lines().last().unwrap().contains(" - "), "{text}");
+    }
+}

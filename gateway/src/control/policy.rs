@@ -1,0 +1,75 @@
+use serde::{Deserialize, Serialize};
+
+/// The policies at work, how they fare, and what is set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PolicyStatus {
+    pub replacement: String,
+    pub prefetch: String,
+    /// The paper's name for this pair, if it has one.
+    pub combination: Option<String>,
+    pub addressing: String,
+    /// One per pair that has been at work since the start, the present one last.
+    pub tallies: Vec<PolicyTally>,
+    /// Streams that the prefetcher follows.
+    pub streams: u64,
+    pub graph_nodes: u64,
+    pub graph_edges: u64,
+    pub prefetcher_memory_bytes: u64,
+    /// Prefetched blocks in the cache that nobody has read yet.
+    pub unread_blocks: u64,
+    /// How much of what was foretold came true, in thousandths.
+    pub calibration_sequential_permille: u64,
+    pub calibration_history_permille: u64,
+    /// What can be changed while the gateway runs, as it would stand in the settings file; unset keys are left out.
+    pub settings: Vec<PolicySetting>,
+}
+
+/// One key of the settings file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PolicySetting {
+    pub section: String,
+    pub key: String,
+    pub value: String,
+}
+
+/// What one pair of policies has achieved. Blocks, unless it says reads or suggestions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PolicyTally {
+    pub replacement: String,
+    pub prefetch: String,
+    /// Reads by their worst block.
+    pub reads_hit: u64,
+    pub reads_partial: u64,
+    pub reads_missed: u64,
+    pub hits: u64,
+    pub partial_misses: u64,
+    pub complete_misses: u64,
+    pub prefetched: u64,
+    /// Prefetched and read.
+    pub used: u64,
+    /// Evicted before anybody read them.
+    pub wasted: u64,
+    /// Their fetch failed.
+    pub dropped: u64,
+    /// Reads of prefetched blocks while they stayed.
+    pub accesses: u64,
+    pub suggestions_admitted: u64,
+    /// Not worth their price.
+    pub suggestions_refused: u64,
+    pub blocks_refused: u64,
+    /// Used in prefetched; 0 before the first.
+    pub efficiency: f64,
+    pub accesses_per_prefetched: f64,
+}
+
+impl PolicyTally {
+    /// Sets the ratios from the counters.
+    pub fn with_ratios(mut self) -> Self {
+        let of_prefetched = |count: u64| match self.prefetched {
+            0 => 0.0,
+            prefetched => count as f64 / prefetched as f64,
+        };
+        (self.efficiency, self.accesses_per_prefetched) = (of_prefetched(self.used), of_prefetched(self.accesses));
+        self
+    }
+}

@@ -1,0 +1,299 @@
+//! Policies by their names, and from settings to the policies themselves.
+
+use super::value::{Value, quoted};
+use super::{Cache, Fault, Prefetch, PrefetchAddressing, Settings};
+use std::str::FromStr;
+use tombolo_base::BLOCK_BYTES;
+use tombolo_cache::Policy;
+use tombolo_core::Economy;
+use tombolo_prefetch::{Addressing, Combination, PolicyConfig, PolicyName, Prices};
+
+/// What the gateway runs with when nothing is set.
+pub(super) const DEFAULT_REPLACEMENT: Policy = Policy::Lru;
+pub(super) const DEFAULT_PREFETCH: PolicyName = PolicyName::Ramp;
+
+/// Under SARC a stream is one from its third read on: AMP runs only for what SARC deems sequential.
+const SARC_STREAM_READS: u32 = 3;
+
+fn parse_name<T: FromStr>(value: &toml::Value, what: &str, words: &[&str]) -> Result<T, String> {
+    let parsed = value.as_str().and_then(|word| word.parse().ok());
+    parsed.ok_or_else(|| format!("{value} is no {what}; there are {}", words.join(", ")))
+}
+
+macro_rules! named {
+    ($type:ty, $what:literal, $word:expr) => {
+        impl Value for $type {
+            const NAME: &'static str = "string";
+
+            fn parse(value: toml::Value) -> Result<Self, String> {
+                let words: Vec<&str> = Self::ALL.iter().map(|named| $word(*named)).collect();
+                parse_name(&value, $what, &words)
+            }
+
+            fn written(&self) -> Option<String> {
+                Some(quoted($word(*self)))
+            }
+        }
+    };
+}
+
+named!(Policy, "replacement policy", Policy::name);
+named!(PolicyName, "prefetch policy", PolicyName::as_str);
+named!(Combination, "combination", Combination::as_str);
+
+/// Everything that says which policies are at work, ready to be built.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicySettings {
+    pub replacement: Policy,
+    pub prefetch: PolicyConfig,
+    pub addressing: Addressing,
+    pub economy: Economy,
+}
+
+impl PolicySettings {
+    pub fn of(cache: &Cache, prefetch: &Prefetch) -> Self {
+        let (replacement, name) = match prefetch.combination {
+            Some(combination) => replacement_of(combination),
+            None => (cache.replacement, prefetch.policy),
+        };
+        Self {
+            replacement,
+            prefetch: config(replacement, name, prefetch),
+            addressing: match prefetch.addressing {
+                PrefetchAddressing::Logical => Addressing::Logical,
+                PrefetchAddressing::Pvbn => Addressing::Pvbn,
+            },
+            economy: Economy {
+                prices: Prices::from_microdollars(
+                    prefetch.get_microdollars_per_thousand,
+                    prefetch.egress_microdollars_per_gib,
+                ),
+                microdollars_per_second: prefetch.wait_microdollars_per_second,
+            },
+        }
+    }
+
+    /// The paper's name for this pair, if it has one.
+    pub fn combination(&self) -> Option<Combination> {
+        let pair = (self.replacement, self.prefetch.name());
+        let mut all = Combination::ALL.iter().copied();
+        all.find(|combination| replacement_of(*combination) == pair)
+    }
+}
+
+fn replacement_of(combination: Combination) -> (Policy, PolicyName) {
+    let replacement = match combination.replacement() {
+        tombolo_prefetch::ReplacementName::Lru => Policy::Lru,
+        tombolo_prefetch::ReplacementName::Sarc => Policy::Sarc,
+    };
+    (replacement, combination.prefetch())
+}
+
+fn config(replacement: Policy, name: PolicyName, settings: &Prefetch) -> PolicyConfig {
+    let blocks = |bytes: super::ByteSize| bytes.0 / BLOCK_BYTES as u64;
+    let window = blocks(settings.window_bytes_max);
+    let mut config = PolicyConfig::of(name);
+    match &mut config {
+        PolicyConfig::Ramp { window_blocks_max } => *window_blocks_max = window,
+        PolicyConfig::Linux(linux) => linux.window_blocks_max = window,
+        PolicyConfig::Sequential(sequential) => sequential.degree_blocks = blocks(settings.degree_bytes),
+        PolicyConfig::Amp(amp) => {
+            amp.degree_blocks_max = window;
+            if matches!(replacement, Policy::Sarc | Policy::SarcStreams) {
+                amp.threshold = SARC_STREAM_READS;
+            }
+        }
+        PolicyConfig::Graph(graph) => {
+            graph.amp.degree_blocks_max = window;
+            graph.track_blocks = blocks(settings.graph_track_bytes);
+            graph.threshold_miss_permille = settings.graph_threshold_miss_permille as u32;
+            graph.threshold_hit_permille = settings.graph_threshold_hit_permille as u32;
+            graph.memory_bytes_max = settings.graph_memory_bytes_max.0;
+            graph.count_window_micros = settings.graph_forget_hours * HOUR_MICROS;
+        }
+        PolicyConfig::None
+        | PolicyConfig::Hou(_)
+        | PolicyConfig::Leap(_)
+        | PolicyConfig::Mithril(_)
+        | PolicyConfig::Probability(_) => {}
+    }
+    config
+}
+
+const HOUR_MICROS: u64 = 3_600_000_000;
+/// In place of a value: what a file that does not mention the key says.
+const UNSET: &str = "unset";
+
+impl Settings {
+    pub fn policies(&self) -> PolicySettings {
+        PolicySettings::of(&self.cache, &self.prefetch)
+    }
+
+    /// These settings with some of `[prefetch]` and the key `replacement` of `[cache]` changed; everything else takes a
+    /// restart. A combination takes the place of both policies, and a policy that of a combination.
+    pub fn with_policies(&self, changes: toml::Table) -> Result<Self, Vec<Fault>> {
+        let mut changed = self.clone();
+        let names = |key: &str| ["replacement", "policy"].contains(&key);
+        if changes.contains_key("combination") && !changes.keys().any(|key| names(key)) {
+            changed.cache.replacement = DEFAULT_REPLACEMENT;
+            changed.prefetch.policy = DEFAULT_PREFETCH;
+        } else if changes.keys().any(|key| names(key)) {
+            let present = self.policies();
+            changed.cache.replacement = present.replacement;
+            changed.prefetch.policy = present.prefetch.name();
+            changed.prefetch.combination = None;
+        }
+        let mut faults = Vec::new();
+        for (key, value) in changes {
+            match (key.as_str(), value.as_str()) {
+                ("combination", Some(UNSET)) => changed.prefetch.combination = None,
+                ("wait_microdollars_per_second", Some(UNSET)) => changed.prefetch.wait_microdollars_per_second = None,
+                _ => changed.set_policy_field(&key, value, &mut faults),
+            }
+        }
+        changed.check(&mut faults);
+        match faults.is_empty() {
+            true => Ok(changed),
+            false => Err(faults),
+        }
+    }
+
+    fn set_policy_field(&mut self, key: &str, value: toml::Value, faults: &mut Vec<Fault>) {
+        let (section, table): (&mut dyn super::section::Section, _) = match key {
+            "replacement" => (&mut self.cache, "cache"),
+            _ => (&mut self.prefetch, "prefetch"),
+        };
+        super::set_field(section, table, key, value, faults);
+    }
+
+    /// Keys and values that [`Self::with_policies`] may change.
+    pub fn policy_fields(&self) -> Vec<super::Field> {
+        let mut fields = self.fields();
+        fields.retain(|field| field.section == "prefetch" || (field.section, field.key) == ("cache", "replacement"));
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> toml::Table {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_default_pair_is_told_in_one_place() {
+        let policies = Settings::default().policies();
+        assert_eq!(policies.replacement, DEFAULT_REPLACEMENT);
+        assert_eq!(policies.prefetch.name(), DEFAULT_PREFETCH);
+        assert_eq!(policies.economy.microdollars_per_second, None);
+    }
+
+    #[test]
+    fn every_word_is_permitted_and_documented() {
+        let fields = Settings::default().policy_fields();
+        let permitted = |key: &str| {
+            let field = fields.iter().find(|field| field.key == key).unwrap();
+            field.permitted.to_string()
+        };
+        let check = |section: &str, key: &str, words: Vec<&str>| {
+            for word in &words {
+                assert!(permitted(key).contains(&format!("`{word}`")), "{key} = {word}");
+                Settings::parse(&format!("[{section}]\n{key} = \"{word}\"")).unwrap();
+            }
+            assert_eq!(permitted(key).matches('`').count(), 2 * words.len(), "{key}");
+        };
+        check(
+            "cache",
+            "replacement",
+            Policy::ALL.iter().map(|policy| policy.name()).collect(),
+        );
+        let names = PolicyName::ALL.iter().map(|name| name.as_str());
+        check("prefetch", "policy", names.collect());
+        let combinations = Combination::ALL.iter().map(|name| name.as_str());
+        check("prefetch", "combination", combinations.collect());
+    }
+
+    #[test]
+    fn settings_reach_the_policies_and_their_own_rules_agree() {
+        let text = "[cache]\nreplacement = \"sarc\"\n[prefetch]\npolicy = \"graph\"\ngraph_track_bytes = \"4KiB\"\n\
+                    graph_threshold_hit_permille = 77\nwindow_bytes_max = \"1MiB\"\naddressing = \"pvbn\"";
+        let policies = Settings::parse(text).unwrap().policies();
+        let PolicyConfig::Graph(graph) = &policies.prefetch else {
+            panic!("{policies:?}")
+        };
+        assert_eq!((graph.track_blocks, graph.threshold_hit_permille), (1, 77));
+        assert_eq!(graph.amp.degree_blocks_max, 256);
+        assert_eq!(policies.addressing, Addressing::Pvbn);
+        assert_eq!(policies.combination(), Some(Combination::SarcGraph));
+        for name in PolicyName::ALL {
+            for bound in [false, true] {
+                let mut prefetch = Prefetch::default();
+                if bound {
+                    prefetch.graph_threshold_miss_permille = 1;
+                    prefetch.graph_forget_hours = 1;
+                    prefetch.graph_memory_bytes_max = super::super::ByteSize(16 << 20);
+                }
+                assert_eq!(config(Policy::Sarc, *name, &prefetch).validate(), []);
+            }
+        }
+    }
+
+    #[test]
+    fn combinations_are_the_papers() {
+        for combination in Combination::ALL {
+            let text = format!("[prefetch]\ncombination = \"{combination}\"");
+            let policies = Settings::parse(&text).unwrap().policies();
+            assert_eq!(policies.combination(), Some(*combination));
+            let (PolicyConfig::Amp(ours), PolicyConfig::Amp(papers)) = (&policies.prefetch, combination.prefetcher())
+            else {
+                continue;
+            };
+            assert_eq!(ours.threshold, papers.threshold);
+        }
+    }
+
+    #[test]
+    fn a_combination_and_another_policy_contradict_each_other() {
+        let text = "[cache]\nreplacement = \"arc\"\n[prefetch]\ncombination = \"sarc_amp\"";
+        assert!(Settings::parse(text).is_err());
+    }
+
+    #[test]
+    fn changes_while_running_take_each_others_place() {
+        let settings = Settings::default();
+        let sarc_graph = settings.with_policies(table("combination = \"sarc_graph\"")).unwrap();
+        assert_eq!(sarc_graph.policies().combination(), Some(Combination::SarcGraph));
+        let arc_graph = sarc_graph.with_policies(table("replacement = \"arc\"")).unwrap();
+        assert_eq!(arc_graph.policies().replacement, Policy::Arc);
+        assert_eq!(arc_graph.policies().prefetch.name(), PolicyName::Graph);
+        let lru_seq = arc_graph.with_policies(table("combination = \"lru_seq\"")).unwrap();
+        assert_eq!(lru_seq.policies().combination(), Some(Combination::LruSequential));
+        let tuned = lru_seq.with_policies(table("degree_bytes = 65536")).unwrap();
+        assert_eq!(tuned.policies().combination(), Some(Combination::LruSequential));
+        let priced = tuned.with_policies(table("wait_microdollars_per_second = 7")).unwrap();
+        assert_eq!(priced.policies().economy.microdollars_per_second, Some(7));
+        let free = priced
+            .with_policies(table("wait_microdollars_per_second = \"unset\""))
+            .unwrap();
+        assert_eq!(free.policies(), tuned.policies());
+    }
+
+    #[test]
+    fn faults_of_changes_are_typed() {
+        let settings = Settings::default();
+        for (text, key) in [
+            ("replacement = \"clock\"", "[cache] replacement"),
+            ("size = 1", "[prefetch] size"),
+            ("graph_track_bytes = 12288", "[prefetch] graph_track_bytes"),
+            (
+                "graph_threshold_hit_permille = 1001",
+                "[prefetch] graph_threshold_hit_permille",
+            ),
+        ] {
+            let faults = settings.with_policies(table(text)).unwrap_err();
+            assert_eq!(faults[0].key, key, "{faults:?}");
+        }
+    }
+}
