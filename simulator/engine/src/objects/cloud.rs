@@ -76,7 +76,10 @@ impl Location {
             ("prices.get_usd_per_1000", self.prices.get_usd_per_1000),
             ("prices.put_usd_per_1000", self.prices.put_usd_per_1000),
             ("prices.egress_usd_per_gib", self.prices.egress_usd_per_gib),
-            ("prices.storage_usd_per_gib_month", self.prices.storage_usd_per_gib_month),
+            (
+                "prices.storage_usd_per_gib_month",
+                self.prices.storage_usd_per_gib_month,
+            ),
         ] {
             check_amount(field(name), value)?;
         }
@@ -199,7 +202,11 @@ mod tests {
         for (bytes, windows) in [(1, 1.0), (16_384, 1.0), (16_385, 2.0), (49_152, 2.0), (49_153, 3.0)] {
             let transferred_ms = f64::from(bytes) / MIB / 16.0 * 1e3;
             let expected_us = (30.0 + 100.0 * windows + transferred_ms) * 1e3;
-            assert_eq!(far().draw_us(1, transfer(bytes, 0)), expected_us as u64, "{bytes} bytes");
+            assert_eq!(
+                far().draw_us(1, transfer(bytes, 0)),
+                expected_us as u64,
+                "{bytes} bytes"
+            );
         }
     }
 

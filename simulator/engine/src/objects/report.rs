@@ -188,7 +188,10 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_sorted_list() {
-        let told = latency((1..=900).rev().map(|ms| ms * 1000).collect(), (901..=1000).map(|ms| ms * 1000).collect());
+        let told = latency(
+            (1..=900).rev().map(|ms| ms * 1000).collect(),
+            (901..=1000).map(|ms| ms * 1000).collect(),
+        );
         assert_eq!(told.mean, 500.5);
         assert_eq!((told.mean_get, told.mean_put), (450.5, 950.5));
         assert_eq!(told.quantiles[4], (0.5, 500.0));
@@ -199,9 +202,21 @@ mod tests {
     #[test]
     fn a_size_falls_under_the_first_limit_that_holds_it() {
         let mut counts = SizeCounts::default();
-        [1, 1024, 1025, 20_480, 20_481, u32::MAX].into_iter().for_each(|bytes| counts.count(bytes));
-        let filled: Vec<_> = counts.buckets().into_iter().filter(|bucket| bucket.objects > 0).collect();
+        [1, 1024, 1025, 20_480, 20_481, u32::MAX]
+            .into_iter()
+            .for_each(|bytes| counts.count(bytes));
+        let filled: Vec<_> = counts
+            .buckets()
+            .into_iter()
+            .filter(|bucket| bucket.objects > 0)
+            .collect();
         let expected = [(Some(1), 2), (Some(2), 1), (Some(20), 1), (Some(50), 1), (None, 1)];
-        assert_eq!(filled.iter().map(|bucket| (bucket.kib_max, bucket.objects)).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            filled
+                .iter()
+                .map(|bucket| (bucket.kib_max, bucket.objects))
+                .collect::<Vec<_>>(),
+            expected
+        );
     }
 }

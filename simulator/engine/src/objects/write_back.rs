@@ -92,7 +92,10 @@ impl WriteBack {
     /// All that the daemon does up to a moment.
     pub fn advance(&mut self, until_us: u64, uploader: &mut dyn Uploader) {
         loop {
-            let ended = self.uploading.iter().min_by_key(|(object, upload)| (upload.end_us, **object));
+            let ended = self
+                .uploading
+                .iter()
+                .min_by_key(|(object, upload)| (upload.end_us, **object));
             let ended = ended.map(|(object, upload)| (*object, *upload));
             match ended {
                 Some((object, upload)) if upload.end_us <= self.next_look_us && upload.end_us <= until_us => {
@@ -247,7 +250,11 @@ mod tests {
         assert_eq!(daemon.evict(1), Eviction::WaitUs(1_500_000));
         assert_eq!(daemon.evict(2), Eviction::Upload);
         daemon.advance(100_000_000, &mut log);
-        assert_eq!(log.0, ["begin 1"], "what was evicted is neither cleaned nor uploaded again");
+        assert_eq!(
+            log.0,
+            ["begin 1"],
+            "what was evicted is neither cleaned nor uploaded again"
+        );
     }
 
     #[test]

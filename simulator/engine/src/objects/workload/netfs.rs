@@ -4,7 +4,8 @@
 //! Parameters are the personality's: one loop reads three files, rewrites six (reads one whole, creates another, writes
 //! as much into it, deletes the first) and appends to three; ten loops a second. Files are found by an index that is
 //! gamma-distributed (shape 0.1, half the number of files to the unit), rounded up to the next file that exists, or
-//! for a new one does not.
+//! for a new one does not. What is written into a new file is the size that the file read was laid out with, not what
+//! appends have made of it.
 //!
 //! Mapping to objects: a file is an object; a read is a GET; a creation is a PUT of one byte (there are no empty objects
 //! here) and, when it is closed, a PUT of the whole; an append is a GET and a PUT of the whole. Deletions are left out, as
@@ -69,6 +70,8 @@ fn ten() -> f64 {
 
 struct Files {
     prng: Prng,
+    /// As they were laid out.
+    planned_bytes: Vec<u64>,
     bytes: Vec<u64>,
     existing: BTreeSet<u32>,
     absent: BTreeSet<u32>,
@@ -83,7 +86,11 @@ impl Netfs {
         }
         if !(100..=900).contains(&self.allocated_permille) {
             let permitted = "it must be between 100 and 900";
-            return Err(setting("workload.allocated_permille", self.allocated_permille, permitted));
+            return Err(setting(
+                "workload.allocated_permille",
+                self.allocated_permille,
+                permitted,
+            ));
         }
         check_positive("workload.loops_per_s", self.loops_per_s)
     }
@@ -114,13 +121,17 @@ fn draw_bytes(prng: &mut Prng, table: &Table) -> u64 {
 impl Files {
     fn new(spec: &Netfs) -> Self {
         let mut prng = Prng::new(spec.seed);
-        let bytes = (0..spec.files).map(|_| draw_bytes(&mut prng, FILE_KIB)).collect();
+        let planned_bytes: Vec<u64> = (0..spec.files).map(|_| draw_bytes(&mut prng, FILE_KIB)).collect();
         let (existing, absent) = (0..spec.files).partition(|_| prng.chance(spec.allocated_permille));
         let mut builder = Builder::default();
-        builder.workload.requests.reserve((spec.requests + LONGEST_LOOP) as usize);
+        builder
+            .workload
+            .requests
+            .reserve((spec.requests + LONGEST_LOOP) as usize);
         Self {
             prng,
-            bytes,
+            bytes: planned_bytes.clone(),
+            planned_bytes,
             existing,
             absent,
             builder,
@@ -148,7 +159,7 @@ impl Files {
         let new = self.pick(false);
         self.bytes[new as usize] = 1;
         self.add(new, Operation::Put)?;
-        self.bytes[new as usize] = self.bytes[old as usize];
+        self.bytes[new as usize] = self.planned_bytes[old as usize];
         self.add(new, Operation::Put)?;
         self.absent.remove(&new);
         self.existing.insert(new);
@@ -196,7 +207,10 @@ mod tests {
             seed: 5,
         };
         let built = spec.build().unwrap();
-        let puts = built.requests.iter().filter(|request| request.operation == Operation::Put);
+        let puts = built
+            .requests
+            .iter()
+            .filter(|request| request.operation == Operation::Put);
         assert_eq!(puts.count(), built.requests.len() / 27 * 15);
         assert_eq!(built.requests.last().unwrap().time_us, 99_900_000);
         let prng = &mut Prng::new(1);

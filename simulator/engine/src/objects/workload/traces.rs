@@ -115,9 +115,18 @@ impl SizedTrace {
             let bytes = size.saturating_mul(self.bytes_of_unit);
             builder.add(time_us, object, bytes, self.writes.draw(&mut prng))?;
         }
-        let times: Vec<u64> = builder.workload.requests.iter().map(|request| request.time_us).collect();
+        let times: Vec<u64> = builder
+            .workload
+            .requests
+            .iter()
+            .map(|request| request.time_us)
+            .collect();
         if !times.is_sorted() {
-            return Err(setting("workload.us_of_time_unit", "given", "times of arrival go back in this trace"));
+            return Err(setting(
+                "workload.us_of_time_unit",
+                "given",
+                "times of arrival go back in this trace",
+            ));
         }
         builder.finish(self.us_of_time_unit.is_some())
     }
