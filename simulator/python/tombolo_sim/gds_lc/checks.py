@@ -16,7 +16,7 @@ from tombolo_sim.report.checks.base import Check, Finding, Verdict, general, par
 
 CLOSE = 0.05
 EQUAL = 0.01
-COSTS: tuple[tuple[str, Metric], ...] = (("latency", runs.latency_ms), ("dollars", runs.dollars))
+COSTS: tuple[tuple[str, Metric], ...] = (("latency", runs.latency_ms), ("bill", runs.dollars))
 
 Value: TypeAlias = Callable[[str, Metric], float]
 
@@ -82,7 +82,7 @@ class Claims:
         return Finding(workload.name, verdict_of(holding >= enough), f"{label}: {detail}")
 
     def _both_goals(self) -> Iterator[Check]:
-        pairs = (("latency", runs.latency_ms, "gds-latency"), ("dollars", runs.dollars, "gds-price"))
+        pairs = (("latency", runs.latency_ms, "gds-latency"), ("bill", runs.dollars, "gds-price"))
         for label, metric, single in pairs:
             findings = []
             for workload in self.standing_for("Clark", "Media"):
@@ -232,7 +232,7 @@ class Claims:
     def _frequencies(self) -> Iterator[Check]:
         for label, metric, single in (
             ("latency", runs.latency_ms, "gdsf-latency"),
-            ("dollars", runs.dollars, "gdsf-price"),
+            ("bill", runs.dollars, "gdsf-price"),
         ):
             findings = []
             for workload in self.standing_for("Clark", "Media"):

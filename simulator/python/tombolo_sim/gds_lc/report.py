@@ -24,13 +24,13 @@ def run(options: ReportOptions) -> Path:
     if options.dask is not None:
         raise EngineError("the report on GDS-LC runs on this machine's cores only, not on Dask")
     limit = options.traces.limit if options.traces else None
-    chosen = [_limited(workload, limit) for workload in workloads(options.traces)]
+    chosen = [limited(workload, limit) for workload in workloads(options.traces)]
     wanted = runs.points([scenario.name for scenario in SCENARIOS], chosen, CACHE_SHARES, MIDDLE)
     results = runs.execute(wanted, SCENARIOS, chosen, options.seeds, options.workers)
     return _write(results, chosen, options)
 
 
-def _limited(workload: Workload, limit: int | None) -> Workload:
+def limited(workload: Workload, limit: int | None) -> Workload:
     if limit is None:
         return workload
     (kind, settings), *_ = workload.specification.items()
