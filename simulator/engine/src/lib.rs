@@ -1,6 +1,6 @@
 //! A world of virtual time around the gateway's core: the very code of the product, with a modelled disk, metadata
 //! store, fingerprint index and cloud that fail in every way that [`scenario`] lists, and a reference model that
-//! checks every answer and every recovery.
+//! checks every answer and every recovery. Beside it, [`objects`] simulates caches of whole objects.
 //!
 //! | module      | holds                                                              |
 //! |-------------|--------------------------------------------------------------------|
@@ -43,6 +43,7 @@ pub mod keys;
 mod linking;
 mod metadata;
 mod model;
+pub mod objects;
 mod operation;
 pub mod policies;
 pub mod replay;

@@ -76,6 +76,19 @@ mod engine {
         })?)
     }
 
+    /// Policies over whole objects with sizes and prices: `objects::Job` to `objects::Report`.
+    #[pyfunction]
+    #[pyo3(signature = (job, progress=None))]
+    fn objects(py: Python<'_>, job: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+        let job = parse(job)?;
+        print(&watched(py, progress.as_ref(), |progress| {
+            // It goes on to its end; what was raised meanwhile is raised then.
+            tombolo_engine::objects::run(&job, &mut |done, total| {
+                let _ = progress(done, total);
+            })
+        })?)
+    }
+
     /// Counts of a trace: `Source` to `Info`.
     #[pyfunction]
     #[pyo3(signature = (source, progress=None))]

@@ -21,6 +21,9 @@ def replay(job: str, store: _Store | None = None, progress: Progress | None = No
 def keys(job: str, progress: Progress | None = None) -> str:
     """`tombolo_engine::keys::Job` to `Report`."""
 
+def objects(job: str, progress: Progress | None = None) -> str:
+    """`tombolo_engine::objects::Job` to `Report`."""
+
 def info(source: str, progress: Progress | None = None) -> str:
     """`tombolo_trace::Source` to `Info`."""
 
