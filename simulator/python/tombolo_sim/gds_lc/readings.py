@@ -14,7 +14,9 @@ _FLAT = (
     "less than a per cent; fluctuation is drawn independently for each transfer here, while the paper measured one network "
     "at different times of day"
 )
-_ONE_POINT = "the gap has the printed sign, but in the stand-in most requests hit and few evictions are of dirty objects"
+_ONE_POINT = (
+    "the gap has the printed sign, but in the stand-in most requests hit and few evictions are of dirty objects"
+)
 
 READINGS: Mapping[str, str] = {
     "Internet cloud: LRU has the highest bill": _EGRESS,

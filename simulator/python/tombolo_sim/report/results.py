@@ -106,14 +106,16 @@ def cache_sizes(analysis: Json) -> dict[tuple[str, int], int]:
 def plan(
     trace: Trace, analysis: Json, seeds: tuple[int, ...], controls: Mapping[int, Trace]
 ) -> Iterator[tuple[Key, Task]]:
-    """`controls` are the trace with its jumps shuffled, by window."""
-    sizes = cache_sizes(analysis)
+    """`controls` are the trace with its jumps shuffled, by window. Caches that would hold everything are left out."""
+    sizes = {place: blocks for place, blocks in cache_sizes(analysis).items() if 0 < blocks < analysis["distinct"]}
     for seed in seeds:
         for (denominator, percent), blocks in sizes.items():
             for cloud in CLOUDS:
                 for algorithm in COMBINATIONS:
                     yield _run(Key(trace.name, denominator, percent, algorithm, cloud, seed), trace, blocks, {})
-        small = sizes["footprint", PERCENTS[0]]
+        small = sizes.get(("footprint", PERCENTS[0]))
+        if small is None:
+            continue
         for track in TRACK_BLOCKS:
             key = Key(trace.name, "footprint", PERCENTS[0], "sarc_graph", "cloudfront-2014", seed, f"track={track}")
             yield _run(key, trace, small, {"track_blocks": track})

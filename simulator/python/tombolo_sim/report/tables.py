@@ -88,6 +88,8 @@ def _misses(results: Results) -> Table:
         for denominator in DENOMINATORS:
             for percent in PERCENTS:
                 key = (trace.name, denominator, percent)
+                if results.get(*key, COMBINATIONS[0], "cloudfront-2014") is None:
+                    continue
                 cells = []
                 for name in COMBINATIONS:
                     complete, partial, requests = (

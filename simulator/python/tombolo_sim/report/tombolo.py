@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tombolo_sim import engine
-from tombolo_sim.engine import EngineError
+from tombolo_sim.engine import EngineError, Json
 from tombolo_sim.models import CLOUDS as CLOUD_MODELS
 from tombolo_sim.models import DISK_OF_CLOUD, DISKS
 from tombolo_sim.progress import console
@@ -18,6 +18,7 @@ from tombolo_sim.sources import Trace, find
 from tombolo_sim.sweep import Task, execute
 
 NAME = "tombolo"
+NAMES_ONLY = ("ids", "objects")
 
 
 def run(options: ReportOptions) -> Path:
@@ -48,8 +49,8 @@ def analyse_all(options: ReportOptions) -> tuple[Results, list[str]]:
         except EngineError as error:
             skipped.append(str(error))
             continue
-        if not information["reads"]:
-            skipped.append(f"{trace.path.name}: it has no reads")
+        if (reason := _unfit(trace, information)) is not None:
+            skipped.append(f"{trace.path.name}: {reason}")
             continue
         found.append((trace, information["duration_us"]))
     tasks = [
@@ -64,6 +65,15 @@ def analyse_all(options: ReportOptions) -> tuple[Results, list[str]]:
         for (denominator, percent), blocks in cache_sizes(analysis).items()
     }
     return Results([trace for trace, _ in found], analyses, options.seeds, sizes=sizes), skipped
+
+
+def _unfit(trace: Trace, information: Json) -> str | None:
+    """Why a trace says nothing of a block gateway."""
+    if not information["reads"]:
+        return "it has no reads"
+    if trace.format == "auto" and information["format"] in NAMES_ONLY:
+        return "it names objects, which have no neighbours; --format takes its numbers for blocks"
+    return None
 
 
 def write(results: Results, skipped: Sequence[str], folder: Path) -> Path:
