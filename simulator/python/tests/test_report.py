@@ -12,8 +12,8 @@ from tombolo_sim.engine import EngineError
 from tombolo_sim.report import printed, tombolo
 from tombolo_sim.report.checks.base import Finding, Verdict, general
 from tombolo_sim.report.options import ReportOptions
-from tombolo_sim.report.results import cache_sizes, interval_us
-from tombolo_sim.sources import Selection, find
+from tombolo_sim.report.results import cache_sizes, interval_us, plan
+from tombolo_sim.sources import Selection, Trace, find
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,21 @@ def test_every_claim_has_a_verdict_and_a_reason(folder: Path) -> None:
 def test_no_run_failed_and_all_are_there(folder: Path) -> None:
     data = json.loads((folder / "tombolo.json").read_text())
     assert data["failures"] == []
-    (analysis,) = data["traces"].values()
-    smaller = [blocks for blocks in cache_sizes(analysis).values() if blocks < analysis["distinct"]]
-    assert 3 <= len(smaller) < 6, "the sample has caches that hold everything, and others"
-    # 3 clouds, 6 policies; 6 tracks; one graph of all reads; 2 windows, 2 policies.
-    assert len(data["runs"]) == len(smaller) * 3 * 6 + 6 + 1 + 2 * 2
+    # 2 denominators, 3 sizes, 3 clouds, 6 policies; 6 tracks; one graph of all reads; 2 windows, 2 policies.
+    assert len(data["runs"]) == 2 * 3 * 3 * 6 + 6 + 1 + 2 * 2
+
+
+def test_caches_that_hold_everything_are_not_run(trace: Path) -> None:
+    analysis = {"distinct": 100, "read_units": 800, "written_units": 0}
+    runs = list(plan(Trace("made-up", trace), analysis, (1, 2), {}))
+    assert {(key.denominator, key.percent) for key, _ in runs} == {
+        ("footprint", 10), ("footprint", 20), ("footprint", 30), ("traffic", 10),
+    }  # fmt: skip
+    assert {task.job["cache_blocks"] for _, task in runs} == {10, 20, 30, 80}
+    assert len(runs) == 2 * (4 * 3 * 6 + 6 + 1)
+    assert len({task.key() for _, task in runs}) == len(runs) - 2, (
+        "the track of 16 blocks is the default, and run twice"
+    )
 
 
 def test_a_folder_without_traces_is_told(tmp_path: Path) -> None:

@@ -144,14 +144,14 @@ def _on_cores(missing: dict[Path, Task], workers: int, progress: Progress) -> It
         futures = {pool.submit(_work, task, path): path for path, task in missing.items()}
         yield from _finished(futures)
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Without its workers the pool ends at once, and the jobs that they were at are done another time.
         for process in set(active_children()) - others:
             process.terminate()
         raise
     finally:
         over.set()
         watcher.join()
-        pool.shutdown()
+        pool.shutdown(cancel_futures=True)
 
 
 def _finished(futures: dict[Future[Outcome], Path]) -> Iterator[tuple[Path, Outcome]]:

@@ -60,7 +60,7 @@ def _misses(results: Results) -> list[Check]:
 
         def test(trace: str, denominator: str, percent: int) -> tuple[bool, str] | None:
             values = series(results, algorithms, MISS_RATIO, (trace, denominator, percent), _CF)
-            return None if values is None else (falling(values), " > ".join(f"{value:.1%}" for value in values))
+            return None if values is None else (falling(values), " -> ".join(f"{value:.1%}" for value in values))
 
         return test
 
