@@ -40,4 +40,4 @@ def advise(
     if as_json:
         print_json(advice.data())
     else:
-        output.print(advice.text())
+        output.print(advice.text(), soft_wrap=True, highlight=False)

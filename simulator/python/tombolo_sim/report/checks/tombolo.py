@@ -207,7 +207,10 @@ def _graph(results: Results) -> list[Check]:
         misses = [report["reads"]["miss_ratio"] for report in (every, random)]
         efficiency = [report["prefetched"]["efficiency"] for report in (every, random)]
         same = abs(misses[1] - misses[0]) < 0.01 and abs(efficiency[1] - efficiency[0]) < 0.02
-        detail = f"metadata -{saved:.0%}, run time -{time:.0%}, misses {shares(misses)}, PE {shares(efficiency)}"
+        changes = f"metadata {-saved:+.0%}, run time {-time:+.0%}"
+        detail = (
+            f"{changes}, misses {' -> '.join(shares(misses).split())}, PE {' -> '.join(shares(efficiency).split())}"
+        )
         return saved >= 0.7 and time >= 0.8 and same, detail
 
     def nodes(trace: str) -> tuple[bool, str] | str:
@@ -249,7 +252,7 @@ def _control(results: Results) -> Check:
         if original < _POINT:
             return f"GRAPH gains {original:.1%} here, too little to lose"
         left = [value for value in shuffled if value is not None]
-        return left[-1] < original / 2, f"{original:.1%}; shuffled by {WINDOWS}: {shares(left)}"
+        return left[-1] < original / 2, f"{original:.1%}; shuffled among {WINDOWS[0]} and {WINDOWS[1]}: {shares(left)}"
 
     claim = "Control: where jumps are shuffled, less than half of what GRAPH gains over AMP is left"
     return general(claim, "not in the paper", "-", by_trace(results, test))
