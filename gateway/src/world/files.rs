@@ -188,7 +188,9 @@ impl FileStorage {
     fn send(&self, data: Data, call: AnswerCall, event: impl FnOnce(Token) -> Event) {
         let reply = Reply::Call(call);
         let token = self.0.requests.insert(Pending { data, reply });
-        self.0.drive(event(token));
+        let event = event(token);
+        self.0.recorder.note(client_of_event(&event), &event);
+        self.0.drive(event);
     }
 
     /// Waits for the answer, which as a rule is there at once.
@@ -196,7 +198,9 @@ impl FileStorage {
         let (sender, receiver) = sync_channel(1);
         let reply = Reply::Channel(sender);
         let token = self.0.requests.insert(Pending { data, reply });
-        self.0.drive(event(token));
+        let event = event(token);
+        self.0.recorder.note(client_of_event(&event), &event);
+        self.0.drive(event);
         let answer = receiver
             .recv()
             .map_err(|_| StorageError::Failed("the gateway is stopping".into()))?;
@@ -311,6 +315,14 @@ impl FileStorage {
         let found = found.map_err(StorageError::Failed)?;
         let page = found.filter(|(key, _)| volume_of(key) == Some(volume));
         Ok(page.and_then(|(key, _)| page_of(&key)))
+    }
+}
+
+/// Only reads tell whose they are.
+fn client_of_event(event: &Event) -> ClientId {
+    match event {
+        Event::Read { client, .. } => *client,
+        _ => ClientId::default(),
     }
 }
 

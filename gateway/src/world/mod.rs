@@ -19,12 +19,14 @@ mod journal_files;
 mod metadata;
 mod open;
 mod policies;
+mod recorder;
 mod requests;
 mod workers;
 
 pub use export::VolumeExports;
 pub use files::FileStorage;
 pub use open::{OpenError, Options};
+pub use recorder::Recorder;
 pub use requests::Reply;
 
 use crate::meters::{Meters, OperationMeter};
@@ -68,6 +70,7 @@ pub struct Gateway {
     index_entries_dropped: AtomicU64,
     /// The index's part of the checkpoint under way.
     index_checkpoint: Mutex<Option<IndexCheckpoint>>,
+    recorder: Recorder,
     history_file: Mutex<HistoryFile>,
     cloud: Cloud,
     io: Workers,
@@ -180,6 +183,10 @@ impl Gateway {
         }
     }
 
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
     pub fn drain(self: &Arc<Self>) {
         self.drive(Event::Drain);
     }
@@ -187,6 +194,7 @@ impl Gateway {
     /// Brings everything into local metadata and ends the threads. Clients must be gone. Dirty blocks stay dirty.
     pub fn stop(self: &Arc<Self>, patience: Duration) {
         let until = RealInstant::now() + patience;
+        self.recorder.stop();
         self.drive(Event::CheckpointNow);
         while !self.core().is_checkpointed() && RealInstant::now() < until {
             thread::sleep(Duration::from_millis(5));

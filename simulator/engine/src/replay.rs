@@ -1,6 +1,6 @@
 //! A trace through the gateway's core in virtual time, without contents: the product's own data path and policies, with
 //! a disk and a cloud that are latency tables, and a ledger of what it costs. The same job gives the same report, but for
-//! wall times.
+//! wall times and what hash tables happen to occupy.
 //!
 //! The simulator of the Tombolo paper, section 5, with the core in the place of its model of the gateway.
 //!

@@ -119,10 +119,15 @@ fn nothing_is_lost_or_counted_twice() {
         let of = |operation| records.iter().filter(move |record| record.operation == operation);
         let blocks = |operation| of(operation).map(|record| record.count).sum::<u64>();
         let path = folder.trace(&records);
-        for arrivals in [json!("closed-loop"), json!("trace"), json!({"poisson_per_s": 40.0})] {
+        let ways = [
+            (json!("closed-loop"), true),
+            (json!("trace"), false),
+            (json!({"poisson_per_s": 40.0}), true),
+        ];
+        for (arrivals, dedup) in ways {
             let settings = json!({
                 "cache_blocks": 600, "replacement": replacement, "prefetch": prefetch, "arrivals": arrivals,
-                "seed": seed, "outstanding_max": 5, "flush_delay_ms": 300,
+                "seed": seed, "outstanding_max": 5, "flush_delay_ms": 300, "dedup": dedup,
                 "addressing": if seed % 2 == 0 { "logical" } else { "pvbn" },
             });
             let report = replay(&path, settings);
@@ -139,10 +144,9 @@ fn nothing_is_lost_or_counted_twice() {
             assert_eq!(known + reads.block_holes, reads.blocks);
             assert_eq!(report.writes.blocks, blocks(Operation::Write));
             assert_eq!(report.writes.flushes, of(Operation::Flush).count() as u64);
-            assert_eq!(
-                report.cloud.blocks_down,
-                reads.block_complete_misses + report.prefetched.blocks
-            );
+            // Blocks of one read with equal contents are missed each and fetched once.
+            let asked_for = reads.block_complete_misses + report.prefetched.blocks;
+            assert!(report.cloud.blocks_down == asked_for || (dedup && report.cloud.blocks_down < asked_for));
             let unique = report.writes.blocks_unique * 4096;
             let heads = report.cloud.bytes_up - unique;
             assert!(
@@ -167,10 +171,14 @@ fn the_same_job_gives_the_same_report() {
     let folder = Folder::new();
     let path = folder.trace(&mixture(77, 2_000));
     let settings = |seed: u64| json!({"cache_blocks": 500, "replacement": "sarc", "prefetch": "graph", "seed": seed, "arrivals": "trace"});
-    let timeless = |report: Report| Report {
-        wall_seconds: 0.0,
-        requests_per_second: 0.0,
-        ..report
+    // Hash tables grow as their keys happen to fall.
+    let timeless = |mut report: Report| {
+        report.policy.cache_bytes = 0;
+        Report {
+            wall_seconds: 0.0,
+            requests_per_second: 0.0,
+            ..report
+        }
     };
     let first = timeless(replay(&path, settings(1)));
     assert_eq!(first, timeless(replay(&path, settings(1))));

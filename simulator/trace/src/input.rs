@@ -1,12 +1,15 @@
 //! Bytes of a trace, decompressed as their first bytes say, with the position kept for errors.
 
 use crate::error::{Fault, Place};
-use std::io::{self, BufReader, ErrorKind, Read};
+#[cfg(feature = "decompress")]
+use std::io::BufReader;
+use std::io::{self, ErrorKind, Read};
 
 /// Longer lines are refused: no format has them, and a file of zeroes is one line.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
-/// Memory that a compressed file may ask its decompressor for, as powers of two and in KiB.
+/// Memory that a compressed file may ask its decompressor for: 128 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+#[cfg(feature = "decompress")]
 const XZ_MEMORY_KIB_MAX: u32 = 1 << 17;
 const READ_BYTES: usize = 1 << 16;
 
@@ -29,12 +32,14 @@ impl Input {
         let length = read_full(&mut source, &mut head)?;
         let whole = io::Cursor::new(head[..length].to_vec()).chain(source);
         let reader: Box<dyn Read + Send> = match &head[..length] {
+            #[cfg(feature = "decompress")]
             [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::new(whole))),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => {
                 let mut decoder = zstd::stream::read::Decoder::new(whole)?;
                 decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
                 Box::new(decoder)
             }
+            #[cfg(feature = "decompress")]
             [0xfd, b'7', b'z', b'X', b'Z', 0] => Box::new(lzma_rust2::XzReader::new_mem_limit(
                 BufReader::new(whole),
                 true,

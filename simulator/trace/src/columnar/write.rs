@@ -10,6 +10,8 @@ use std::io::{self, ErrorKind, Write};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 const ZSTD_LEVEL: i32 = 3;
+/// Headers of a chunk, of its columns and of their compression, and the end mark, generously.
+const CHUNK_OVERHEAD_BYTES: usize = 2048;
 
 /// What a file says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,17 @@ impl<W: Write> Writer<W> {
     /// Bytes written so far; what waits for its chunk is not in it.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// What the file has at the most when it is finished now: what waits for its chunk counts as it is before
+    /// compression.
+    pub fn bytes_at_most(&self) -> u64 {
+        let gathered = self.columns.iter().map(Vec::len).sum::<usize>() + self.names.len() * 8;
+        self.bytes + (gathered + gathered / 128 + CHUNK_OVERHEAD_BYTES) as u64
+    }
+
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.out
     }
 
     pub fn records(&self) -> u64 {
