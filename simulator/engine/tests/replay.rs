@@ -283,23 +283,25 @@ struct Slow {
     gets: u64,
     puts: u64,
     fails: bool,
+    /// Whether it leaves the latencies to the tables.
+    is_silent: bool,
 }
 
 impl Store for Slow {
-    fn get(&mut self, request: &GetRequest) -> Result<f64, String> {
+    fn get(&mut self, request: &GetRequest) -> Result<Option<f64>, String> {
         self.gets += 1;
         assert!(request.bytes % 4096 == 0 && request.object > 0);
         if self.fails {
             Err("no such bucket".into())
         } else {
-            Ok(7.0)
+            Ok((!self.is_silent).then_some(7.0))
         }
     }
 
-    fn put(&mut self, request: &PutRequest) -> Result<f64, String> {
+    fn put(&mut self, request: &PutRequest) -> Result<Option<f64>, String> {
         self.puts += 1;
         assert!(request.bytes > 4096);
-        Ok(9.0)
+        Ok((!self.is_silent).then_some(9.0))
     }
 }
 
@@ -312,9 +314,20 @@ fn a_store_takes_the_place_of_the_tables() {
         gets: 0,
         puts: 0,
         fails: false,
+        is_silent: false,
     };
     let report = run(&job, Some(&mut store), &mut |_, _| Ok(())).unwrap();
     assert_eq!((report.cloud.gets, report.cloud.puts), (store.gets, store.puts));
+    assert!(report.read_latency.max < 10.0);
+    let mut silent = Slow {
+        gets: 0,
+        puts: 0,
+        is_silent: true,
+        ..store
+    };
+    let drawn = run(&job, Some(&mut silent), &mut |_, _| Ok(())).unwrap();
+    assert_eq!(drawn.digest, run(&job, None, &mut |_, _| Ok(())).unwrap().digest);
+    assert!(silent.gets > 0 && drawn.digest != report.digest);
     let mut store = Slow { fails: true, ..store };
     let error = run(&job, Some(&mut store), &mut |_, _| Ok(())).unwrap_err();
     assert!(matches!(error, Error::Store(reason) if reason == "no such bucket"));

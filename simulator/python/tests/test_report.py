@@ -79,9 +79,7 @@ def test_caches_that_hold_everything_are_not_run(trace: Path) -> None:
     }  # fmt: skip
     assert {task.job["cache_blocks"] for _, task in runs} == {10, 20, 30, 80}
     assert len(runs) == 2 * (4 * 3 * 6 + 6 + 1)
-    assert len({task.key() for _, task in runs}) == len(runs) - 2, (
-        "the track of 16 blocks is the default, and run twice"
-    )
+    assert len({task.key() for _, task in runs}) == len(runs)
 
 
 def test_a_folder_without_traces_is_told(tmp_path: Path) -> None:

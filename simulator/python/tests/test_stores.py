@@ -99,3 +99,15 @@ class _Broken(MemoryStore):
 def test_what_a_store_raises_is_raised(trace: Path) -> None:
     with pytest.raises(StoreError, match=r"^the disk is on fire$"):
         engine.replay(job(trace), _Broken())
+
+
+@pytest.mark.parametrize("name", ["lru_seq", "sarc_amp", "lru_graph", "sarc_graph"])
+def test_reads_of_prefetched_blocks_add_up(name: str, trace: Path) -> None:
+    prefetched = engine.replay(job(trace, name))["prefetched"]
+    never, *used = prefetched["blocks_by_reads"]
+    came = prefetched["blocks"] - prefetched["dropped"]
+    # Writes of the trace overwrite some blocks of the graph's ranges while they are on their way.
+    assert came * 0.995 < never + sum(used) <= came
+    assert sum(used) <= prefetched["used"] < sum(used) + came * 0.005
+    if not name.endswith("graph"):
+        assert (never + sum(used), sum(used)) == (came, prefetched["used"])

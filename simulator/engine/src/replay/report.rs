@@ -83,7 +83,7 @@ pub struct Prefetched {
     pub accesses: u64,
     pub accesses_per_block: f64,
     /// Blocks that prefetches brought, by how often each was read until its eviction or the end: never, once, and so
-    /// on, the last for five times or more.
+    /// on, the last for five times or more. Those that were overwritten on their way are in none.
     pub blocks_by_reads: [u64; CLASSES],
     /// Blocks that were not fetched because they were not worth their price.
     pub refused: u64,
