@@ -271,10 +271,6 @@ fn bad_jobs_are_refused() {
     };
     assert!(matches!(refused(&["policy"], json!("2q")), Error::UnknownPolicy(_)));
     assert!(matches!(refused(&["cache_share"], json!(0.1)), Error::CacheSize));
-    assert!(matches!(
-        refused(&["passes_large_objects"], json!(false)),
-        Error::ObjectExceedsCache { .. }
-    ));
     for (path, value) in [
         (&["cache_bytes"][..], json!(0)),
         (&["locations"], json!([])),

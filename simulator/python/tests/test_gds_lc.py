@@ -10,6 +10,7 @@ from tombolo_sim import _engine
 from tombolo_sim.gds_lc import report, runs
 from tombolo_sim.gds_lc.checks import all_checks
 from tombolo_sim.gds_lc.figures import MIDDLE
+from tombolo_sim.gds_lc.readings import READINGS
 from tombolo_sim.gds_lc.runs import Point, Results, points
 from tombolo_sim.gds_lc.scenarios import CACHE_SHARES, SCENARIOS, Workload, workloads
 from tombolo_sim.report.checks.base import Check, Verdict
@@ -119,3 +120,14 @@ def test_a_limit_shortens_every_workload(tmp_path: Path) -> None:
 
     assert settings(keyed)["requests_max"] == 7
     assert settings(netfs)["requests"] == settings(media)["requests"] == 7
+
+
+def test_a_reading_is_given_only_where_a_claim_fails() -> None:
+    claim = "Internet cloud: LRU has the highest bill"
+    assert "reading" in judged({"gds-latency": fake(0.5, 20, 9)})[claim].reason
+    assert "reading" not in judged({"lru": fake(0.5, 20, 9)})[claim].reason
+
+
+def test_every_reading_belongs_to_a_claim() -> None:
+    claims = judged({})
+    assert all(any(part in claim for claim in claims) for part in READINGS)
