@@ -290,7 +290,7 @@ struct Slow {
 impl Store for Slow {
     fn get(&mut self, request: &GetRequest) -> Result<Option<f64>, String> {
         self.gets += 1;
-        assert!(request.bytes % 4096 == 0 && request.object > 0);
+        assert!(request.bytes.is_multiple_of(4096) && request.object > 0);
         if self.fails {
             Err("no such bucket".into())
         } else {
