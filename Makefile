@@ -32,6 +32,7 @@ test: setup-test ## all tests that belong to every change
 	$(MAKE) -C tgt_plugin all asan
 	$(MAKE) -C fsal_plugin all sanitized
 	$(MAKE) sim
+	$(MAKE) sim-python
 	$(MAKE) lint-python
 	$(MAKE) -C tgt_plugin check check-asan
 	$(MAKE) -C fsal_plugin check check-sanitized
@@ -46,6 +47,14 @@ e2e: setup-test ## end-to-end tests against real clients and servers
 
 sim: setup-build ## simulated crashes and faults: SEEDS=1000, or SEED=n to replay one
 	cargo run --release --locked -p tombolo-engine --bin sim -- $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
+
+sim-python: setup-simulate ## the simulator's Python package, built into .venv, and its tests (TOMBOLO_TRACES=DIR: on public traces too)
+	cd simulator/python && ../../.venv/bin/maturin develop --release --locked
+	cd simulator/python && ../../$(PYTHON) -m pytest
+
+report: setup-simulate ## the Tombolo paper's evaluation on the traces in TRACES=DIR, into build/report (continues where it was)
+	cd simulator/python && ../../.venv/bin/maturin develop --release --locked
+	.venv/bin/tombolo-sim report tombolo --traces "$(TRACES)" --output build/report $(REPORT_ARGUMENTS)
 
 soak: setup-test ## many rounds of kills under load, large images (about an hour)
 	cargo build --release --locked -p tombolo
@@ -80,10 +89,12 @@ lint: setup-test lint-python ## formatting and static checks of every language, 
 
 lint-python:
 	cd tests && ../$(PYTHON) -m ruff format --check . && ../$(PYTHON) -m ruff check . && ../$(PYTHON) -m mypy .
+	cd simulator/python && ../../$(PYTHON) -m ruff format --check . && ../../$(PYTHON) -m ruff check . && ../../$(PYTHON) -m mypy .
 
 fmt: setup-test ## format Rust and Python
 	cargo fmt --all
 	cd tests && ../$(PYTHON) -m ruff format . && ../$(PYTHON) -m ruff check --fix .
+	cd simulator/python && ../../$(PYTHON) -m ruff format . && ../../$(PYTHON) -m ruff check --fix .
 
 clean: ## remove everything that was built (installed packages and a running gateway's ./run stay)
 	cargo clean
@@ -96,4 +107,4 @@ help: ## this list
 setup-%:
 	scripts/setup.sh $*
 
-.PHONY: run stop build test e2e sim soak conformance fuzz bench lint lint-python fmt clean help
+.PHONY: run stop build test e2e sim sim-python report soak conformance fuzz bench lint lint-python fmt clean help

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what a task of the Makefile needs, on a Debian 12 machine: setup.sh build|run|test|bench|conformance
+# Installs what a task of the Makefile needs, on a Debian 12 machine: setup.sh build|run|simulate|test|bench|conformance
 #
 # Every step looks first whether its result is there, so that a second run takes a moment. All results lie below
 # build/ and .venv/, apart from Debian packages. A service that a package brings along is not started.
@@ -21,9 +21,10 @@ packages_run=(
     "${packages_build[@]}" e2fsprogs fuse3 iproute2 libiscsi-bin libnbd-bin libnfs-utils qemu-block-extra qemu-utils
     rpcbind samba samba-vfs-modules smbclient tgt util-linux
 )
+packages_simulate=("${packages_build[@]}" libdb5.3-dev nbdkit python3-dev)
 packages_test=(
-    "${packages_run[@]}" acl attr git libaio-dev libiscsi-dev libnfs13 nbdkit nfs-ganesha-vfs postgresql-15 prometheus
-    rsync systemd zlib1g-dev
+    "${packages_run[@]}" "${packages_simulate[@]}" acl attr git libaio-dev libiscsi-dev libnfs13 nfs-ganesha-vfs
+    postgresql-15 prometheus rsync systemd zlib1g-dev
 )
 packages_bench=("${packages_test[@]}" libfuse3-dev)
 packages_conformance=(
@@ -89,15 +90,18 @@ install_versitygw() {
     echo "$versitygw_version" >build/bin/versitygw.version
 }
 
-install_python() {
-    local locked stamp=.venv/requirements.sha256
-    locked=$(sha256sum tests/requirements.txt | cut -d ' ' -f 1)
-    [ "$(cat "$stamp" 2>/dev/null)" = "$locked" ] && return
-    say "filling .venv from tests/requirements.txt"
-    [ -x .venv/bin/python ] || python3 -m venv .venv
-    .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is needed"
-    .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r tests/requirements.txt
-    echo "$locked" >"$stamp"
+install_python() { # LOCK-FILE...
+    local lock locked stamp
+    for lock in "$@"; do
+        stamp=.venv/${lock//\//-}.sha256
+        locked=$(sha256sum "$lock" | cut -d ' ' -f 1)
+        [ "$(cat "$stamp" 2>/dev/null)" = "$locked" ] && continue
+        say "filling .venv from $lock"
+        [ -x .venv/bin/python ] || python3 -m venv .venv
+        .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is needed"
+        .venv/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r "$lock"
+        echo "$locked" >"$stamp"
+    done
 }
 
 install_fio() {
@@ -123,14 +127,19 @@ build)
 run)
     install_packages "${packages_run[@]}"
     check_rust
-    [ "${STORE:-dir}" != s3 ] || { install_versitygw; install_python; }
+    [ "${STORE:-dir}" != s3 ] || { install_versitygw; install_python tests/requirements.txt; }
+    ;;
+simulate)
+    install_packages "${packages_simulate[@]}"
+    check_rust
+    install_python tests/requirements.txt simulator/python/requirements.txt
     ;;
 test)
     install_packages "${packages_test[@]}"
     check_rust
     check_rust_lints
     install_versitygw
-    install_python
+    install_python tests/requirements.txt simulator/python/requirements.txt
     install_fio
     install_crate fsx "$fsx_version"
     install_crate pjdfstest "$pjdfstest_version"
@@ -139,19 +148,19 @@ bench)
     install_packages "${packages_bench[@]}"
     check_rust
     install_versitygw
-    install_python
+    install_python tests/requirements.txt
     install_fio
     ;;
 conformance)
     install_packages "${packages_conformance[@]}"
     check_rust
     install_versitygw
-    install_python
+    install_python tests/requirements.txt
     install_fio
     install_crate fsx "$fsx_version"
     install_crate pjdfstest "$pjdfstest_version"
     ;;
 *)
-    fail "usage: setup.sh build|run|test|bench|conformance"
+    fail "usage: setup.sh build|run|simulate|test|bench|conformance"
     ;;
 esac

@@ -160,7 +160,7 @@ impl Gds {
         self.attach(group, UPPER);
     }
 
-    /// A group in the upper region has grown, and counts as used.
+    /// A group in the upper region counts as used, and may have grown.
     fn readmit(&mut self, group: u32) {
         while self.regions[0].bytes > self.regions[0].bytes_max {
             match self.least(UPPER) {
@@ -321,7 +321,7 @@ impl Replacement for Gds {
         self.groups.visit(group);
         self.groups.move_to_newest(slot.0);
         if self.groups.get(group).region == UPPER {
-            self.refresh(group);
+            self.readmit(group);
         } else {
             self.detach(group);
             self.stamp(group);
@@ -332,6 +332,16 @@ impl Replacement for Gds {
     fn set_dirty(&mut self, slot: Lcbn, is_dirty: bool) {
         self.groups.set_dirty(slot.0, is_dirty);
         self.revalue(self.groups.of_slot(slot.0));
+    }
+
+    fn set_bytes(&mut self, slot: Lcbn, bytes: u32) {
+        if self.config.grouping != Grouping::Slots {
+            return;
+        }
+        let entry = self.groups.get_mut(slot.0);
+        let region = &mut self.regions[usize::from(entry.region)];
+        region.bytes = region.bytes - entry.bytes + u64::from(bytes);
+        entry.bytes = u64::from(bytes);
     }
 
     fn remove(&mut self, slot: Lcbn) {

@@ -42,6 +42,14 @@ pub struct Outcome {
     pub evicted_dirty: u32,
 }
 
+/// What left to make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    pub key: u64,
+    pub bytes: u32,
+    pub is_dirty: bool,
+}
+
 pub struct KeyedCache {
     policy: Box<dyn Replacement>,
     capacity: Capacity,
@@ -51,6 +59,7 @@ pub struct KeyedCache {
     index: KeyIndex,
     free: Vec<u32>,
     used_bytes: u64,
+    evicted: Vec<Evicted>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,15 +68,23 @@ struct Entry {
     is_dirty: bool,
 }
 
-struct Unpinned<'a>(&'a [u64]);
+/// All may go but the object that is being rewritten.
+struct Unpinned<'a> {
+    keys: &'a [u64],
+    kept: Option<u32>,
+}
 
 impl Residents for Unpinned<'_> {
     fn block(&self, slot: Lcbn) -> Pvbn {
-        Pvbn(self.0[slot.0 as usize])
+        Pvbn(self.keys[slot.0 as usize])
     }
 
-    fn judge(&mut self, _slot: Lcbn) -> Verdict {
-        Verdict::Evict
+    fn judge(&mut self, slot: Lcbn) -> Verdict {
+        if self.kept == Some(slot.0) {
+            Verdict::Keep
+        } else {
+            Verdict::Evict
+        }
     }
 }
 
@@ -82,7 +99,13 @@ impl KeyedCache {
             index: KeyIndex::with_capacity(1024),
             free: Vec::new(),
             used_bytes: 0,
+            evicted: Vec::new(),
         }
+    }
+
+    /// What the last request evicted, in that order.
+    pub fn last_evicted(&self) -> &[Evicted] {
+        &self.evicted
     }
 
     pub fn policy(&self) -> &dyn Replacement {
@@ -109,6 +132,7 @@ impl KeyedCache {
     /// An object that comes back in another size is another object: the old one goes. One that exceeds the cache is
     /// passed by.
     pub fn request(&mut self, object: &Object) -> Outcome {
+        self.evicted.clear();
         let access = Access::to(Pvbn(object.key));
         if let Some(slot) = self.find(object.key) {
             if self.entries[slot as usize].bytes == object.bytes {
@@ -145,6 +169,46 @@ impl KeyedCache {
         outcome
     }
 
+    /// A request that gives a cached object another size without making it another object: a hit, and what the policy
+    /// knows of it stays. Others make room. One that then exceeds the cache leaves it.
+    pub fn rewrite(&mut self, object: &Object) -> Outcome {
+        match self.find(object.key) {
+            Some(slot)
+                if self.entries[slot as usize].bytes != object.bytes
+                    && u64::from(object.bytes) <= self.capacity.bytes =>
+            {
+                self.rewrite_slot(slot, object)
+            }
+            _ => self.request(object),
+        }
+    }
+
+    fn rewrite_slot(&mut self, slot: u32, object: &Object) -> Outcome {
+        self.evicted.clear();
+        let before = u64::from(self.entries[slot as usize].bytes);
+        let bytes = u64::from(object.bytes);
+        let growth = Incoming {
+            bytes: bytes.saturating_sub(before),
+            ..Incoming::BLOCK
+        };
+        let mut outcome = Outcome {
+            is_hit: true,
+            ..Outcome::default()
+        };
+        while self.used_bytes - before + bytes > self.capacity.bytes {
+            self.evict(growth, Some(slot), &mut outcome);
+        }
+        self.used_bytes = self.used_bytes - before + bytes;
+        self.entries[slot as usize].bytes = object.bytes;
+        self.policy.set_bytes(Lcbn(slot), object.bytes);
+        self.policy.touch(Lcbn(slot), &Access::to(Pvbn(object.key)));
+        if object.is_write {
+            self.entries[slot as usize].is_dirty = true;
+            self.policy.set_dirty(Lcbn(slot), true);
+        }
+        outcome
+    }
+
     /// Brings a block in without a request for it; false: it is here already.
     pub fn prefetch(&mut self, access: Access) -> bool {
         if self.contains(access.block.0) || self.make_room(Incoming::BLOCK).is_none() {
@@ -172,6 +236,7 @@ impl KeyedCache {
     }
 
     pub fn resize(&mut self, capacity: Capacity) {
+        self.evicted.clear();
         self.capacity = capacity;
         self.policy.resize(capacity);
         let nothing = Incoming {
@@ -180,7 +245,7 @@ impl KeyedCache {
         };
         let mut evicted = Outcome::default();
         while self.used_bytes > capacity.bytes || self.index.len() > capacity.blocks as usize {
-            self.evict(nothing, &mut evicted);
+            self.evict(nothing, None, &mut evicted);
         }
     }
 
@@ -197,18 +262,25 @@ impl KeyedCache {
         while self.used_bytes + incoming.bytes > self.capacity.bytes
             || self.index.len() >= self.capacity.blocks as usize
         {
-            self.evict(incoming, &mut outcome);
+            self.evict(incoming, None, &mut outcome);
         }
         Some(outcome)
     }
 
-    fn evict(&mut self, incoming: Incoming, outcome: &mut Outcome) {
-        let victim = self.policy.victim(incoming, &mut Unpinned(&self.keys));
+    fn evict(&mut self, incoming: Incoming, kept: Option<u32>, outcome: &mut Outcome) {
+        let mut residents = Unpinned { keys: &self.keys, kept };
+        let victim = self.policy.victim(incoming, &mut residents);
         let Some(Lcbn(slot)) = victim else {
-            unreachable!("nothing is pinned and the cache is not empty");
+            unreachable!("at most one object is kept, and there are others");
         };
+        let entry = self.entries[slot as usize];
         outcome.evicted += 1;
-        outcome.evicted_dirty += u32::from(self.entries[slot as usize].is_dirty);
+        outcome.evicted_dirty += u32::from(entry.is_dirty);
+        self.evicted.push(Evicted {
+            key: self.keys[slot as usize],
+            bytes: entry.bytes,
+            is_dirty: entry.is_dirty,
+        });
         self.forget(slot);
     }
 

@@ -20,6 +20,7 @@
 extern crate alloc;
 
 mod arc;
+mod arc_bytes;
 mod gds;
 mod ghosts;
 mod heap;
@@ -38,8 +39,9 @@ mod two_q;
 mod w_tiny_lfu;
 
 pub use arc::Arc;
+pub use arc_bytes::ArcBytes;
 pub use gds::{CostClass, Gds, GdsConfig, Goal, Grouping, Region};
-pub use keyed::{KeyedCache, Object, Outcome};
+pub use keyed::{Evicted, KeyedCache, Object, Outcome};
 pub use lirs::Lirs;
 pub use lru::Lru;
 pub use min::Min;
@@ -216,6 +218,9 @@ pub trait Replacement: Send {
     }
     /// The block in `slot` became dirty or clean without leaving.
     fn set_dirty(&mut self, _slot: Lcbn, _is_dirty: bool) {}
+    /// What is in `slot` has another size from now on; [`Self::touch`] follows. Only for slots that hold an object of
+    /// their own.
+    fn set_bytes(&mut self, _slot: Lcbn, _bytes: u32) {}
     /// The slot leaves for another reason than eviction.
     fn remove(&mut self, slot: Lcbn);
     /// Chooses the next victim among those that may go, removes it and returns it. Gives up after looking at a

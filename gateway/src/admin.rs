@@ -7,7 +7,7 @@ mod api;
 mod connections;
 mod socket;
 
-pub(crate) use api::{CreateShare, CreateVolume, ResizeVolume, ShareQuota};
+pub(crate) use api::{CreateShare, CreateVolume, ResizeVolume, ShareQuota, StartTrace};
 pub use socket::AdminError;
 
 use crate::control::Control;

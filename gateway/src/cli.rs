@@ -13,6 +13,7 @@ mod output;
 mod policy;
 mod share;
 mod status;
+mod trace;
 mod volume;
 
 use crate::settings::Settings;
@@ -63,6 +64,7 @@ fn carry_out<E: Display>(arguments: Arguments, serve: impl FnOnce(Settings) -> R
         Command::Check { json } => check::run(&client(&connection)?, json),
         Command::Export(command) => export::run(&client(&connection)?, command),
         Command::Status { json } => status::run(&client(&connection)?, json),
+        Command::Trace(command) => trace::run(&client(&connection)?, command),
         Command::Policy(command) => policy::run(&client(&connection)?, command),
         Command::Drain(options) => drain::run(&client(&connection)?, &options),
     }

@@ -10,6 +10,7 @@ mod name;
 mod policy;
 mod share;
 mod status;
+mod trace;
 mod volume;
 
 pub use check::{CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus};
@@ -21,7 +22,10 @@ pub use share::{SHARE_QUOTA_BYTES_MAX, SessionInfo, SessionKind, ShareInfo, chec
 pub use status::{
     CacheStatus, DedupStatus, JournalStatus, MemoryStatus, Status, StoreState, StoreStatus, UploadStatus, WriteStatus,
 };
+pub use trace::{TRACE_BYTES_MAX, TRACE_BYTES_MIN, TraceState, TraceStatus, check_trace_path, check_trace_size};
 pub use volume::{VOLUME_BYTES_MAX, VolumeInfo, check_volume_name, check_volume_size};
+
+use std::path::Path;
 
 /// A running gateway. Calls may block for as long as a journal write takes; the admin server makes them on threads that
 /// may. Nothing here is retried; a caller that got no answer asks for the state and decides.
@@ -42,6 +46,15 @@ pub trait Control: Send + Sync + 'static {
 
     /// Durable when it returns. A volume with clients is refused with [`ErrorKind::Busy`].
     fn volume_delete(&self, name: &str) -> Result<(), ControlError>;
+
+    /// Begins to record what clients ask for into a new file; one recording at a time.
+    fn trace_start(&self, path: &Path, bytes_max: u64) -> Result<TraceStatus, ControlError>;
+
+    /// Ends the recording, if there is one; the file is whole when it returns.
+    fn trace_stop(&self) -> TraceStatus;
+
+    /// The recording that is under way, else the latest.
+    fn trace_status(&self) -> TraceStatus;
 
     /// Begins to upload everything dirty now, partial packs included. Progress shows in the status.
     fn drain(&self) -> Result<(), ControlError>;

@@ -19,6 +19,7 @@
 
 mod codec;
 mod expansion;
+mod export;
 mod history;
 mod memo;
 mod places;
@@ -27,6 +28,7 @@ mod volumes;
 
 pub use codec::{HEADER_BYTES, Restorer, VERSION};
 pub use expansion::{Candidate, Expansion, Limits};
+pub use export::Successor;
 pub use history::{EDGE_BYTES, History, HistoryConfig, NODE_BYTES, NodeId, OUT_DEGREE_MAX, READ_BLOCKS_MAX, Range};
 
 use crate::{

@@ -70,6 +70,10 @@ impl Marks {
         is_set(&self.is_unread, slot)
     }
 
+    pub fn was_prefetched(&self, slot: Lcbn) -> bool {
+        is_set(&self.brought, slot)
+    }
+
     pub fn read(&mut self, slot: Lcbn) -> Touched {
         if !is_set(&self.brought, slot) {
             return Touched::default();

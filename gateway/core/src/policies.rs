@@ -8,7 +8,7 @@
 use crate::core_state::Core;
 use crate::marks::{Mark, Touched};
 use alloc::{boxed::Box, vec::Vec};
-use tombolo_base::{BLOCK_BYTES, Instant, Pvbn, VolumeId};
+use tombolo_base::{BLOCK_BYTES, Instant, Lcbn, Pvbn, VolumeId};
 use tombolo_cache::{Advice, CostClass, Replacement};
 use tombolo_prefetch::{
     Addressing, Admission, BLOCKS_MAX, Class, Fate, Feedback, PVBN_SPACE, Prefetcher, Prices, Statistics, Suggestion,
@@ -287,6 +287,11 @@ impl Core {
     /// The prefetcher's history, if it has one; to be encoded chunk by chunk.
     pub fn history(&self) -> Option<&History> {
         self.foresight.prefetcher.history()
+    }
+
+    /// Whether a prefetch brought the block in a slot.
+    pub fn was_prefetched(&self, slot: Lcbn) -> bool {
+        self.slots.was_prefetched(slot)
     }
 
     pub fn policies(&self) -> PolicySnapshot {

@@ -185,6 +185,11 @@ impl Slots {
         self.marks.is_unread(slot)
     }
 
+    /// Whether a prefetch brought the block, read by now or not.
+    pub fn was_prefetched(&self, slot: Lcbn) -> bool {
+        self.marks.was_prefetched(slot)
+    }
+
     pub fn unread_count(&self) -> usize {
         self.marks.unread_count()
     }

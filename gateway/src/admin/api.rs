@@ -2,9 +2,11 @@
 
 mod policy;
 mod shares;
+mod trace;
 mod volumes;
 
 pub(crate) use shares::{CreateShare, ShareQuota};
+pub(crate) use trace::StartTrace;
 pub(crate) use volumes::{CreateVolume, ResizeVolume};
 
 use crate::control::{CheckStatus, Control, ControlError, ErrorKind, Status};
@@ -35,6 +37,7 @@ pub(super) fn admin_routes(control: Arc<dyn Control>) -> Router {
         .route("/v1/check", get(check_status).post(check_start))
         .route("/metrics", get(prometheus))
         .merge(policy::routes())
+        .merge(trace::routes())
         .merge(volumes::routes())
         .merge(shares::routes());
     finish(routes, control)

@@ -62,6 +62,9 @@ pub(super) enum Command {
     /// Show and change what is evicted and what is fetched ahead
     #[command(subcommand)]
     Policy(PolicyCommand),
+    /// Record what clients ask for into a file, for the simulator
+    #[command(subcommand)]
+    Trace(TraceCommand),
     /// Upload everything that the store does not have yet
     Drain(DrainOptions),
     /// Check all shares for contradictions, while they are in use
@@ -130,6 +133,30 @@ pub(super) enum VolumeCommand {
         /// Do not ask
         #[arg(long)]
         yes: bool,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TraceCommand {
+    /// Begin: operations, addresses, times, clients, and which blocks are equal; no contents
+    Start {
+        /// A file that does not exist yet, in a directory that the gateway may write to
+        file: PathBuf,
+        /// End when the file is as large
+        #[arg(long, default_value = "1GiB")]
+        max_size: ByteSize,
+        #[arg(long)]
+        json: bool,
+    },
+    /// End, and wait until the file is whole
+    Stop {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show how far the recording is
+    Status {
         #[arg(long)]
         json: bool,
     },

@@ -1,8 +1,8 @@
 //! A client of the admin API: one request per connection, HTTP/1.0, so that an answer ends where the stream ends.
 
 use super::error::CliError;
-use crate::admin::{CreateShare, CreateVolume, ResizeVolume, ShareQuota};
-use crate::control::{CheckStatus, ControlError, PolicyStatus, ShareInfo, Status, VolumeInfo};
+use crate::admin::{CreateShare, CreateVolume, ResizeVolume, ShareQuota, StartTrace};
+use crate::control::{CheckStatus, ControlError, PolicyStatus, ShareInfo, Status, TraceStatus, VolumeInfo};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
@@ -94,6 +94,19 @@ impl Client {
 
     pub fn policy_set(&self, changes: &toml::Table) -> Result<PolicyStatus, CliError> {
         self.ask("PATCH", "/v1/policy", &self.json(changes)?)
+    }
+
+    pub fn trace_start(&self, path: PathBuf, bytes_max: u64) -> Result<TraceStatus, CliError> {
+        let body = self.json(&StartTrace { path, bytes_max })?;
+        self.ask("POST", "/v1/trace", &body)
+    }
+
+    pub fn trace_stop(&self) -> Result<TraceStatus, CliError> {
+        self.ask("DELETE", "/v1/trace", "")
+    }
+
+    pub fn trace_status(&self) -> Result<TraceStatus, CliError> {
+        self.ask("GET", "/v1/trace", "")
     }
 
     pub fn drain(&self) -> Result<(), CliError> {

@@ -4,12 +4,13 @@ use super::policy::PolicyControl;
 use crate::control::{
     CacheStatus, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Histogram, JournalStatus, MemoryStatus,
     Metrics, OperationMetrics, PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status, StoreOperationMetrics,
-    StoreState, StoreStatus, UploadStatus, VolumeInfo, WorkMetrics, WriteStatus,
+    StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WorkMetrics, WriteStatus,
 };
 use crate::meters::{LATENCY_BOUNDS_US, OperationMeter};
 use crate::settings::Settings;
 use crate::shares::{self, Shares};
 use crate::world::Gateway;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tombolo_base::BLOCK_BYTES;
@@ -303,6 +304,18 @@ impl Control for GatewayControl {
     fn drain(&self) -> Result<(), ControlError> {
         self.gateway.drain();
         Ok(())
+    }
+
+    fn trace_start(&self, path: &Path, bytes_max: u64) -> Result<TraceStatus, ControlError> {
+        self.gateway.recorder().start(path, bytes_max)
+    }
+
+    fn trace_stop(&self) -> TraceStatus {
+        self.gateway.recorder().stop()
+    }
+
+    fn trace_status(&self) -> TraceStatus {
+        self.gateway.recorder().status()
     }
 
     fn policy(&self) -> PolicyStatus {

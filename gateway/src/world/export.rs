@@ -134,7 +134,9 @@ impl Export for VolumeExport {
 impl VolumeExport {
     fn send(&self, pending: Pending, event: impl FnOnce(Token) -> Event) {
         let token = self.gateway.requests.insert(pending);
-        self.gateway.drive(event(token));
+        let event = event(token);
+        self.gateway.recorder.note(self.client, &event);
+        self.gateway.drive(event);
     }
 
     fn enclosing(&self, offset: u64, length: u64) -> Span {

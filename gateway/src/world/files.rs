@@ -196,7 +196,9 @@ impl FileStorage {
     fn send(&self, data: Data, call: AnswerCall, event: impl FnOnce(Token) -> Event) {
         let reply = Reply::Call(call);
         let token = self.0.requests.insert(Pending { data, reply });
-        self.0.drive(event(token));
+        let event = event(token);
+        self.0.recorder.note(client_of_event(&event), &event);
+        self.0.drive(event);
     }
 
     /// Waits for the answer, which as a rule is there at once.
@@ -204,7 +206,9 @@ impl FileStorage {
         let (sender, receiver) = sync_channel(1);
         let reply = Reply::Channel(sender);
         let token = self.0.requests.insert(Pending { data, reply });
-        self.0.drive(event(token));
+        let event = event(token);
+        self.0.recorder.note(client_of_event(&event), &event);
+        self.0.drive(event);
         let answer = receiver
             .recv()
             .map_err(|_| StorageError::Failed("the gateway is stopping".into()))?;
@@ -336,6 +340,14 @@ fn behind(span: Span, count: u64) -> Span {
 
 fn no_map() -> StorageError {
     StorageError::Failed("a map query was answered without a map".into())
+}
+
+/// Only reads tell whose they are.
+fn client_of_event(event: &Event) -> ClientId {
+    match event {
+        Event::Read { client, .. } => *client,
+        _ => ClientId::default(),
+    }
 }
 
 fn volume_of(key: &[u8]) -> Option<VolumeId> {

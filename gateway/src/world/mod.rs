@@ -19,6 +19,7 @@ mod journal_files;
 mod metadata;
 mod open;
 mod policies;
+mod recorder;
 mod requests;
 mod stretch;
 mod workers;
@@ -26,6 +27,7 @@ mod workers;
 pub use export::VolumeExports;
 pub use files::FileStorage;
 pub use open::{OpenError, Options};
+pub use recorder::Recorder;
 pub use requests::Reply;
 
 use crate::meters::{Meters, OperationMeter};
@@ -69,6 +71,7 @@ pub struct Gateway {
     index_entries_dropped: AtomicU64,
     /// The index's part of the checkpoint under way.
     index_checkpoint: Mutex<Option<IndexCheckpoint>>,
+    recorder: Recorder,
     history_file: Mutex<HistoryFile>,
     cloud: Cloud,
     io: Workers,
@@ -181,6 +184,10 @@ impl Gateway {
         }
     }
 
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
     pub fn drain(self: &Arc<Self>) {
         self.drive(Event::Drain);
     }
@@ -188,6 +195,7 @@ impl Gateway {
     /// Brings everything into local metadata and ends the threads. Clients must be gone. Dirty blocks stay dirty.
     pub fn stop(self: &Arc<Self>, patience: Duration) {
         let until = RealInstant::now() + patience;
+        self.recorder.stop();
         self.drive(Event::CheckpointNow);
         while !self.core().is_checkpointed() && RealInstant::now() < until {
             thread::sleep(Duration::from_millis(5));

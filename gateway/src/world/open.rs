@@ -9,6 +9,7 @@ use super::index_files::IndexFiles;
 use super::journal_files::JournalFiles;
 use super::metadata::Metadata;
 use super::policies::{self, HistoryFile};
+use super::recorder::Recorder;
 use super::requests::Requests;
 use super::workers::Workers;
 use crate::meters::Meters;
@@ -161,6 +162,7 @@ impl Gateway {
             meters: Meters::new(&OPERATIONS),
             clients: Mutex::default(),
             connections_begun: AtomicU32::new(0),
+            recorder: Recorder::default(),
             history_file: Mutex::new(history_file),
             cache,
             journal,
@@ -288,7 +290,7 @@ fn finish_recovery(journal: &JournalFiles, index: &mut Index, report: &Report) -
     Ok(())
 }
 
-fn fresh_identity() -> u64 {
+pub(super) fn fresh_identity() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: the buffer is ours and as long as said. Without entropy the time has to do.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

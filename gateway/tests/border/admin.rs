@@ -137,6 +137,18 @@ fn drain_is_passed_on() {
 }
 
 #[test]
+fn a_trace_needs_a_whole_path_and_a_size() {
+    let gateway = Gateway::start();
+    let start = |body: &str| gateway.request("POST", "/v1/trace", body).0;
+    assert_eq!(start(r#"{"path": "a", "bytes_max": 1048576}"#), 400);
+    assert_eq!(start(r#"{"path": "/a", "bytes_max": 1}"#), 400);
+    assert_eq!(start(r#"{"path": "/a"}"#), 400);
+    assert_eq!(start(r#"{"path": "/a", "bytes_max": 1048576}"#), 201);
+    assert!(gateway.request("GET", "/v1/trace", "").1.contains("recording"));
+    assert!(gateway.request("DELETE", "/v1/trace", "").1.contains("finished"));
+}
+
+#[test]
 fn metrics_are_on_both_sockets_and_nothing_else_over_tcp() {
     let gateway = Gateway::start();
     let over_tcp = |path: &str| exchange(TcpStream::connect(gateway.metrics_address()).unwrap(), "GET", path, "");

@@ -412,3 +412,33 @@ fn bad_secrets_and_names_are_refused_before_anything_is_done() {
             .contains("iqn.x>")
     );
 }
+
+#[test]
+fn a_trace_is_started_watched_and_stopped() {
+    let gateway = Gateway::start();
+    assert!(
+        gateway
+            .cli(&["trace", "status"], 0)
+            .out
+            .contains("no trace was recorded")
+    );
+    let started = parsed(
+        &gateway
+            .cli(&["trace", "start", "/var/a.tbtr", "--max-size", "2GiB", "--json"], 0)
+            .out,
+    );
+    assert_eq!(
+        (&started["state"], &started["bytes_max"]),
+        (&json!("recording"), &json!(2u64 << 30))
+    );
+    gateway.cli(&["trace", "start", "a.tbtr"], 0);
+    let status = parsed(&gateway.cli(&["trace", "status", "--json"], 0).out);
+    let here = std::env::current_dir().unwrap().join("a.tbtr");
+    assert_eq!(
+        status["path"],
+        json!(here.to_str().unwrap()),
+        "a path is where the user is"
+    );
+    assert!(gateway.cli(&["trace", "stop"], 0).out.contains("finished"));
+    gateway.cli(&["trace", "start", "/var/a.tbtr", "--max-size", "1KiB"], 2);
+}

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tombolo::admin::Server;
 use tombolo::control::{
     CheckState, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Metrics, PolicyStatus, ShareInfo, Status,
-    StoreState, StoreStatus, UploadStatus, VolumeInfo,
+    StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus, VolumeInfo,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -28,6 +28,7 @@ pub struct FakeState {
     pub drains: u64,
     pub store_error: Option<String>,
     pub replacement: String,
+    pub trace: TraceStatus,
     /// What every change is refused with.
     pub refusal: Option<ControlError>,
 }
@@ -130,6 +131,27 @@ impl Control for Fake {
     fn drain(&self) -> Result<(), ControlError> {
         self.change()?.drains += 1;
         Ok(())
+    }
+
+    fn trace_start(&self, path: &Path, bytes_max: u64) -> Result<TraceStatus, ControlError> {
+        let mut state = self.change()?;
+        state.trace = TraceStatus {
+            state: TraceState::Recording,
+            path: Some(path.display().to_string()),
+            bytes_max,
+            ..TraceStatus::default()
+        };
+        Ok(state.trace.clone())
+    }
+
+    fn trace_stop(&self) -> TraceStatus {
+        let mut state = self.0.lock().unwrap();
+        state.trace.state = TraceState::Finished;
+        state.trace.clone()
+    }
+
+    fn trace_status(&self) -> TraceStatus {
+        self.0.lock().unwrap().trace.clone()
     }
 
     fn policy(&self) -> PolicyStatus {

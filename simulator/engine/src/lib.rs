@@ -1,6 +1,7 @@
 //! A world of virtual time around the gateway's core: the very code of the product, with a modelled disk, metadata
 //! store, fingerprint index and cloud that fail in every way that [`scenario`] lists, and a reference model that
-//! checks every answer and every recovery.
+//! checks every answer and every recovery. Besides, worlds for traces: [`replay`] through the core with latency tables and a
+//! ledger, [`keys`] for replacement policies alone, and [`objects`] for caches of whole objects.
 //!
 //! | module      | holds                                                              |
 //! |-------------|--------------------------------------------------------------------|
@@ -26,6 +27,8 @@
 //! | `watch`     | what a look under way may find                                     |
 //! | `checks`    | the state after a crash and at the end, as a whole                 |
 //! | `run`       | a seed from beginning to end                                       |
+//! | `replay`    | traces through the core: performance and cost, no faults            |
+//! | `keys`      | traces of keys through replacement policies                        |
 #![forbid(unsafe_code)]
 
 mod answers;
@@ -39,11 +42,14 @@ mod disasters;
 mod disk;
 mod files;
 mod index;
+pub mod keys;
 mod linking;
 mod metadata;
 mod model;
+pub mod objects;
 mod operation;
 pub mod policies;
+pub mod replay;
 mod request;
 mod run;
 mod scans;

@@ -94,6 +94,8 @@ pub struct Holder {
     clones: Vec<File>,
     /// A server was found before: it may have left requests unanswered.
     served: bool,
+    /// The server that a stop has left: it goes on, and sees the mount end before its holder does.
+    server: Option<UnixStream>,
     to_kernel: SyncSender<Vec<u8>>,
 }
 
@@ -109,6 +111,7 @@ impl Holder {
             config,
             clones: Vec::new(),
             served: false,
+            server: None,
             to_kernel,
         };
         holder.make_clones()?;
@@ -129,17 +132,17 @@ impl Holder {
     }
 
     /// Serves the mount until it is unmounted, or `stop` becomes readable or is closed at its other end. `on_attached`
-    /// is told of each server. May be called again after a stop; what comes in between waits. Fails only when the first server refuses for good; a mount that was served once is not
-    /// given up, for a server may yet come that knows the share.
+    /// is told of each server. May be called again after a stop; the server serves on in between. Fails only when the
+    /// first server refuses for good; a mount that was served once is not given up, for a server may yet come that knows
+    /// the share.
     pub fn hold(&mut self, stop: &impl AsRawFd, mut on_attached: impl FnMut(&AttachReply)) -> Result<(), AttachError> {
         let mut delay = RETRY_DELAY_MIN;
         while !self.mount.is_disconnected()? {
-            match self.connect(self.served) {
-                Ok((socket, reply)) => {
-                    on_attached(&reply);
-                    self.served = true;
+            match self.server(&mut on_attached) {
+                Ok(socket) => {
                     delay = RETRY_DELAY_MIN;
                     if self.relay(&socket, stop)? == Ended::Stopped {
+                        self.server = Some(socket);
                         return Ok(());
                     }
                     tracing::warn!("the server is gone; the mount waits for it");
@@ -153,6 +156,17 @@ impl Holder {
             delay = (delay * 2).min(RETRY_DELAY_MAX);
         }
         Ok(())
+    }
+
+    /// The one that is there, or a new one.
+    fn server(&mut self, on_attached: &mut impl FnMut(&AttachReply)) -> Result<UnixStream, AttachError> {
+        if let Some(socket) = self.server.take() {
+            return Ok(socket);
+        }
+        let (socket, reply) = self.connect(self.served)?;
+        on_attached(&reply);
+        self.served = true;
+        Ok(socket)
     }
 
     fn connect(&mut self, resume: bool) -> Result<(UnixStream, AttachReply), AttachError> {

@@ -284,3 +284,67 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_files_ask_for_is_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let path = directory.path().join("trace");
+    storage.0.recorder().start(&path, 1 << 20).unwrap();
+    put(&storage, 5, 3, &pattern(2, 1), Vec::new());
+    storage.read_now(span(5, 3, 2)).unwrap();
+    let holes = vec![span(5, 4, 1)];
+    let entries = Vec::new();
+    storage.commit(Change { entries, holes }).unwrap();
+    let status = storage.0.recorder().stop();
+    assert_eq!((status.records, status.dropped), (3, 0));
+    let mut reader = tombolo_trace::open(&tombolo_trace::Source::of(&path)).unwrap();
+    let mut record = tombolo_trace::Record::default();
+    let mut found = Vec::new();
+    while reader.next(&mut record).unwrap() {
+        assert_eq!(record.volume, VolumeId::of_inode(5).0);
+        found.push((record.operation, record.first, record.count, record.contents.len()));
+    }
+    use tombolo_trace::Operation::{Discard, Read, Write};
+    assert_eq!(found, [(Write, 3, 2, 2), (Read, 3, 2, 0), (Discard, 4, 1, 0)]);
+}
+
+/// Not a test but a measurement: cached reads and writes of 4 KiB with and without a recording, in turns.
+/// `cargo test --release -p tombolo the_cost_of_recording -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn the_cost_of_recording() {
+    const REQUESTS: u64 = 20_000;
+    let directory = tempfile::tempdir().unwrap();
+    let storage = open(directory.path());
+    let data = pattern(1, 1);
+    (0..256).for_each(|block| put(&storage, 1, block, &data, Vec::new()));
+    let round = |writes: bool| {
+        let began = Instant::now();
+        for request in 0..REQUESTS {
+            match writes {
+                true => put(&storage, 1, request % 256, &data, Vec::new()),
+                false => drop(storage.read_now(span(1, request % 256, 1)).unwrap()),
+            }
+        }
+        began.elapsed().as_secs_f64()
+    };
+    for writes in [false, true] {
+        let mut ratios: Vec<f64> = (0..21)
+            .map(|turn| {
+                let plain = round(writes);
+                let path = directory.path().join(format!("trace-{writes}-{turn}"));
+                storage.0.recorder().start(&path, 1 << 30).unwrap();
+                let recorded = round(writes);
+                assert_eq!(storage.0.recorder().stop().dropped, 0);
+                recorded / plain
+            })
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        let operation = if writes { "writes" } else { "reads" };
+        println!(
+            "{operation}: with / without recording: median {:.3}, of {ratios:.3?}",
+            ratios[10]
+        );
+    }
+}

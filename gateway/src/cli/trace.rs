@@ -1,0 +1,75 @@
+//! `tombolo trace`: what clients ask for, recorded by the running gateway into a file for the simulator.
+
+use super::arguments::TraceCommand;
+use super::client::Client;
+use super::error::CliError;
+use super::output;
+use crate::control::{TraceState, TraceStatus};
+use indicatif::{HumanBytes, HumanCount};
+
+pub(super) fn run(client: &Client, command: TraceCommand) -> Result<(), CliError> {
+    let (status, json) = match command {
+        TraceCommand::Start { file, max_size, json } => {
+            // Relative to where the user is, not to where the gateway runs.
+            let path = std::path::absolute(&file).map_err(CliError::Output)?;
+            (client.trace_start(path, max_size.0)?, json)
+        }
+        TraceCommand::Stop { json } => (client.trace_stop()?, json),
+        TraceCommand::Status { json } => (client.trace_status()?, json),
+    };
+    if json {
+        return output::json(&status);
+    }
+    output::text(&shown(&status))
+}
+
+fn shown(status: &TraceStatus) -> String {
+    let Some(path) = &status.path else {
+        return "no trace was recorded since the gateway's start".into();
+    };
+    let mut text = format!(
+        "{}: {}, {} requests, {} of {}",
+        path,
+        status.state.as_str(),
+        HumanCount(status.records),
+        HumanBytes(status.bytes),
+        HumanBytes(status.bytes_max)
+    );
+    if status.dropped > 0 {
+        text += &format!(
+            "; {} requests are missing: too many came at once",
+            HumanCount(status.dropped)
+        );
+    }
+    if let (TraceState::Failed, Some(error)) = (status.state, &status.error) {
+        text += &format!("; {error}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let mut status = TraceStatus::default();
+        assert_eq!(shown(&status), "no trace was recorded since the gateway's start");
+        status = TraceStatus {
+            state: TraceState::Recording,
+            path: Some("/tmp/a".into()),
+            records: 1_234,
+            bytes: 2_048,
+            bytes_max: 1 << 30,
+            ..status
+        };
+        assert_eq!(
+            shown(&status),
+            "/tmp/a: recording, 1,234 requests, 2.00 KiB of 1.00 GiB"
+        );
+        status.dropped = 5;
+        status.state = TraceState::Failed;
+        status.error = Some("disk".into());
+        assert!(shown(&status).ends_with("; 5 requests are missing: too many came at once; disk"));
+    }
+}

@@ -1,0 +1,67 @@
+use super::{ControlError, ErrorKind};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The recording of a trace, or the latest one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceStatus {
+    pub state: TraceState,
+    pub path: Option<String>,
+    /// Requests in the file, or on their way there.
+    pub records: u64,
+    /// Requests that are missing because too many came at once.
+    pub dropped: u64,
+    /// Of the file, as far as it is written.
+    pub bytes: u64,
+    pub bytes_max: u64,
+    /// Why it ended before its end.
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceState {
+    /// Nothing was recorded since the start.
+    #[default]
+    None,
+    Recording,
+    /// It was stopped; the file is whole.
+    Finished,
+    /// The file has the size that was allowed; it is whole.
+    Full,
+    /// It ended before its end; what was written until then can be read.
+    Failed,
+}
+
+impl TraceState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Recording => "recording",
+            Self::Finished => "finished",
+            Self::Full => "full",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A trace smaller than this holds next to nothing.
+pub const TRACE_BYTES_MIN: u64 = 1 << 20;
+pub const TRACE_BYTES_MAX: u64 = 1 << 50;
+
+/// The gateway's working directory is nobody's affair, so that the path must be a whole one.
+pub fn check_trace_path(path: &Path) -> Result<(), ControlError> {
+    if path.is_absolute() {
+        return Ok(());
+    }
+    let message = format!("{} is no absolute path", path.display());
+    Err(ControlError::new(ErrorKind::Invalid, message))
+}
+
+pub fn check_trace_size(bytes_max: u64) -> Result<(), ControlError> {
+    if (TRACE_BYTES_MIN..=TRACE_BYTES_MAX).contains(&bytes_max) {
+        return Ok(());
+    }
+    let message = format!("a trace of {bytes_max} bytes is not allowed: {TRACE_BYTES_MIN} to {TRACE_BYTES_MAX}");
+    Err(ControlError::new(ErrorKind::Invalid, message))
+}

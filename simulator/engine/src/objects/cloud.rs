@@ -1,0 +1,235 @@
+//! How long transfers to a cloud take, and what they cost.
+//!
+//! Latency of a request = service + round trips * distance + bytes / bandwidth. The number of round trips follows TCP's
+//! slow start: one window for the first, twice as much for each further one. Service time and distance fluctuate
+//! independently, log-normally, about their means.
+
+use super::job::{Error, check_amount, check_positive};
+use super::workload::random;
+use serde::{Deserialize, Serialize};
+use tombolo_base::Prng;
+use tombolo_cache::CostClass;
+
+const MIB: f64 = 1024.0 * 1024.0;
+const GIB: f64 = 1024.0 * MIB;
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Location {
+    pub name: String,
+    pub round_trip_ms: f64,
+    /// What the cloud itself takes for a small GET or PUT, on average.
+    pub get_ms: f64,
+    pub put_ms: f64,
+    pub get_mib_per_s: f64,
+    pub put_mib_per_s: f64,
+    /// What the first round trip carries; each further one carries twice the last. Ten segments of 1,460 bytes.
+    #[serde(default = "ten_segments")]
+    pub window_bytes: f64,
+    /// Of the logarithms of service time and distance; zero: none.
+    #[serde(default)]
+    pub service_sigma: f64,
+    #[serde(default)]
+    pub round_trip_sigma: f64,
+    pub prices: Prices,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    pub get_usd_per_1000: f64,
+    pub put_usd_per_1000: f64,
+    pub egress_usd_per_gib: f64,
+    #[serde(default)]
+    pub storage_usd_per_gib_month: f64,
+}
+
+fn ten_segments() -> f64 {
+    14_600.0
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Download,
+    Upload,
+}
+
+/// Which transfer: what is drawn for it depends on this and the seed alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transfer {
+    pub direction: Direction,
+    pub object: u32,
+    /// Requests for the object up to this one.
+    pub number: u32,
+    pub bytes: u32,
+}
+
+impl Location {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let field = |name: &str| format!("locations.{}.{name}", self.name);
+        for (name, value) in [
+            ("round_trip_ms", self.round_trip_ms),
+            ("get_ms", self.get_ms),
+            ("put_ms", self.put_ms),
+            ("service_sigma", self.service_sigma),
+            ("round_trip_sigma", self.round_trip_sigma),
+            ("prices.get_usd_per_1000", self.prices.get_usd_per_1000),
+            ("prices.put_usd_per_1000", self.prices.put_usd_per_1000),
+            ("prices.egress_usd_per_gib", self.prices.egress_usd_per_gib),
+            (
+                "prices.storage_usd_per_gib_month",
+                self.prices.storage_usd_per_gib_month,
+            ),
+        ] {
+            check_amount(field(name), value)?;
+        }
+        check_positive(field("get_mib_per_s"), self.get_mib_per_s)?;
+        check_positive(field("put_mib_per_s"), self.put_mib_per_s)?;
+        check_positive(field("window_bytes"), self.window_bytes)
+    }
+
+    /// What a transfer of so many bytes takes on average.
+    fn mean_us(&self, direction: Direction, bytes: u32) -> f64 {
+        let (service, network) = self.parts_us(direction, bytes);
+        service + network
+    }
+
+    /// Service and network time.
+    fn parts_us(&self, direction: Direction, bytes: u32) -> (f64, f64) {
+        let (service_ms, mib_per_s) = match direction {
+            Direction::Download => (self.get_ms, self.get_mib_per_s),
+            Direction::Upload => (self.put_ms, self.put_mib_per_s),
+        };
+        let windows = (f64::from(bytes) / self.window_bytes + 1.0).log2().ceil().max(1.0);
+        let network_ms = windows * self.round_trip_ms + f64::from(bytes) / MIB / mib_per_s * 1e3;
+        (service_ms * 1e3, network_ms * 1e3)
+    }
+
+    pub fn costs(&self) -> CostClass {
+        let linear = |direction| {
+            let (small, large) = (self.mean_us(direction, 1), self.mean_us(direction, 1 << 20));
+            (small as u32, ((large - small) * 1e3 / 1024.0) as u32)
+        };
+        let (download_us, download_ns_per_kib) = linear(Direction::Download);
+        let (upload_us, upload_ns_per_kib) = linear(Direction::Upload);
+        CostClass {
+            round_trip_us: (self.round_trip_ms * 1e3) as u32,
+            download_us,
+            download_ns_per_kib,
+            upload_us,
+            upload_ns_per_kib,
+            get_nanodollars: (self.prices.get_usd_per_1000 * 1e6).round() as u32,
+            egress_nanodollars_per_mib: (self.prices.egress_usd_per_gib / 1024.0 * 1e9).round() as u32,
+            put_nanodollars: (self.prices.put_usd_per_1000 * 1e6).round() as u32,
+        }
+    }
+
+    pub(super) fn draw_us(&self, seed: u64, transfer: Transfer) -> u64 {
+        let (service, network) = self.parts_us(transfer.direction, transfer.bytes);
+        let direction = u64::from(transfer.direction == Direction::Upload);
+        let which = u64::from(transfer.object) << 33 | u64::from(transfer.number) << 1 | direction;
+        let mut prng = Prng::new(Prng::new(seed).next_u64() ^ Prng::new(which).next_u64());
+        let service = service * random::unit_lognormal(&mut prng, self.service_sigma);
+        let network = network * random::unit_lognormal(&mut prng, self.round_trip_sigma);
+        (service + network).max(1.0) as u64
+    }
+}
+
+/// Bytes and requests, and what they cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Traffic {
+    pub gets: u64,
+    pub puts: u64,
+    pub bytes_down: u64,
+    pub bytes_up: u64,
+}
+
+impl Traffic {
+    pub fn get_dollars(&self, prices: &Prices) -> f64 {
+        self.gets as f64 * prices.get_usd_per_1000 / 1e3
+    }
+
+    pub fn put_dollars(&self, prices: &Prices) -> f64 {
+        self.puts as f64 * prices.put_usd_per_1000 / 1e3
+    }
+
+    pub fn egress_dollars(&self, prices: &Prices) -> f64 {
+        self.bytes_down as f64 / GIB * prices.egress_usd_per_gib
+    }
+}
+
+/// What keeping bytes for so long costs.
+pub(super) fn storage_dollars(prices: &Prices, bytes: u64, seconds: f64) -> f64 {
+    const MONTH_S: f64 = 30.0 * 86_400.0;
+    bytes as f64 / GIB * prices.storage_usd_per_gib_month * seconds / MONTH_S
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn far() -> Location {
+        Location {
+            name: "far".into(),
+            round_trip_ms: 100.0,
+            get_ms: 30.0,
+            put_ms: 40.0,
+            get_mib_per_s: 16.0,
+            put_mib_per_s: 8.0,
+            window_bytes: 16_384.0,
+            service_sigma: 0.0,
+            round_trip_sigma: 0.0,
+            prices: Prices {
+                get_usd_per_1000: 0.0004,
+                put_usd_per_1000: 0.005,
+                egress_usd_per_gib: 0.09,
+                storage_usd_per_gib_month: 0.0,
+            },
+        }
+    }
+
+    fn transfer(bytes: u32, number: u32) -> Transfer {
+        Transfer {
+            direction: Direction::Download,
+            object: 3,
+            number,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn each_round_trip_carries_twice_as_much() {
+        for (bytes, windows) in [(1, 1.0), (16_384, 1.0), (16_385, 2.0), (49_152, 2.0), (49_153, 3.0)] {
+            let transferred_ms = f64::from(bytes) / MIB / 16.0 * 1e3;
+            let expected_us = (30.0 + 100.0 * windows + transferred_ms) * 1e3;
+            assert_eq!(
+                far().draw_us(1, transfer(bytes, 0)),
+                expected_us as u64,
+                "{bytes} bytes"
+            );
+        }
+    }
+
+    #[test]
+    fn draws_depend_on_what_is_drawn_for_and_keep_the_mean() {
+        let noisy = Location {
+            service_sigma: 0.4,
+            round_trip_sigma: 0.1,
+            ..far()
+        };
+        assert_eq!(noisy.draw_us(5, transfer(100, 7)), noisy.draw_us(5, transfer(100, 7)));
+        assert_ne!(noisy.draw_us(5, transfer(100, 7)), noisy.draw_us(5, transfer(100, 8)));
+        assert_ne!(noisy.draw_us(5, transfer(100, 7)), noisy.draw_us(6, transfer(100, 7)));
+        let draws: u64 = (0..20_000).map(|number| noisy.draw_us(1, transfer(1, number))).sum();
+        let mean_ms = draws as f64 / 20_000.0 / 1e3;
+        assert!((mean_ms - 130.0).abs() < 1.0, "{mean_ms}");
+    }
+
+    #[test]
+    fn prices_reach_the_policy_to_the_nanodollar() {
+        let costs = far().costs();
+        assert_eq!((costs.get_nanodollars, costs.put_nanodollars), (400, 5_000));
+        assert_eq!(costs.egress_nanodollars_per_mib, 87_891);
+        assert_eq!((costs.round_trip_us, costs.download_us), (100_000, 130_000));
+    }
+}

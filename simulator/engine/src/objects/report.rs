@@ -1,0 +1,222 @@
+//! What a run tells.
+
+use super::cloud::{Location, Traffic, storage_dollars};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    pub policy: String,
+    pub cache_bytes: u64,
+    /// Distinct objects, and their bytes, each counted once at its largest.
+    pub objects: u64,
+    pub object_bytes: u64,
+    pub gets: RequestCounts,
+    pub puts: RequestCounts,
+    /// Of all requests; a PUT is a hit when an older version of the object was in the cache.
+    pub hit_ratio: f64,
+    pub byte_hit_ratio: f64,
+    /// Requests for objects larger than the cache.
+    pub passed_by: u64,
+    pub latency_ms: LatencyMs,
+    pub downloads: Transfers,
+    pub uploads: Uploads,
+    /// Sizes of what was downloaded.
+    pub downloads_by_size: Vec<SizeBucket>,
+    pub locations: Vec<LocationReport>,
+    pub dollars: Dollars,
+    pub virtual_seconds: f64,
+    pub metadata_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestCounts {
+    pub requests: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub bytes: u64,
+    pub bytes_hit: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Transfers {
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Uploads {
+    /// A request waited for them, to make room.
+    pub on_demand: Transfers,
+    /// The daemon's, and those of what was still dirty at the end.
+    pub background: Transfers,
+    /// Writes that go to the cloud at once.
+    pub through: Transfers,
+    /// Evictions that waited for the rest of an upload of the daemon's.
+    pub waited_for: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyMs {
+    pub mean: f64,
+    pub mean_get: f64,
+    pub mean_put: f64,
+    /// Pairs of a share of the requests and the latency that it does not exceed.
+    pub quantiles: [(f64, f64); 10],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizeBucket {
+    /// Up to this size and above that of the bucket before; none: no limit.
+    pub kib_max: Option<u32>,
+    pub objects: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocationReport {
+    pub name: String,
+    pub objects: u64,
+    pub gets: u64,
+    pub puts: u64,
+    pub bytes_down: u64,
+    pub bytes_up: u64,
+    pub dollars: Dollars,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Dollars {
+    pub get: f64,
+    pub put: f64,
+    pub egress: f64,
+    pub storage: f64,
+    pub total: f64,
+}
+
+impl Dollars {
+    fn plus(&self, other: &Self) -> Self {
+        Self {
+            get: self.get + other.get,
+            put: self.put + other.put,
+            egress: self.egress + other.egress,
+            storage: self.storage + other.storage,
+            total: self.total + other.total,
+        }
+    }
+}
+
+const SHARES: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];
+const KIB_LIMITS: [u32; 10] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
+
+/// Latencies of all requests of one kind.
+pub(super) fn latency(gets_us: Vec<u64>, puts_us: Vec<u64>) -> LatencyMs {
+    let (mean_get, mean_put) = (mean_ms(&gets_us), mean_ms(&puts_us));
+    let mut all = gets_us;
+    all.extend(puts_us);
+    all.sort_unstable();
+    let at = |share: f64| {
+        let rank = (share * all.len() as f64).ceil() as usize;
+        all.get(rank.max(1) - 1).map_or(0.0, |us| *us as f64 / 1e3)
+    };
+    LatencyMs {
+        mean: mean_ms(&all),
+        mean_get,
+        mean_put,
+        quantiles: SHARES.map(|share| (share, at(share))),
+    }
+}
+
+fn mean_ms(latencies_us: &[u64]) -> f64 {
+    let total: u64 = latencies_us.iter().sum();
+    total as f64 / 1e3 / latencies_us.len().max(1) as f64
+}
+
+/// Counts of downloads by size.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SizeCounts([u64; KIB_LIMITS.len() + 1]);
+
+impl SizeCounts {
+    pub fn count(&mut self, bytes: u32) {
+        let at = KIB_LIMITS.partition_point(|kib| u64::from(*kib) * 1024 < u64::from(bytes));
+        self.0[at] += 1;
+    }
+
+    pub fn buckets(&self) -> Vec<SizeBucket> {
+        let limits = KIB_LIMITS.iter().map(|kib| Some(*kib)).chain([None]);
+        let bucket = |(kib_max, objects): (Option<u32>, &u64)| SizeBucket {
+            kib_max,
+            objects: *objects,
+        };
+        limits.zip(&self.0).map(bucket).collect()
+    }
+}
+
+/// What one location holds and has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Holding {
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+pub(super) fn location(place: &Location, traffic: &Traffic, holding: Holding, seconds: f64) -> LocationReport {
+    let prices = &place.prices;
+    let mut dollars = Dollars {
+        get: traffic.get_dollars(prices),
+        put: traffic.put_dollars(prices),
+        egress: traffic.egress_dollars(prices),
+        storage: storage_dollars(prices, holding.bytes, seconds),
+        total: 0.0,
+    };
+    dollars.total = dollars.get + dollars.put + dollars.egress + dollars.storage;
+    LocationReport {
+        name: place.name.clone(),
+        objects: holding.objects,
+        gets: traffic.gets,
+        puts: traffic.puts,
+        bytes_down: traffic.bytes_down,
+        bytes_up: traffic.bytes_up,
+        dollars,
+    }
+}
+
+pub(super) fn total_dollars(locations: &[LocationReport]) -> Dollars {
+    let items = locations.iter().map(|location| location.dollars);
+    items.fold(Dollars::default(), |sum, dollars| sum.plus(&dollars))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_sorted_list() {
+        let told = latency(
+            (1..=900).rev().map(|ms| ms * 1000).collect(),
+            (901..=1000).map(|ms| ms * 1000).collect(),
+        );
+        assert_eq!(told.mean, 500.5);
+        assert_eq!((told.mean_get, told.mean_put), (450.5, 950.5));
+        assert_eq!(told.quantiles[4], (0.5, 500.0));
+        assert_eq!(told.quantiles[9], (0.999, 999.0));
+        assert_eq!(latency(vec![], vec![]).mean, 0.0);
+    }
+
+    #[test]
+    fn a_size_falls_under_the_first_limit_that_holds_it() {
+        let mut counts = SizeCounts::default();
+        [1, 1024, 1025, 20_480, 20_481, u32::MAX]
+            .into_iter()
+            .for_each(|bytes| counts.count(bytes));
+        let filled: Vec<_> = counts
+            .buckets()
+            .into_iter()
+            .filter(|bucket| bucket.objects > 0)
+            .collect();
+        let expected = [(Some(1), 2), (Some(2), 1), (Some(20), 1), (Some(50), 1), (None, 1)];
+        assert_eq!(
+            filled
+                .iter()
+                .map(|bucket| (bucket.kib_max, bucket.objects))
+                .collect::<Vec<_>>(),
+            expected
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! Requests for whole objects: synthetic, or read from traces. The same specification gives the same requests for ever.
+
+mod netfs;
+pub(super) mod random;
+mod sizes;
+mod traces;
+mod zipf;
+
+pub use netfs::Netfs;
+pub use sizes::SizeLaw;
+pub use traces::{KeyedTrace, SizedTrace};
+pub use zipf::Zipf;
+
+use super::job::Error;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum WorkloadSpec {
+    Zipf(Zipf),
+    Netfs(Netfs),
+    SizedTrace(SizedTrace),
+    KeyedTrace(KeyedTrace),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Get,
+    Put,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub time_us: u64,
+    /// Numbered from zero in the order of first requests.
+    pub object: u32,
+    pub bytes: u32,
+    pub operation: Operation,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Workload {
+    pub requests: Vec<Request>,
+    /// The largest size of each object.
+    pub object_bytes: Vec<u32>,
+    pub has_times: bool,
+}
+
+/// Numbers the objects and checks the sizes while requests come in.
+#[derive(Debug, Default)]
+struct Builder {
+    workload: Workload,
+    numbers: HashMap<u64, u32>,
+}
+
+impl Builder {
+    fn add(&mut self, time_us: u64, name: u64, bytes: u64, operation: Operation) -> Result<(), Error> {
+        let fitting = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+        let request = self.workload.requests.len() as u64;
+        let bytes = fitting.ok_or(Error::ObjectSize { request, bytes })?;
+        let largest = &mut self.workload.object_bytes;
+        let object = *self.numbers.entry(name).or_insert(largest.len() as u32);
+        match largest.get_mut(object as usize) {
+            Some(largest) => *largest = bytes.max(*largest),
+            None => largest.push(bytes),
+        }
+        self.workload.requests.push(Request {
+            time_us,
+            object,
+            bytes,
+            operation,
+        });
+        Ok(())
+    }
+
+    fn finish(mut self, has_times: bool) -> Result<Workload, Error> {
+        if self.workload.requests.is_empty() {
+            return Err(Error::NoRequests);
+        }
+        self.workload.has_times = has_times;
+        Ok(self.workload)
+    }
+}
+
+impl WorkloadSpec {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        match self {
+            Self::Zipf(spec) => spec.check(),
+            Self::Netfs(spec) => spec.check(),
+            Self::SizedTrace(spec) => spec.check(),
+            Self::KeyedTrace(spec) => spec.check(),
+        }
+    }
+}
+
+pub(super) fn build(spec: &WorkloadSpec) -> Result<Workload, Error> {
+    match spec {
+        WorkloadSpec::Zipf(spec) => spec.build(),
+        WorkloadSpec::Netfs(spec) => spec.build(),
+        WorkloadSpec::SizedTrace(spec) => spec.build(),
+        WorkloadSpec::KeyedTrace(spec) => spec.build(),
+    }
+}

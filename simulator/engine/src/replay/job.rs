@@ -1,0 +1,209 @@
+//! What to replay: plain data, read from JSON. Times are virtual unless said otherwise.
+
+use serde::{Deserialize, Serialize};
+use tombolo_trace::Source;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    pub trace: Source,
+    /// Slots of the cache.
+    pub cache_blocks: u32,
+    /// As the replacement policies are named in the gateway's settings.
+    #[serde(default = "lru")]
+    pub replacement: String,
+    /// As the prefetch policies are named in the gateway's settings.
+    #[serde(default = "none")]
+    pub prefetch: String,
+    /// Fields of the prefetch policy that differ from its defaults.
+    #[serde(default)]
+    pub prefetch_settings: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    pub addressing: Addressing,
+    #[serde(default)]
+    pub clients: Clients,
+    #[serde(default)]
+    pub arrivals: Arrivals,
+    /// The trace's times are multiplied by this ([`Arrivals::Trace`]).
+    #[serde(default = "one")]
+    pub time_scale: f64,
+    /// Requests under way at the most ([`Arrivals::ClosedLoop`]).
+    #[serde(default = "one_request")]
+    pub outstanding_max: u32,
+    #[serde(default)]
+    pub seed: u64,
+    /// Requests at the beginning that warm the cache and are left out of the report.
+    #[serde(default)]
+    pub warmup_requests: u64,
+    #[serde(default)]
+    pub preload: Preload,
+    #[serde(default)]
+    pub cloud: Cloud,
+    #[serde(default)]
+    pub disk: Disk,
+    #[serde(default = "flush_delay_ms")]
+    pub flush_delay_ms: u64,
+    /// Dirty blocks at the most; half the cache when nothing is said.
+    #[serde(default)]
+    pub dirty_blocks_max: Option<u32>,
+    /// Blocks of an object that was in the cloud before the trace began.
+    #[serde(default = "pack_blocks")]
+    pub pack_blocks: u32,
+    #[serde(default = "yes")]
+    pub dedup: bool,
+    #[serde(default)]
+    pub prices: Prices,
+    /// What a second that a reader waits is worth, in millionths of a dollar: what is prefetched must be worth its price.
+    /// Nothing: any price is paid.
+    #[serde(default)]
+    pub microdollars_per_second: Option<u64>,
+    /// Checks the core's invariants after every event: slow, for tests.
+    #[serde(default)]
+    pub check: bool,
+}
+
+/// What the prefetcher's addresses are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Addressing {
+    #[default]
+    Logical,
+    Pvbn,
+}
+
+/// Whether the prefetcher sees the trace's clients or one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clients {
+    #[default]
+    Trace,
+    One,
+}
+
+/// When the requests come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrivals {
+    /// When the trace says, times `time_scale`.
+    Trace,
+    /// Each when an earlier one has been answered: the trace's times do not matter.
+    #[default]
+    ClosedLoop,
+    /// At random, this many a second on the average.
+    #[serde(rename = "poisson_per_s")]
+    PoissonPerS(f64),
+}
+
+/// What is in the cloud when the trace begins: of blocks that are read before they are ever written, and their
+/// neighbours. A prefetcher that reaches beyond what the trace touches pays for it only when something is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preload {
+    /// Only these blocks.
+    Touched,
+    /// Every block of the aligned 256 around each of them.
+    #[default]
+    Pages,
+}
+
+/// Either a named latency table (see `replay::models`) or one's own, as (quantile, milliseconds) pairs in ascending
+/// order; between them latencies are interpolated, beyond them the nearest counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Latency {
+    Named(String),
+    Table(Vec<(f64, f64)>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cloud {
+    pub get_ms: Latency,
+    pub put_ms: Latency,
+    /// Added to every latency: how far the store is from where the table was measured.
+    pub rtt_ms: f64,
+    /// Added to a request's latency for its size.
+    pub ms_per_mib: f64,
+    /// GETs under way at the most, and PUTs.
+    pub parallel_requests: u32,
+}
+
+impl Default for Cloud {
+    fn default() -> Self {
+        Self {
+            get_ms: Latency::Named("s3-2025-get".into()),
+            put_ms: Latency::Named("s3-2025-put".into()),
+            rtt_ms: 0.0,
+            ms_per_mib: 20.0,
+            parallel_requests: 16,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Disk {
+    pub read_ms: Latency,
+    pub write_ms: Latency,
+    /// Operations that the disk carries out at a time.
+    pub queue_depth: u32,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            read_ms: Latency::Named("ssd-read".into()),
+            write_ms: Latency::Named("ssd-write".into()),
+            queue_depth: 32,
+        }
+    }
+}
+
+/// Of the cloud, in US dollars. The defaults are S3 Standard's list prices of 2025, us-east-1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prices {
+    pub get_usd_per_1000: f64,
+    pub put_usd_per_1000: f64,
+    pub egress_usd_per_gib: f64,
+    pub storage_usd_per_gib_month: f64,
+}
+
+impl Default for Prices {
+    fn default() -> Self {
+        Self {
+            get_usd_per_1000: 0.0004,
+            put_usd_per_1000: 0.005,
+            egress_usd_per_gib: 0.09,
+            storage_usd_per_gib_month: 0.023,
+        }
+    }
+}
+
+fn lru() -> String {
+    "lru".into()
+}
+
+fn none() -> String {
+    "none".into()
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn one_request() -> u32 {
+    1
+}
+
+fn flush_delay_ms() -> u64 {
+    5_000
+}
+
+fn pack_blocks() -> u32 {
+    64
+}
+
+fn yes() -> bool {
+    true
+}

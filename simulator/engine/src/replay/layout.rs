@@ -1,0 +1,150 @@
+//! What is in the cloud when the trace begins. A first pass over the trace finds the blocks that are read before they are
+//! ever written; they, and with [`Preload::Pages`] their neighbours, get PVBNs in logical order, and every `pack_blocks`
+//! of them are one object. So the layout is that of data written sequentially: a few bytes a page, nothing an object.
+
+use super::contents;
+use super::error::{Error, Progress};
+use super::job::Preload;
+use super::requests::{Kind, Requests};
+use hashbrown::HashMap;
+use std::sync::Arc;
+use tombolo_base::{BLOCK_BYTES, BlockEncoding, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_core::{MapPage, PAGE_ENTRIES};
+use tombolo_prefetch::FutureRead;
+use tombolo_trace::BlockSet;
+
+#[derive(Debug, Default)]
+pub struct Layout {
+    pages: HashMap<(VolumeId, u64), Preloaded>,
+    blocks: u64,
+    pack_blocks: u64,
+}
+
+/// A page of the map: which of its blocks are there, and the PVBN of the first of them.
+#[derive(Clone, Copy, Debug)]
+struct Preloaded {
+    first: u64,
+    bits: [u64; 4],
+}
+
+/// PVBNs begin here.
+const FIRST_PVBN: u64 = 1;
+const _: () = assert!(PAGE_ENTRIES == 256, "a page has four words of bits");
+
+/// What the first pass tells of the trace besides.
+#[derive(Debug, Default)]
+pub struct Scan {
+    pub requests: u64,
+    pub last_us: u64,
+    /// All reads in order, for the prefetcher that knows the future.
+    pub future: Vec<FutureRead>,
+}
+
+/// Reads the whole trace.
+pub fn scan(
+    requests: &mut Requests,
+    preload: Preload,
+    pack_blocks: u32,
+    wants_future: bool,
+    progress: Progress<'_>,
+) -> Result<(Layout, Scan), Error> {
+    let (mut read, mut written) = (BlockSet::default(), BlockSet::default());
+    let mut scan = Scan::default();
+    while let Some(request) = requests.next()? {
+        scan.requests += 1;
+        scan.last_us = request.time_us;
+        let (volume, first, count) = (request.span.volume, request.span.first, request.span.count);
+        match request.kind {
+            Kind::Read => {
+                read.insert_unless(volume.0, first, count, Some(&written));
+                if wants_future {
+                    scan.future.push(FutureRead { volume, first, count });
+                }
+            }
+            Kind::Write => {
+                written.insert_unless(volume.0, first, count, Some(&read));
+            }
+            Kind::Discard | Kind::Flush => {}
+        }
+        if scan.requests.is_multiple_of(super::PROGRESS_REQUESTS) {
+            progress(0, 0)?;
+        }
+    }
+    Ok((Layout::new(&read, preload, pack_blocks), scan))
+}
+
+impl Layout {
+    fn new(read: &BlockSet, preload: Preload, pack_blocks: u32) -> Self {
+        let mut layout = Self {
+            pages: HashMap::new(),
+            blocks: 0,
+            pack_blocks: u64::from(pack_blocks),
+        };
+        for ((volume, page), bits) in read.pages() {
+            let bits = match preload {
+                Preload::Touched => bits,
+                Preload::Pages => [u64::MAX; 4],
+            };
+            let first = FIRST_PVBN + layout.blocks;
+            layout.blocks += bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+            layout.pages.insert((VolumeId(volume), page), Preloaded { first, bits });
+        }
+        layout
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Of all objects.
+    pub fn stored_bytes(&self) -> u64 {
+        let bytes =
+            |blocks: u64| (ObjectDescriptor::header_bytes_for(blocks as usize) + blocks as usize * BLOCK_BYTES) as u64;
+        let (whole, rest) = (self.blocks / self.pack_blocks, self.blocks % self.pack_blocks);
+        whole * bytes(self.pack_blocks) + if rest > 0 { bytes(rest) } else { 0 }
+    }
+
+    /// One past the last PVBN.
+    pub fn next_pvbn(&self) -> u64 {
+        FIRST_PVBN + self.blocks
+    }
+
+    pub fn pages_of(&self, volume: VolumeId) -> impl Iterator<Item = u64> + '_ {
+        let of_volume = self.pages.keys().filter(move |(found, _)| *found == volume);
+        of_volume.map(|(_, page)| *page)
+    }
+
+    pub fn page(&self, volume: VolumeId, page: u64) -> MapPage {
+        let mut map = MapPage::default();
+        let Some(Preloaded { first, bits }) = self.pages.get(&(volume, page)) else {
+            return map;
+        };
+        let is_set = |entry: u16| bits[usize::from(entry / 64)] & 1 << (entry % 64) != 0;
+        let (mut entry, mut pvbn) = (0, *first);
+        while u64::from(entry) < PAGE_ENTRIES {
+            let mut end = entry;
+            while u64::from(end) < PAGE_ENTRIES && is_set(end) {
+                end += 1;
+            }
+            if end > entry {
+                map.set(entry, end - entry, Some(Pvbn(pvbn)));
+                pvbn += u64::from(end - entry);
+            }
+            entry = end + 1;
+        }
+        map
+    }
+
+    /// The object that holds a PVBN, if it is one of these.
+    pub fn descriptor(&self, pvbn: Pvbn) -> Option<Arc<ObjectDescriptor>> {
+        let index = pvbn.0.checked_sub(FIRST_PVBN).filter(|index| *index < self.blocks)?;
+        let start = index - index % self.pack_blocks;
+        let end = (start + self.pack_blocks).min(self.blocks);
+        let block = |index| {
+            let pvbn = Pvbn(FIRST_PVBN + index);
+            let fingerprint = contents::fingerprint(contents::of_preloaded(pvbn));
+            (pvbn, fingerprint, BLOCK_BYTES as u16, BlockEncoding::Plain)
+        };
+        Some(Arc::new(ObjectDescriptor::new((start..end).map(block))))
+    }
+}

@@ -1,0 +1,433 @@
+//! Replays of small traces: nothing is lost or counted twice, and simple cases come out as they must.
+
+use serde_json::{Value, json};
+use std::path::Path;
+use tempfile::TempDir;
+use tombolo_base::Prng;
+use tombolo_engine::keys;
+use tombolo_engine::replay::{Error, GetRequest, Interrupted, Job, PutRequest, Report, Store, run};
+use tombolo_trace::columnar::{FileHeader, Writer};
+use tombolo_trace::{BlockSet, Operation, Record};
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn trace(&self, records: &[Record]) -> String {
+        let path = self.0.path().join("trace.tbtr");
+        let file = std::fs::File::create(&path).unwrap();
+        let mut writer = Writer::new(file, FileHeader::default()).unwrap();
+        records.iter().for_each(|record| writer.push(record).unwrap());
+        writer.finish().unwrap();
+        path.display().to_string()
+    }
+}
+
+fn job(path: &str, settings: Value) -> Job {
+    let mut job = json!({"trace": {"path": path}, "check": true});
+    job.as_object_mut()
+        .unwrap()
+        .extend(settings.as_object().unwrap().clone());
+    serde_json::from_value(job).unwrap()
+}
+
+fn replay(path: &str, settings: Value) -> Report {
+    run(&job(path, settings), None, &mut |_, _| Ok(())).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn read(time_us: u64, first: u64, count: u64) -> Record {
+    Record {
+        time_us,
+        first,
+        count,
+        bytes: count * 4096,
+        ..Record::default()
+    }
+}
+
+/// Single-block reads with a working set, some of them in runs.
+fn reads(seed: u64, count: u64) -> Vec<Record> {
+    let mut prng = Prng::new(seed);
+    let mut next = 0;
+    let block = |prng: &mut Prng| match prng.chance(600) {
+        true => prng.below(300),
+        false => prng.below(3_000),
+    };
+    (0..count)
+        .map(|index| {
+            next = if prng.chance(400) { next + 1 } else { block(&mut prng) };
+            read(index * 500, next, 1)
+        })
+        .collect()
+}
+
+/// Everything that a trace may hold.
+fn mixture(seed: u64, count: u64) -> Vec<Record> {
+    let mut prng = Prng::new(seed);
+    let mut time_us = 0;
+    let mut names = 0;
+    (0..count)
+        .map(|_| {
+            time_us += prng.below(20_000);
+            let (first, count) = (prng.below(2_000), 1 + prng.below(40));
+            let mut record = Record {
+                client: prng.below(4) as u32,
+                volume: [7, u64::MAX][prng.below(2) as usize],
+                ..read(time_us, first, count)
+            };
+            match prng.below(20) {
+                0..12 => {}
+                12 => record.operation = Operation::Discard,
+                13 => {
+                    record.operation = Operation::Flush;
+                    (record.first, record.count, record.bytes) = (0, 0, 0);
+                }
+                _ => {
+                    record.operation = Operation::Write;
+                    names += count;
+                    let name = |index| {
+                        if prng.chance(300) {
+                            prng.below(50)
+                        } else {
+                            50 + names + index
+                        }
+                    };
+                    record.contents = (0..count).map(name).collect();
+                }
+            }
+            record
+        })
+        .collect()
+}
+
+#[test]
+fn nothing_is_lost_or_counted_twice() {
+    let folder = Folder::new();
+    let policies = [
+        ("lru", "none"),
+        ("sarc", "amp"),
+        ("arc", "graph"),
+        ("gds-lcf", "linux"),
+        ("lirs", "ramp"),
+        ("lru", "oracle"),
+    ];
+    for (seed, (replacement, prefetch)) in policies.into_iter().enumerate() {
+        let records = mixture(seed as u64, 3_000);
+        let of = |operation| records.iter().filter(move |record| record.operation == operation);
+        let blocks = |operation| of(operation).map(|record| record.count).sum::<u64>();
+        let path = folder.trace(&records);
+        let ways = [
+            (json!("closed-loop"), true),
+            (json!("trace"), false),
+            (json!({"poisson_per_s": 40.0}), true),
+        ];
+        for (arrivals, dedup) in ways {
+            let settings = json!({
+                "cache_blocks": 600, "replacement": replacement, "prefetch": prefetch, "arrivals": arrivals,
+                "seed": seed, "outstanding_max": 5, "flush_delay_ms": 300, "dedup": dedup,
+                "addressing": if seed % 2 == 0 { "logical" } else { "pvbn" },
+            });
+            let report = replay(&path, settings);
+            let reads = &report.reads;
+            assert_eq!(report.requests, 3_000 + report.requests_split);
+            assert_eq!(report.read_latency.count, reads.requests);
+            assert_eq!(report.write_latency.count, report.writes.requests);
+            assert_eq!(
+                reads.hits + reads.partial_misses + reads.complete_misses,
+                reads.requests
+            );
+            assert_eq!(reads.blocks, blocks(Operation::Read));
+            let known = reads.block_hits + reads.block_partial_misses + reads.block_complete_misses;
+            assert_eq!(known + reads.block_holes, reads.blocks);
+            assert_eq!(report.writes.blocks, blocks(Operation::Write));
+            assert_eq!(report.writes.flushes, of(Operation::Flush).count() as u64);
+            // Blocks of one read with equal contents are missed each and fetched once.
+            let asked_for = reads.block_complete_misses + report.prefetched.blocks;
+            assert!(report.cloud.blocks_down == asked_for || (dedup && report.cloud.blocks_down < asked_for));
+            let unique = report.writes.blocks_unique * 4096;
+            let heads = report.cloud.bytes_up - unique;
+            assert!(
+                report.cloud.bytes_up > unique && heads < 100 * report.cloud.puts + 48 * report.writes.blocks_unique
+            );
+            let prefetched = &report.prefetched;
+            assert!(prefetched.used + prefetched.wasted + prefetched.dropped <= prefetched.blocks);
+            assert_eq!(
+                report.series.points.iter().map(|point| point.gets).sum::<u64>(),
+                report.cloud.gets
+            );
+            assert_eq!(
+                report.series.points.iter().map(|point| point.reads).sum::<u64>(),
+                reads.requests
+            );
+        }
+    }
+}
+
+#[test]
+fn the_same_job_gives_the_same_report() {
+    let folder = Folder::new();
+    let path = folder.trace(&mixture(77, 2_000));
+    let settings = |seed: u64| json!({"cache_blocks": 500, "replacement": "sarc", "prefetch": "graph", "seed": seed, "arrivals": "trace"});
+    // Hash tables grow as their keys happen to fall.
+    let timeless = |mut report: Report| {
+        report.policy.cache_bytes = 0;
+        Report {
+            wall_seconds: 0.0,
+            requests_per_second: 0.0,
+            ..report
+        }
+    };
+    let first = timeless(replay(&path, settings(1)));
+    assert_eq!(first, timeless(replay(&path, settings(1))));
+    assert_ne!(first.digest, replay(&path, settings(2)).digest);
+}
+
+#[test]
+fn a_cache_that_holds_everything_misses_each_block_once() {
+    let folder = Folder::new();
+    let records = reads(3, 8_000);
+    let mut touched = BlockSet::default();
+    records.iter().for_each(|record| {
+        touched.insert(0, record.first, record.count);
+    });
+    let path = folder.trace(&records);
+    let report = replay(&path, json!({"cache_blocks": 10_000, "preload": "touched"}));
+    assert_eq!(report.reads.block_complete_misses, touched.len());
+    assert_eq!(report.cloud.preloaded_blocks, touched.len());
+    assert_eq!(report.reads.block_holes, 0);
+}
+
+#[test]
+fn lru_misses_what_lru_alone_misses() {
+    let folder = Folder::new();
+    let path = folder.trace(&reads(4, 20_000));
+    for blocks in [16u32, 100, 700] {
+        for policy in ["lru", "arc", "s3-fifo", "sieve", "2q"] {
+            let report = replay(
+                &path,
+                json!({"cache_blocks": blocks, "replacement": policy, "cloud": {"put_ms": "none"}}),
+            );
+            let job = json!({"trace": {"path": path}, "runs": [{"policy": policy, "capacity": {"keys": blocks}}]});
+            let alone = keys::run(&serde_json::from_value(job).unwrap(), &mut |_, _| Ok(())).unwrap();
+            assert_eq!(report.reads.complete_misses, alone.runs[0].misses, "{policy} {blocks}");
+        }
+    }
+}
+
+#[test]
+fn duplicates_are_uploaded_once() {
+    let folder = Folder::new();
+    let write = |time_us, first, name| Record {
+        operation: Operation::Write,
+        contents: vec![name; 10],
+        ..read(time_us, first, 10)
+    };
+    let path = folder.trace(&[write(0, 0, 5), write(1, 20, 5), write(2, 40, 0), write(3, 60, 6)]);
+    let with = |dedup: bool| replay(&path, json!({"cache_blocks": 100, "dedup": dedup})).writes;
+    let deduplicated = with(true);
+    assert_eq!(
+        (
+            deduplicated.blocks_unique,
+            deduplicated.blocks_duplicate,
+            deduplicated.blocks_zero
+        ),
+        (2, 28, 10)
+    );
+    let plain = with(false);
+    assert_eq!(
+        (plain.blocks_unique, plain.blocks_duplicate, plain.blocks_zero),
+        (30, 0, 10)
+    );
+}
+
+#[test]
+fn latencies_are_what_the_tables_say() {
+    let folder = Folder::new();
+    let path = folder.trace(&[read(0, 1, 1), read(1_000_000, 1, 1)]);
+    let settings = json!({
+        "cache_blocks": 100, "preload": "touched", "arrivals": "trace",
+        "cloud": {"get_ms": [[0.5, 20.0]], "rtt_ms": 5.0, "ms_per_mib": 256.0},
+        "disk": {"read_ms": [[0.5, 3.0]]},
+    });
+    let report = replay(&path, settings);
+    assert!(
+        (report.read_latency.max - 26.0).abs() < 0.03,
+        "{:?}",
+        report.read_latency
+    );
+    assert!((report.read_latency.min - 3.0).abs() < 0.01);
+    assert_eq!((report.reads.hits, report.reads.complete_misses), (1, 1));
+    let twice = folder.trace(&[read(0, 1, 1), read(1_000, 1, 1)]);
+    let report = replay(&twice, json!({"cache_blocks": 100, "arrivals": "trace"}));
+    assert_eq!((report.reads.partial_misses, report.reads.complete_misses), (1, 1));
+}
+
+#[test]
+fn the_warm_up_is_left_out() {
+    let folder = Folder::new();
+    let path = folder.trace(&reads(9, 5_000));
+    let whole = replay(&path, json!({"cache_blocks": 300}));
+    let rest = replay(&path, json!({"cache_blocks": 300, "warmup_requests": 2_000}));
+    assert_eq!(
+        (rest.requests, rest.reads.requests, rest.read_latency.count),
+        (3_000, 3_000, 3_000)
+    );
+    assert_eq!(rest.digest, whole.digest);
+    assert!(rest.cloud.gets < whole.cloud.gets && rest.dollars.storage < whole.dollars.storage);
+}
+
+struct Slow {
+    gets: u64,
+    puts: u64,
+    fails: bool,
+    /// Whether it leaves the latencies to the tables.
+    is_silent: bool,
+}
+
+impl Store for Slow {
+    fn get(&mut self, request: &GetRequest) -> Result<Option<f64>, String> {
+        self.gets += 1;
+        assert!(request.bytes.is_multiple_of(4096) && request.object > 0);
+        if self.fails {
+            Err("no such bucket".into())
+        } else {
+            Ok((!self.is_silent).then_some(7.0))
+        }
+    }
+
+    fn put(&mut self, request: &PutRequest) -> Result<Option<f64>, String> {
+        self.puts += 1;
+        assert!(request.bytes > 4096);
+        Ok((!self.is_silent).then_some(9.0))
+    }
+}
+
+#[test]
+fn a_store_takes_the_place_of_the_tables() {
+    let folder = Folder::new();
+    let path = folder.trace(&mixture(5, 500));
+    let job = job(&path, json!({"cache_blocks": 500}));
+    let mut store = Slow {
+        gets: 0,
+        puts: 0,
+        fails: false,
+        is_silent: false,
+    };
+    let report = run(&job, Some(&mut store), &mut |_, _| Ok(())).unwrap();
+    assert_eq!((report.cloud.gets, report.cloud.puts), (store.gets, store.puts));
+    assert!(report.read_latency.max < 10.0);
+    let mut silent = Slow {
+        gets: 0,
+        puts: 0,
+        is_silent: true,
+        ..store
+    };
+    let drawn = run(&job, Some(&mut silent), &mut |_, _| Ok(())).unwrap();
+    assert_eq!(drawn.digest, run(&job, None, &mut |_, _| Ok(())).unwrap().digest);
+    assert!(silent.gets > 0 && drawn.digest != report.digest);
+    let mut store = Slow { fails: true, ..store };
+    let error = run(&job, Some(&mut store), &mut |_, _| Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Store(reason) if reason == "no such bucket"));
+}
+
+#[test]
+fn a_job_that_makes_no_sense_is_refused() {
+    let folder = Folder::new();
+    let path = folder.trace(&[read(0, 1, 1), read(0, 2, 1)]);
+    let refused = [
+        (json!({"cache_blocks": 1}), "cache_blocks"),
+        (json!({"cache_blocks": 100, "replacement": "best"}), "replacement"),
+        (json!({"cache_blocks": 100, "prefetch": "best"}), "prefetch"),
+        (
+            json!({"cache_blocks": 100, "prefetch": "amp", "prefetch_settings": {"speed": 1}}),
+            "prefetch_settings",
+        ),
+        (
+            json!({"cache_blocks": 100, "prefetch": "amp", "prefetch_settings": {"threshold": "x"}}),
+            "prefetch_settings",
+        ),
+        (json!({"cache_blocks": 100, "cloud": {"get_ms": "s4"}}), "cloud.get_ms"),
+        (json!({"cache_blocks": 100, "arrivals": "trace"}), "arrivals"),
+        (
+            json!({"cache_blocks": 100, "arrivals": {"poisson_per_s": 0.0}}),
+            "arrivals",
+        ),
+        (json!({"cache_blocks": 100, "pack_blocks": 0}), "pack_blocks"),
+        (
+            json!({"cache_blocks": 100, "dirty_blocks_max": 101}),
+            "dirty_blocks_max",
+        ),
+    ];
+    for (settings, field) in refused {
+        let error = run(&job(&path, settings), None, &mut |_, _| Ok(())).unwrap_err();
+        assert!(
+            matches!(error, Error::Job { field: found, .. } if found == field),
+            "{field}: {error}"
+        );
+    }
+    assert!(serde_json::from_value::<Job>(json!({"trace": {"path": path}, "cache_blocks": 9, "colour": 1})).is_err());
+    let settings = json!({
+        "cache_blocks": 100, "prefetch": "graph",
+        "prefetch_settings": {"track_blocks": 8, "scope": "global", "amp.growth": "rate", "amp.threshold": 4},
+    });
+    assert_eq!(replay(&path, settings).prefetch, "graph");
+    let stop = &mut |_, _| Err(Interrupted);
+    let job = job(&path, json!({"cache_blocks": 100}));
+    assert!(matches!(run(&job, None, stop), Err(Error::Interrupted)));
+}
+
+/// Printed by libCacheSim 0.3.5 with `ignore_obj_size`: (trace, capacity in percent, policy, miss ratio).
+const LIBCACHESIM: [(&str, f64, &str, f64); 20] = [
+    (OLTP, 1.0, "lru", 0.5836710806),
+    (OLTP, 10.0, "lru", 0.3347871508),
+    (OLTP, 30.0, "lru", 0.2557110743),
+    (OLTP, 1.0, "arc", 0.5460391951),
+    (OLTP, 10.0, "arc", 0.3273495999),
+    (OLTP, 30.0, "arc", 0.2490162939),
+    (OLTP, 10.0, "sieve", 0.3333978745),
+    (OLTP, 10.0, "min", 0.2379338070),
+    (P3, 10.0, "lru", 0.8319332177),
+    (P3, 10.0, "arc", 0.6773554455),
+    (P3, 10.0, "sieve", 0.7517220067),
+    (P3, 10.0, "min", 0.4479402888),
+    (P3, 30.0, "min", 0.2390473522),
+    (CLOUD_PHYSICS, 1.0, "lru", 0.8379584094),
+    (CLOUD_PHYSICS, 10.0, "lru", 0.8049125334),
+    (CLOUD_PHYSICS, 30.0, "lru", 0.6608033582),
+    (CLOUD_PHYSICS, 10.0, "arc", 0.7728150906),
+    (CLOUD_PHYSICS, 30.0, "arc", 0.6001563159),
+    (CLOUD_PHYSICS, 10.0, "sieve", 0.7907123788),
+    (CLOUD_PHYSICS, 10.0, "min", 0.6289518055),
+];
+const OLTP: &str = "arc_OLTP.lis.zst";
+const P3: &str = "arc_P3.lis.zst";
+const CLOUD_PHYSICS: &str = "cloudPhysicsIO.oracleGeneral.bin.zst";
+
+#[test]
+fn keys_miss_as_libcachesim_says() {
+    let Some(folder) = std::env::var_os("TOMBOLO_TRACES") else {
+        eprintln!("SKIPPED: TOMBOLO_TRACES names no folder");
+        return;
+    };
+    for name in [OLTP, P3, CLOUD_PHYSICS] {
+        let path = Path::new(&folder).join(name);
+        let expected: Vec<_> = LIBCACHESIM.iter().filter(|row| row.0 == name).collect();
+        let runs: Vec<Value> = expected
+            .iter()
+            .map(|(_, percent, policy, _)| json!({"policy": policy, "capacity": {"percent": percent}}))
+            .collect();
+        let view = if name == CLOUD_PHYSICS { "ids" } else { "units" };
+        let job = json!({"trace": {"path": path, "view": view}, "runs": runs});
+        let report = keys::run(&serde_json::from_value(job).unwrap(), &mut |_, _| Ok(())).unwrap();
+        for ((_, percent, policy, ratio), run) in expected.iter().zip(&report.runs) {
+            assert!(
+                (run.miss_ratio - ratio).abs() < 1e-9,
+                "{name} {percent}% {policy}: {}",
+                run.miss_ratio
+            );
+        }
+    }
+}

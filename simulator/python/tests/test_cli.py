@@ -1,0 +1,122 @@
+"""The command line on small traces."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from samples import ARC, BLOCKS
+from tombolo_sim.cli import EXIT_REFUSED, app
+
+
+def outcome(runner: CliRunner, *words: object) -> str:
+    result = runner.invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize(("path", "requests", "name"), [(BLOCKS, 63, "blocks"), (ARC, 60, "arc")])
+def test_info(runner: CliRunner, path: Path, requests: int, name: str) -> None:
+    found = json.loads(outcome(runner, "info", path, "--json"))
+    assert found["info"]["format"] == name
+    assert found["info"]["records"] == found["analysis"]["requests"] == requests
+    assert found["info"]["distinct_units"] == found["analysis"]["distinct"]
+    text = outcome(runner, "info", path)
+    assert "footprint" in text
+    assert "LRU read miss ratio" in text
+
+
+def test_run(runner: CliRunner, trace: Path) -> None:
+    words = ("run", trace, "--policy", "lru_amp", "--cache", "20%", "--cloud", "s3-2014")
+    report = json.loads(outcome(runner, *words, "--json"))
+    assert (report["replacement"], report["prefetch"]) == ("lru", "amp")
+    reads = report["reads"]
+    assert reads["hits"] + reads["partial_misses"] + reads["complete_misses"] == reads["requests"] > 0
+    assert f"{reads['miss_ratio']:.2%}" in outcome(runner, *words)
+    assert json.loads(outcome(runner, *words, "--json"))["digest"] == report["digest"]
+
+
+def test_run_over_a_store(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
+    database = tmp_path / "cloud.db"
+    alone = json.loads(outcome(runner, "run", trace, "--json"))
+    stored = json.loads(outcome(runner, "run", trace, "--store", f"berkeley:{database}", "--json"))
+    assert stored["digest"] == alone["digest"]
+    assert database.stat().st_size > alone["cloud"]["bytes_up"] / 2
+
+
+def test_sweep_and_plot(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
+    words = ("sweep", trace, BLOCKS, "-o", tmp_path, "--policy", "lru_seq", "--policy", "s3-fifo", "--cache", "10%",
+             "--cache", "100", "--workers", 2)  # fmt: skip
+    found = json.loads(outcome(runner, *words, "--json"))
+    assert len(found) == 8
+    assert all(result["error"] is None for result in found)
+    assert "8 results" in outcome(runner, "plot", tmp_path)
+    for name in ("miss-ratio", "efficiency", "p99"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 5000
+        assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
+
+
+def test_convert(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
+    target = tmp_path / "made-up.tbtr"
+    assert "3,000 records" in outcome(runner, "convert", trace, target)
+    before = json.loads(outcome(runner, "info", trace, "--json"))
+    after = json.loads(outcome(runner, "info", target, "--json"))
+    assert after["analysis"] == before["analysis"]
+    assert after["info"]["format"] == "tbtr"
+
+
+def test_history(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
+    found = json.loads(outcome(runner, "history", trace, "-o", tmp_path, "--json"))
+    assert found["nodes"] > 20
+    # Most jumps go round one circle of forty places.
+    assert found["longest_chains"][0]["nodes"] > 20
+    assert (tmp_path / "history.graphml").read_text().count("<node ") == found["nodes"]
+    assert len((tmp_path / "history.edgelist").read_text().splitlines()) == found["edges"]
+    assert (tmp_path / "history.png").stat().st_size > 5000
+    every = json.loads(outcome(runner, "history", trace, "-o", tmp_path, "--json", "--every-read"))
+    assert every["nodes"] > found["nodes"], "streams are in it too"
+
+
+def test_advise(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
+    words = ("advise", trace, "-o", tmp_path, "--cache", "10%", "--size", "40%", "--try", "lru_graph", "--workers", 1)
+    found = json.loads(outcome(runner, *words, "--json"))
+    assert {(option["size"], option["policy"]) for option in found["options"]} == {
+        ("10%", "lru_seq"), ("10%", "lru_graph"), ("40%", "lru_seq"), ("40%", "lru_graph"),
+    }  # fmt: skip
+    assert found["dollars_are_monthly"]
+    assert (tmp_path / "advice.png").exists()
+    text = outcome(runner, *words)
+    assert text.startswith("Now: lru_seq with ")
+    assert "Another policy" in text
+
+
+def test_gds_lc_is_told_when_it_is_not_there(
+    runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tombolo_sim.cli.report.find_spec", lambda _: None)
+    result = runner.invoke(app, ["report", "gds-lc", "-o", str(tmp_path)])
+    assert str(result.exception) == "this installation has no report on GDS-LC"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "/nowhere", "--cache", "9"], "tombolo-sim: /nowhere: file: No such file or directory (os error 2)"),
+        (["run", str(ARC), "--cache", "0"], "tombolo-sim: a cache of 0 is 0 blocks, which is not 1 to 4294967295"),
+        (["run", str(ARC), "--cache", "9", "--cloud", "moon"], "tombolo-sim: there is no cloud 'moon'; there are "),
+        (["run", str(ARC), "--cache", "9", "--set", "x"], "tombolo-sim: --set x: it must be NAME=VALUE"),
+        (
+            ["history", str(ARC), "-o", "/tmp", "--scope", "all"],
+            "tombolo-sim: --scope all: it must be client or global",
+        ),
+        (["capture", "/tmp/x"], "tombolo-sim: name either --device or --nbd"),
+    ],
+)
+def test_refusals_end_with_a_line_and_a_code(words: list[str], message: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "tombolo_sim", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == EXIT_REFUSED
+    assert done.stderr.startswith(message)
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,133 @@
+"""The report on the GDS-LC paper: a tiny run from end to end, and the rules by which claims are judged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tombolo_sim import _engine
+from tombolo_sim.gds_lc import report, runs
+from tombolo_sim.gds_lc.checks import all_checks
+from tombolo_sim.gds_lc.figures import MIDDLE
+from tombolo_sim.gds_lc.readings import READINGS
+from tombolo_sim.gds_lc.runs import Point, Results, points
+from tombolo_sim.gds_lc.scenarios import CACHE_SHARES, SCENARIOS, Workload, workloads
+from tombolo_sim.report.checks.base import Check, Verdict
+from tombolo_sim.report.options import ReportOptions
+from tombolo_sim.sources import Selection
+
+MEDIA = next(workload for workload in workloads(None) if workload.name == "media")
+
+
+def fake(hit_ratio: float, milliseconds: float, dollars: float) -> dict[str, Any]:
+    """A report with equal uploads and fees, so that only these three differ."""
+    count = {"objects": 10, "bytes": 10}
+    return {
+        "hit_ratio": hit_ratio,
+        "latency_ms": {"mean": milliseconds},
+        "dollars": {"total": dollars, "get": dollars, "put": 0.0, "egress": 0.0},
+        "uploads": {"on_demand": count, "background": count, "through": count},
+        "downloads": count,
+        "downloads_by_size": [{"kib_max": 20, "objects": 6}, {"kib_max": None, "objects": 4}],
+    }
+
+
+def judged(reports: dict[str, dict[str, Any]]) -> dict[str, Check]:
+    """All claims about one workload whose reports depend on the policy alone."""
+    wanted = points([scenario.name for scenario in SCENARIOS], [MEDIA], CACHE_SHARES, MIDDLE)
+    results = Results({at: [reports.get(at.policy, fake(0.5, 20, 2))] for at in wanted})
+    return {check.claim: check for check in all_checks(results, [MEDIA])}
+
+
+def test_orders_are_judged_by_the_numbers() -> None:
+    claims = judged({"lru": fake(0.3, 30, 3), "gds-lcf": fake(0.6, 10, 1)})
+    assert claims["Local cloud: LRU has the highest latency"].verdict is Verdict.HOLDS
+    assert claims["Local cloud: GDS-LCF has the lowest bill or one within 1 % of it"].verdict is Verdict.HOLDS
+    claims = judged({"lru": fake(0.3, 19.9, 3), "gds-lcf": fake(0.6, 20.3, 2.01)})
+    assert claims["Local cloud: LRU has the highest latency"].verdict is Verdict.FAILS
+    assert claims["Local cloud: GDS-LCF has the lowest latency or one within 1 % of it"].verdict is Verdict.FAILS
+    assert claims["Local cloud: GDS-LCF has the lowest bill or one within 1 % of it"].verdict is Verdict.HOLDS
+
+
+def test_close_is_five_per_cent() -> None:
+    for milliseconds, verdict in ((20.9, Verdict.HOLDS), (21.1, Verdict.FAILS)):
+        claims = judged({"gds-lc": fake(0.5, milliseconds, 2)})
+        assert claims["Local cloud, reads: GDS-LC's latency is close to GDS(latency)'s"].verdict is verdict
+
+
+def test_what_no_workload_stands_for_cannot_be_tested() -> None:
+    claims = judged({})
+    netfs = [check for claim, check in claims.items() if claim.startswith("Netfs")]
+    assert netfs and all(check.verdict is Verdict.UNTESTABLE for check in netfs)
+
+
+def test_policies_that_normalise_do_so_by_ten_round_trips() -> None:
+    local = SCENARIOS[0]
+    for policy, expected in (("lru", None), ("gds-latency", None), ("gds-lc", {"round-trips": 10})):
+        job = runs.job_of(runs.point("local", "media", policy, 0.1), local, MEDIA, 1)
+        assert job.get("normalisation") == expected
+    unnormalised = Point("local", "media", "gds-lc", 0.1, None)
+    assert runs.job_of(unnormalised, local, MEDIA, 1)["normalisation"] == "none"
+
+
+def test_traces_that_are_not_there_or_not_wanted_are_left_out(tmp_path: Path) -> None:
+    def names(*skip: str) -> list[str]:
+        return [workload.name for workload in workloads(Selection(tmp_path, skip=skip))]
+
+    assert names() == ["netfs", "media"]
+    (tmp_path / "caffeine_adaptsize_request.trace.xz").touch()
+    assert names() == ["web-adaptsize", "netfs", "media"]
+    assert names("caffeine*") == ["netfs", "media"]
+
+
+def tiny(folder: Path) -> ReportOptions:
+    return ReportOptions(folder, Selection(folder, limit=400), seeds=(1, 2), workers=1)
+
+
+def test_a_tiny_run_gives_a_whole_report(tmp_path: Path) -> None:
+    if not hasattr(_engine, "objects"):
+        pytest.skip("the engine that is installed has no object caches")
+    page = report.run(tiny(tmp_path))
+    text = page.read_text()
+    data = json.loads((tmp_path / "gds_lc.json").read_text())
+    for number in (6, 8, 9, 10, 11, 15, 16, 17, 18, 19, 20, 21):
+        for ending in ("png", "svg"):
+            assert (tmp_path / "figures" / f"figure-{number:02}.{ending}").stat().st_size > 1000
+    assert {check["verdict"] for check in data["checks"]} <= set(Verdict)
+    assert all(check["claim"] in text for check in data["checks"])
+    assert "figures/figure-06.png" in text and "33 to 26 ms" in text
+    for run in data["runs"]:
+        assert len(run["reports"]) == 2
+        for found in run["reports"]:
+            for counts in (found["gets"], found["puts"]):
+                assert counts["hits"] + counts["misses"] == counts["requests"]
+            items = sum(found["dollars"][item] for item in ("get", "put", "egress", "storage"))
+            assert found["dollars"]["total"] == pytest.approx(items)
+
+
+def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(_engine.EngineError, match="Dask"):
+        report.run(ReportOptions(tmp_path, dask="tcp://nowhere:1"))
+
+
+def test_a_limit_shortens_every_workload(tmp_path: Path) -> None:
+    (tmp_path / "caffeine_cache2k_web07.trace.xz").touch()
+    keyed, netfs, media = (report.limited(workload, 7) for workload in workloads(Selection(tmp_path)))
+
+    def settings(workload: Workload) -> dict[str, Any]:
+        return next(iter(workload.specification.values()))
+
+    assert settings(keyed)["requests_max"] == 7
+    assert settings(netfs)["requests"] == settings(media)["requests"] == 7
+
+
+def test_a_reading_is_given_only_where_a_claim_fails() -> None:
+    claim = "Internet cloud: LRU has the highest bill"
+    assert "reading" in judged({"gds-latency": fake(0.5, 20, 9)})[claim].reason
+    assert "reading" not in judged({"lru": fake(0.5, 20, 9)})[claim].reason
+
+
+def test_every_reading_belongs_to_a_claim() -> None:
+    claims = judged({})
+    assert all(any(part in claim for claim in claims) for part in READINGS)

@@ -1,0 +1,106 @@
+"""Sweeps: resumed, parallel, on Dask; failures are outcomes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tombolo_sim import sweep
+from tombolo_sim.engine import EngineError
+from tombolo_sim.jobs import Choice
+from tombolo_sim.policies import policy
+from tombolo_sim.sources import Trace
+
+
+def tasks(trace: Path, names: tuple[str, ...] = ("lru", "lru_amp", "sarc_graph")) -> list[sweep.Task]:
+    source = Trace("made-up", trace)
+    return [sweep.Task("replay", Choice(source, policy(name), 300).job(), name) for name in names]
+
+
+def test_all_cores_give_what_one_gives(trace: Path, tmp_path: Path) -> None:
+    many = sweep.execute(tasks(trace), tmp_path / "many", workers=2)
+    one = [sweep.carry_out(task, tmp_path / "one.json") for task in tasks(trace)]
+    assert [a.require()["digest"] for a in many] == [b.require()["digest"] for b in one]
+    assert [outcome.task.label for outcome in many] == ["lru", "lru_amp", "sarc_graph"]
+
+
+def test_finished_jobs_are_not_done_again(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    original = sweep._on_cores
+
+    def counting(missing: dict[Path, sweep.Task], *rest: object) -> Iterator[tuple[Path, sweep.Outcome]]:
+        done.extend(task.label for task in missing.values())
+        return original(missing, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sweep, "_on_cores", counting)
+    first = sweep.execute(tasks(trace), tmp_path, workers=1)
+    assert done == ["lru", "lru_amp", "sarc_graph"]
+    done.clear()
+    # As an interrupted sweep leaves it: one result is missing, one was cut short.
+    sweep.path_of(tmp_path, tasks(trace)[1]).unlink()
+    damaged = sweep.path_of(tmp_path, tasks(trace)[2])
+    damaged.write_text(damaged.read_text()[:100])
+    second = sweep.execute(tasks(trace), tmp_path, workers=1)
+    assert done == ["lru_amp", "sarc_graph"]
+    assert [a.require()["digest"] for a in second] == [b.require()["digest"] for b in first]
+
+
+def test_equal_jobs_are_done_once(trace: Path, tmp_path: Path) -> None:
+    outcomes = sweep.execute([*tasks(trace, ("lru",)), *tasks(trace, ("lru",))], tmp_path, workers=1)
+    assert len(outcomes) == 2
+    assert len(list((tmp_path / "jobs").iterdir())) == 1
+
+
+def test_a_changed_trace_is_another_job(tmp_path: Path) -> None:
+    path = tmp_path / "trace.txt"
+    path.write_text("0 R 0 4\n")
+    before = tasks(path)[0].key()
+    path.write_text("0 R 0 4\n1 R 8 4\n")
+    assert tasks(path)[0].key() != before
+
+
+def test_the_folder_of_a_trace_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    original = tmp_path / "a" / "trace.txt"
+    original.write_text("0 R 0 4\n")
+    before = tasks(original)[0].key()
+    moved = original.rename(tmp_path / "trace.txt")
+    assert tasks(moved)[0].key() == before
+
+
+def test_a_failure_does_not_stop_the_others(trace: Path, tmp_path: Path) -> None:
+    outcomes = sweep.execute(tasks(trace, ("nonsense", "lru")), tmp_path, workers=2)
+    assert sweep.failures(outcomes) == [f"nonsense: {outcomes[0].error}"]
+    assert "replacement" in (outcomes[0].error or "")
+    assert outcomes[1].report is not None
+    with pytest.raises(EngineError, match=r"^nonsense: replacement"):
+        outcomes[0].require()
+    # It is tried again the next time.
+    assert not sweep.path_of(tmp_path, tasks(trace, ("nonsense",))[0]).exists()
+
+
+def test_a_missing_trace_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="No such file"):
+        sweep.execute(tasks(tmp_path / "nowhere"), tmp_path)
+
+
+def test_on_dask(trace: Path, tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    with LocalCluster(  # type: ignore[no-untyped-call]
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=None, host="127.0.0.1"
+    ) as cluster:
+        outcomes = sweep.execute(tasks(trace), tmp_path, dask=cluster.scheduler_address)
+    alone = sweep.execute(tasks(trace), tmp_path / "alone", workers=1)
+    assert [a.require()["digest"] for a in outcomes] == [b.require()["digest"] for b in alone]
+    assert len(list((tmp_path / "jobs").glob("*.json"))) == 3
+
+
+def test_results_are_loaded_with_their_jobs(trace: Path, tmp_path: Path) -> None:
+    sweep.execute(tasks(trace), tmp_path, workers=1)
+    found = {result["label"]: result for result in sweep.load(tmp_path)}
+    assert found["lru_amp"]["job"]["prefetch"] == "amp"
+    assert json.dumps(found["lru_amp"]["report"])
+    with pytest.raises(EngineError, match="there are no results"):
+        sweep.load(tmp_path / "nowhere")

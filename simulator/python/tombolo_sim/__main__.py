@@ -1,0 +1,3 @@
+from tombolo_sim.cli import main
+
+main()

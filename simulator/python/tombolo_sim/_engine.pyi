@@ -1,0 +1,46 @@
+"""The Rust engine. Jobs and reports are JSON; their fields are those of the serde structs named here."""
+
+from collections.abc import Callable
+from os import PathLike
+from typing import Protocol, TypeAlias
+
+Progress: TypeAlias = Callable[[int, int], object]
+
+__version__: str
+
+class EngineError(ValueError):
+    """The engine refuses a job, or a trace cannot be read."""
+
+class _Store(Protocol):
+    def get(self, object_number: int, offset_bytes: int, count_bytes: int, demand: bool, /) -> float | None: ...
+    def put(self, object_number: int, count_bytes: int, /) -> float | None: ...
+
+def replay(job: str, store: _Store | None = None, progress: Progress | None = None) -> str:
+    """`tombolo_engine::replay::Job` to `Report`."""
+
+def keys(job: str, progress: Progress | None = None) -> str:
+    """`tombolo_engine::keys::Job` to `Report`."""
+
+def objects(job: str, progress: Progress | None = None) -> str:
+    """`tombolo_engine::objects::Job` to `Report`."""
+
+def info(source: str, progress: Progress | None = None) -> str:
+    """`tombolo_trace::Source` to `Info`."""
+
+def analyse(job: str, progress: Progress | None = None) -> str:
+    """`{trace: Source, interval_us}` to `tombolo_trace::Analysis`."""
+
+def convert(source: str, target: str | PathLike[str], progress: Progress | None = None) -> int:
+    """Writes the project's own format; returns the number of records."""
+
+def shuffle(job: str, progress: Progress | None = None) -> int:
+    """`{trace, target, window, seed}`: writes a trace with its jumps in another order."""
+
+def history(job: str, progress: Progress | None = None) -> str:
+    """The history graph after a trace's reads: nodes and edges."""
+
+def models() -> str:
+    """The latency tables by name: (quantile, milliseconds) pairs."""
+
+def expand(job: str) -> str:
+    """The history graph of given reads, and its balanced expansion from one block."""

@@ -1,0 +1,39 @@
+"""The command `tombolo-sim`. Each subcommand is a thin front of a module of the package."""
+
+import sys
+
+import typer
+from rich.markup import escape
+
+from tombolo_sim.capture import CaptureError
+from tombolo_sim.cli import advise, history, replay, report, trace
+from tombolo_sim.engine import EngineError
+from tombolo_sim.jobs import OptionError
+from tombolo_sim.progress import console
+from tombolo_sim.stores import StoreError
+
+app = typer.Typer(
+    name="tombolo-sim",
+    help="Replays traces of storage requests through the Tombolo gateway's own policies.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+trace.register(app)
+replay.register(app)
+report.register(app)
+advise.register(app)
+history.register(app)
+
+EXIT_REFUSED = 2
+EXIT_INTERRUPTED = 130
+
+
+def main() -> None:
+    try:
+        app()
+    except (EngineError, OptionError, StoreError, CaptureError) as error:
+        console.print(f"[red]tombolo-sim:[/red] {escape(str(error))}", soft_wrap=True, highlight=False)
+        sys.exit(EXIT_REFUSED)
+    except KeyboardInterrupt:
+        console.print("interrupted")
+        sys.exit(EXIT_INTERRUPTED)

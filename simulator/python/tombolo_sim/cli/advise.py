@@ -1,0 +1,43 @@
+"""`advise`: what another cache would change."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tombolo_sim import advise as advising
+from tombolo_sim.cli import options
+from tombolo_sim.cli.options import AsJson, Format, Limit, TimeOrder, TraceArgument, Workers, output, print_json
+from tombolo_sim.cli.replay import CloudName, DiskName, arrivals_of
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(advise)
+
+
+def advise(
+    path: TraceArgument,
+    folder: Annotated[Path, typer.Option("--output", "-o", help="Folder of the plot and the runs.")],
+    cache: Annotated[str, typer.Option("--cache", help="The cache that there is now.")] = "10%",
+    policy_name: Annotated[str, typer.Option("--policy", help="The policy that it has now.")] = "lru_seq",
+    sizes: Annotated[list[str] | None, typer.Option("--size", help="Other sizes to try.")] = None,
+    policies: Annotated[list[str] | None, typer.Option("--try", help="Other policies to try.")] = None,
+    cloud: CloudName = "modern",
+    disk: DiskName = None,
+    arrivals: Annotated[str, typer.Option("--arrivals", help="trace, closed-loop, or a rate such as 50/s.")] = "trace",
+    file_format: Format = "auto",
+    limit: Limit = None,
+    time_order: TimeOrder = "error",
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the misses, the tail latency and the monthly bill would be with another cache size or policy."""
+    question = advising.Question(
+        options.trace_of(path, file_format, limit, time_order), cache, policy_name, tuple(sizes or advising.SIZES),
+        tuple(policies or advising.POLICIES), cloud, disk, arrivals_of(arrivals),
+    )  # fmt: skip
+    advice = advising.answer(question, folder, workers)
+    if as_json:
+        print_json(advice.data())
+    else:
+        output.print(advice.text(), soft_wrap=True, highlight=False)

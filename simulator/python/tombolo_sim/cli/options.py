@@ -1,0 +1,65 @@
+"""Options that several subcommands share."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tombolo_sim.jobs import OptionError
+from tombolo_sim.sources import Trace, name_of
+
+output = Console()
+
+TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace, compressed or not.")]
+Format = Annotated[str, typer.Option("--format", help="The trace's format, where its contents and name do not tell.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Read so many records only.")]
+TimeOrder = Annotated[str, typer.Option("--time-order", help="Where the trace's time goes back: error, clamp or sort.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Formats = Annotated[
+    list[str] | None, typer.Option("--format", metavar="GLOB=FORMAT", help="The format of files whose names fit.")
+]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; one for each core by default.")]
+Dask = Annotated[
+    str | None, typer.Option("--dask", metavar="ADDRESS", help="Run on the workers of this Dask scheduler.")
+]
+
+
+def trace_of(path: Path, file_format: str, limit: int | None, time_order: str) -> Trace:
+    return Trace(name_of(path), path, file_format, limit, time_order)
+
+
+def formats_of(given: list[str] | None) -> dict[str, str]:
+    return dict(split_pair("--format", item) for item in given or [])
+
+
+def split_pair(option: str, item: str) -> tuple[str, str]:
+    name, separator, value = item.partition("=")
+    if not name or not separator:
+        raise OptionError(f"{option} {item}: it must be NAME=VALUE")
+    return name, value
+
+
+def settings_of(given: list[str] | None) -> dict[str, Any]:
+    """`NAME=VALUE` pairs; values are JSON where they can be, else words."""
+    settings: dict[str, Any] = {}
+    for item in given or []:
+        name, value = split_pair("--set", item)
+        try:
+            settings[name] = json.loads(value)
+        except ValueError:
+            settings[name] = value
+    return settings
+
+
+def print_json(value: object) -> None:
+    output.print_json(json.dumps(value))
+
+
+def print_pairs(heading: str, pairs: list[tuple[str, str]]) -> None:
+    table = Table(title=heading, show_header=False, title_justify="left")
+    for name, value in pairs:
+        table.add_row(name, value)
+    output.print(table)

@@ -1,0 +1,222 @@
+"""`run`, `sweep` and `plot`: replays."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tombolo_sim import engine, plots, sweep
+from tombolo_sim.cli import options
+from tombolo_sim.cli.options import (
+    AsJson,
+    Dask,
+    Format,
+    Formats,
+    Limit,
+    TimeOrder,
+    TraceArgument,
+    Workers,
+    output,
+    print_json,
+    print_pairs,
+)
+from tombolo_sim.engine import EngineError, Json
+from tombolo_sim.jobs import Choice, OptionError, cache_blocks
+from tombolo_sim.models import CLOUDS
+from tombolo_sim.policies import policy, title
+from tombolo_sim.progress import console, watching
+from tombolo_sim.report.results import quantile
+from tombolo_sim.sources import Trace, given_format
+from tombolo_sim.stores import open_store
+
+PolicyNames = Annotated[list[str], typer.Option("--policy", help="lru_seq … sarc_graph, or REPLACEMENT+PREFETCH.")]
+CacheSizes = Annotated[list[str], typer.Option("--cache", help="10% of the footprint, 64MiB, or blocks.")]
+CloudName = Annotated[str, typer.Option("--cloud", help=f"Latencies and prices: {', '.join(CLOUDS)}.")]
+DiskName = Annotated[str | None, typer.Option("--disk", help="The cache's disk; by default of the cloud's time.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the prefetcher.")]
+ArrivalsOption = Annotated[str, typer.Option("--arrivals", help="closed-loop, trace, or a rate such as 50/s.")]
+Addressing = Annotated[str, typer.Option("--addressing", help="What the prefetcher sees: logical or pvbn.")]
+Clients = Annotated[str, typer.Option("--clients", help="Whether it tells clients apart: trace or one.")]
+
+
+_GIB = 1 << 30
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(run)
+    app.command(name="sweep")(sweep_command)
+    app.command()(plot)
+
+
+def arrivals_of(word: str) -> str | dict[str, float]:
+    if word.endswith("/s"):
+        try:
+            return {"poisson_per_s": float(word[:-2])}
+        except ValueError:
+            raise OptionError(f"--arrivals {word}: the rate is not a number") from None
+    return word
+
+
+def distinct_blocks(trace: Trace, sizes: list[str]) -> int | None:
+    """Counted only where a size needs it."""
+    if not any("%" in size for size in sizes):
+        return None
+    with watching(f"footprint of {trace.name}") as progress:
+        return int(engine.info(trace.source(), progress)["distinct_units"])
+
+
+def run(
+    path: TraceArgument,
+    policy_name: Annotated[
+        str, typer.Option("--policy", help="lru_seq … sarc_graph, or REPLACEMENT+PREFETCH.")
+    ] = "sarc_graph",
+    cache: Annotated[str, typer.Option("--cache", help="10% of the footprint, 64MiB, or blocks.")] = "10%",
+    cloud: CloudName = "modern",
+    disk: DiskName = None,
+    settings: Settings = None,
+    arrivals: ArrivalsOption = "closed-loop",
+    time_scale: Annotated[float, typer.Option("--time-scale", min=0.0)] = 1.0,
+    addressing: Addressing = "logical",
+    clients: Clients = "trace",
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 1,
+    warmup: Annotated[int, typer.Option("--warmup", min=0, help="Requests that are left out of the report.")] = 0,
+    flush_delay_ms: Annotated[int, typer.Option("--flush-delay-ms", min=1)] = 5000,
+    pack_blocks: Annotated[int, typer.Option("--pack-blocks", min=1)] = 64,
+    dedup: Annotated[bool, typer.Option("--dedup/--no-dedup")] = True,
+    store: Annotated[str | None, typer.Option("--store", help="memory:, berkeley:FILE, or s3://BUCKET/PREFIX.")] = None,
+    file_format: Format = "auto",
+    limit: Limit = None,
+    time_order: TimeOrder = "error",
+    as_json: AsJson = False,
+) -> None:
+    """Replays one trace with one policy."""
+    trace = options.trace_of(path, file_format, limit, time_order)
+    choice = Choice(
+        trace, policy(policy_name), cache_blocks(cache, distinct_blocks(trace, [cache])), cloud, disk, seed,
+        arrivals_of(arrivals), time_scale, warmup, addressing, clients, dedup, flush_delay_ms, pack_blocks,
+        options.settings_of(settings),
+    )  # fmt: skip
+    with watching(f"{trace.name} {policy_name}") as progress:
+        if store is None:
+            report = engine.replay(choice.job(), progress=progress)
+        else:
+            with open_store(store) as opened:
+                report = engine.replay(choice.job(), opened, progress)
+    if as_json:
+        print_json(report)
+    else:
+        print_pairs(f"{trace.name}, {policy_name}, {choice.cache_blocks:,} blocks, {cloud}", summary(report))
+
+
+def summary(report: Json) -> list[tuple[str, str]]:
+    reads, prefetched, cloud, dollars = report["reads"], report["prefetched"], report["cloud"], report["dollars"]
+    writes = report["writes"]
+    down, up = cloud["bytes_down"] / _GIB, cloud["bytes_up"] / _GIB
+    lines = [
+        (
+            "reads",
+            f"{reads['requests']:,}: {reads['hits']:,} hits, {reads['partial_misses']:,} partial and "
+            f"{reads['complete_misses']:,} complete misses",
+        ),
+        ("miss ratio", f"{reads['miss_ratio']:.2%} of requests, {reads['block_miss_ratio']:.2%} of blocks"),
+        ("prefetched", f"{prefetched['blocks']:,} blocks, {prefetched['efficiency']:.1%} of them used"),
+        ("writes", f"{writes['requests']:,}: {writes['blocks']:,} blocks, {writes['blocks_duplicate']:,} duplicates"),
+        ("cloud", f"{cloud['gets']:,} GETs, {cloud['puts']:,} PUTs, {down:.3g} GiB down, {up:.3g} GiB up"),
+        ("dollars", f"{dollars['get'] + dollars['put'] + dollars['egress']:.4g} for requests and transfer"),
+        (
+            "time",
+            f"{report['virtual_seconds']:,.0f} s virtual, {report['wall_seconds']:.2f} s real, "
+            f"{report['requests_per_second']:,.0f} requests/s",
+        ),
+    ]
+    if report["read_latency"]["count"]:
+        tail = ", ".join(f"p{wanted * 100:g} {quantile(report, wanted):.3g}" for wanted in (0.5, 0.9, 0.95, 0.99))
+        lines.insert(2, ("read latency, ms", f"mean {report['read_latency']['mean']:.3g}, {tail}"))
+    return lines
+
+
+def sweep_command(
+    paths: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Traces.")],
+    results: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder of results; finished jobs in it are not done again.")
+    ],
+    policies: PolicyNames = ["lru_seq", "lru_amp", "sarc_seq", "sarc_amp", "lru_graph", "sarc_graph"],  # noqa: B006
+    caches: CacheSizes = ["10%", "20%", "30%"],  # noqa: B006
+    clouds: Annotated[list[str], typer.Option("--cloud", help=f"One or several of {', '.join(CLOUDS)}.")] = ["modern"],  # noqa: B006
+    seeds: Annotated[list[int], typer.Option("--seed")] = [1],  # noqa: B006
+    settings: Settings = None,
+    arrivals: ArrivalsOption = "closed-loop",
+    addressing: Addressing = "logical",
+    clients: Clients = "trace",
+    formats: Formats = None,
+    limit: Limit = None,
+    time_order: TimeOrder = "error",
+    workers: Workers = None,
+    dask: Dask = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replays every trace with every policy, cache size, cloud and seed."""
+    tasks = []
+    chosen_formats = options.formats_of(formats)
+    for path in paths:
+        trace = options.trace_of(path, given_format(path, chosen_formats), limit, time_order)
+        distinct = distinct_blocks(trace, caches)
+        for name, size, cloud, seed in itertools.product(policies, caches, clouds, seeds):
+            choice = Choice(
+                trace, policy(name), cache_blocks(size, distinct), cloud, seed=seed, arrivals=arrivals_of(arrivals),
+                addressing=addressing, clients=clients, settings=options.settings_of(settings),
+            )  # fmt: skip
+            tasks.append(sweep.Task("replay", choice.job(), f"{trace.name} {name} {size} {cloud} seed {seed}"))
+    outcomes = sweep.execute(tasks, results, workers, dask)
+    if as_json:
+        print_json(
+            [{"label": outcome.task.label, "report": outcome.report, "error": outcome.error} for outcome in outcomes]
+        )
+    else:
+        print_pairs(str(results), [(outcome.task.label, _line(outcome)) for outcome in outcomes])
+    if failed := sweep.failures(outcomes):
+        raise EngineError(f"{len(failed)} of {len(tasks)} jobs failed; the first: {failed[0]}")
+
+
+def _line(outcome: sweep.Outcome) -> str:
+    report = outcome.report
+    if report is None:
+        return f"failed: {outcome.error}"
+    p99 = f", p99 {quantile(report, 0.99):.0f} ms" if report["read_latency"]["count"] else ""
+    return f"{report['reads']['miss_ratio']:.2%} miss, PE {report['prefetched']['efficiency']:.1%}{p99}"
+
+
+def plot(
+    results: Annotated[Path, typer.Argument(help="The folder of a sweep.")],
+    folder: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where the pictures go; by default to the results.")
+    ] = None,
+) -> None:
+    """Draws a sweep: miss ratio, prefetch efficiency and p99 over the cache's size, for each trace."""
+    found = [result for result in sweep.load(results) if result["kind"] == "replay"]
+    measures: dict[str, tuple[str, Callable[[Json], float]]] = {
+        "miss-ratio": ("read requests that miss", lambda report: report["reads"]["miss_ratio"]),
+        "efficiency": ("prefetch efficiency", lambda report: report["prefetched"]["efficiency"]),
+        "p99": ("p99 of reads, ms", lambda report: quantile(report, 0.99) if report["read_latency"]["count"] else 0.0),
+    }
+    traces = sorted({Path(result["job"]["trace"]["path"]).name for result in found})
+    for name, (label, measure) in measures.items():
+        figure, axes = plots.panels(len(traces), label)
+        for axis, trace in zip(axes, traces, strict=True):
+            series: dict[str, list[tuple[float, float]]] = {}
+            for result in found:
+                if Path(result["job"]["trace"]["path"]).name == trace:
+                    point = (result["job"]["cache_blocks"] / 256, measure(result["report"]))
+                    series.setdefault(_series_name(result["job"]), []).append(point)
+            plots.lines(axis, {key: sorted(points) for key, points in sorted(series.items())}, "cache, MiB", label, "o")
+            axis.set_title(trace)
+            axis.legend(fontsize="x-small")
+        saved = plots.save(figure, folder or results, name)
+        console.print(f"{(folder or results) / saved}")
+    output.print(f"{len(found)} results")
+
+
+def _series_name(job: Json) -> str:
+    return title(f"{job['replacement']}_{job['prefetch']}")

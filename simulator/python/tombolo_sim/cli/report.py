@@ -1,0 +1,86 @@
+"""`report tombolo` and `report gds-lc`."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tombolo_sim.cli.options import Dask, Formats, Limit, TimeOrder, Workers, formats_of, output
+from tombolo_sim.engine import EngineError
+from tombolo_sim.report import tombolo as tombolo_report
+from tombolo_sim.report.options import ReportOptions
+from tombolo_sim.sources import Selection
+
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="Folder of the report; finished runs in it are not done again.")
+]
+Traces = Annotated[Path | None, typer.Option("--traces", metavar="DIR", help="Folder of traces.")]
+Only = Annotated[list[str] | None, typer.Option("--only", metavar="GLOB", help="Only files whose names fit.")]
+Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="GLOB", help="Not the files whose names fit.")]
+Seeds = Annotated[list[int], typer.Option("--seed")]
+
+_GDS_LC = "tombolo_sim.gds_lc.report"
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(
+        help="A paper's evaluation on the traces at hand, beside its printed numbers.", no_args_is_help=True
+    )
+    group.command()(tombolo)
+    group.command(name="gds-lc")(gds_lc)
+    app.add_typer(group, name="report")
+
+
+def selected(
+    folder: Path | None,
+    formats: list[str] | None,
+    only: list[str] | None,
+    skip: list[str] | None,
+    limit: int | None,
+    time_order: str,
+) -> Selection | None:
+    if folder is None:
+        return None
+    return Selection(folder, formats_of(formats), tuple(only or ()), tuple(skip or ()), limit, time_order)
+
+
+def tombolo(
+    folder: Output,
+    traces: Traces = None,
+    formats: Formats = None,
+    only: Only = None,
+    skip: Skip = None,
+    limit: Limit = None,
+    time_order: TimeOrder = "error",
+    seeds: Seeds = [1],  # noqa: B006
+    workers: Workers = None,
+    dask: Dask = None,
+) -> None:
+    """Figures 4, 5, 8-13 and tables 1, 3-7 of the Tombolo paper, and whether its claims hold."""
+    chosen = ReportOptions(
+        folder, selected(traces, formats, only, skip, limit, time_order), tuple(seeds), workers, dask
+    )
+    output.print(str(tombolo_report.run(chosen)))
+
+
+def gds_lc(
+    folder: Output,
+    traces: Traces = None,
+    formats: Formats = None,
+    only: Only = None,
+    skip: Skip = None,
+    limit: Limit = None,
+    time_order: TimeOrder = "error",
+    seeds: Seeds = [1],  # noqa: B006
+    workers: Workers = None,
+    dask: Dask = None,
+) -> None:
+    """The evaluation of the GDS-LC paper: cost-aware caching of objects."""
+    chosen = ReportOptions(
+        folder, selected(traces, formats, only, skip, limit, time_order), tuple(seeds), workers, dask
+    )
+    if find_spec("tombolo_sim.gds_lc") is None:
+        raise EngineError("this installation has no report on GDS-LC")
+    output.print(str(import_module(_GDS_LC).run(chosen)))

@@ -1,0 +1,153 @@
+"""Clouds and disks by name: whose latencies they have, what they cost, and what that rests on.
+
+The latency tables are the engine's (`simulator/engine/src/replay/models.rs`); prices are list prices. Nothing is fitted
+to a trace; the same models are used for all of them.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+from tombolo_sim import _engine
+
+Quantiles: TypeAlias = list[tuple[float, float]]
+"""(quantile, milliseconds)."""
+
+
+@cache
+def tables() -> dict[str, Quantiles]:
+    """The engine's latency tables."""
+    return {name: [(quantile, ms) for quantile, ms in points] for name, points in json.loads(_engine.models()).items()}
+
+
+@dataclass(frozen=True)
+class Cloud:
+    name: str
+    title: str
+    basis: str
+    get: str
+    put: str
+    get_usd_per_1000: float
+    put_usd_per_1000: float
+    egress_usd_per_gib: float
+    storage_usd_per_gib_month: float
+    rtt_ms: float = 0.0
+    ms_per_mib: float = 0.0
+    parallel_requests: int = 16
+
+    def get_ms(self) -> Quantiles:
+        """Of a small request."""
+        return [(quantile, ms + self.rtt_ms) for quantile, ms in tables()[self.get]]
+
+    def job_fields(self) -> dict[str, Any]:
+        return {
+            "cloud": {
+                "get_ms": self.get,
+                "put_ms": self.put,
+                "rtt_ms": self.rtt_ms,
+                "ms_per_mib": self.ms_per_mib,
+                "parallel_requests": self.parallel_requests,
+            },
+            "prices": {
+                "get_usd_per_1000": self.get_usd_per_1000,
+                "put_usd_per_1000": self.put_usd_per_1000,
+                "egress_usd_per_gib": self.egress_usd_per_gib,
+                "storage_usd_per_gib_month": self.storage_usd_per_gib_month,
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Disk:
+    name: str
+    title: str
+    basis: str
+    read: str
+    write: str
+    queue_depth: int
+
+    def job_fields(self) -> dict[str, Any]:
+        return {"disk": {"read_ms": self.read, "write_ms": self.write, "queue_depth": self.queue_depth}}
+
+
+CLOUDS: dict[str, Cloud] = {
+    cloud.name: cloud
+    for cloud in (
+        Cloud(
+            name="s3-2014",
+            title="S3 2014",
+            basis="Tombolo table 4: printed p90/p95/p99, lower quantiles inverted from its rows; a whole object's "
+            "latency whatever the request's size; PUT as GET; list prices of 2014",
+            get="s3-2014",
+            put="s3-2014",
+            get_usd_per_1000=0.0004,
+            put_usd_per_1000=0.005,
+            egress_usd_per_gib=0.12,
+            storage_usd_per_gib_month=0.0295,
+        ),
+        Cloud(
+            name="cloudfront-2014",
+            title="CloudFront 2014",
+            basis="Tombolo table 5, as above; uploads go to S3; requests and transfer at CloudFront's and the origin's "
+            "prices of 2014 together",
+            get="cloudfront-2014",
+            put="s3-2014",
+            get_usd_per_1000=0.00115,
+            put_usd_per_1000=0.005,
+            egress_usd_per_gib=0.24,
+            storage_usd_per_gib_month=0.0295,
+        ),
+        Cloud(
+            name="modern",
+            title="S3 2025, in region",
+            basis="a model fitted by others to measurements of 2025, 20 ms/MiB; list prices of 2025",
+            get="s3-2025-get",
+            put="s3-2025-put",
+            ms_per_mib=20.0,
+            get_usd_per_1000=0.0004,
+            put_usd_per_1000=0.005,
+            egress_usd_per_gib=0.09,
+            storage_usd_per_gib_month=0.023,
+        ),
+        Cloud(
+            name="modern-remote",
+            title="S3 2025, 74 ms away",
+            basis="as in the region, and a round trip of 74 ms to each request (Singapore to Tokyo)",
+            get="s3-2025-get",
+            put="s3-2025-put",
+            rtt_ms=74.0,
+            ms_per_mib=20.0,
+            get_usd_per_1000=0.0004,
+            put_usd_per_1000=0.005,
+            egress_usd_per_gib=0.09,
+            storage_usd_per_gib_month=0.023,
+        ),
+    )
+}
+
+DISKS: dict[str, Disk] = {
+    disk.name: disk
+    for disk in (
+        Disk(
+            name="hdd-2014",
+            title="500 GB hard disk, random",
+            basis="the tail follows from the 33 and 40 ms of the GRAPH rows of tables 4 and 5; the median is that of "
+            "7200 revolutions a minute (assumed)",
+            read="hdd-2014",
+            write="hdd-2014",
+            queue_depth=1,
+        ),
+        Disk(
+            name="ssd",
+            title="NVMe SSD",
+            basis="assumed: reads of 0.09 ms, writes into its memory",
+            read="ssd-read",
+            write="ssd-write",
+            queue_depth=32,
+        ),
+    )
+}
+
+# The disk that goes with a cloud's year.
+DISK_OF_CLOUD = {"s3-2014": "hdd-2014", "cloudfront-2014": "hdd-2014", "modern": "ssd", "modern-remote": "ssd"}

@@ -1,0 +1,1 @@
+"""Reports that set simulated results beside what a paper prints."""

@@ -1,0 +1,38 @@
+"""Markdown, as far as reports need it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tombolo_sim.report.checks import Check, Verdict
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def table(content: Table) -> list[str]:
+    lines = [_row(content.head), "|" + " --- |" * len(content.head)]
+    return lines + [_row(row) for row in content.rows]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def checks(found: Sequence[Check]) -> list[str]:
+    """The verdicts, then what was found of each where."""
+    counts = {verdict: sum(check.verdict is verdict for check in found) for verdict in Verdict}
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    overview = Table(
+        "", ["claim", "where", "printed", "verdict", "because"],
+        [[check.claim, check.source, check.printed, f"**{check.verdict}**", check.reason] for check in found],
+    )  # fmt: skip
+    lines = [f"{len(found)} claims: {summary}.", "", *table(overview), ""]
+    for check in found:
+        if check.findings:
+            rows = [[finding.where, finding.verdict, finding.detail] for finding in check.findings]
+            lines += [f"### {check.claim}", "", *table(Table("", ["on", "there it", "found"], rows)), ""]
+    return lines

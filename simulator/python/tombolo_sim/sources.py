@@ -1,0 +1,90 @@
+"""Which files of a folder are traces, and how each is to be read."""
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tombolo_sim.engine import EngineError
+
+_COMPRESSED = (".zst", ".gz", ".xz")
+# Of one trace in several formats the first is taken: the one that says most.
+_PREFERRED = ("tbtr", "vscsi", "blocks", "files", "csv", "oracle-general")
+
+
+@dataclass(frozen=True)
+class Trace:
+    name: str
+    path: Path
+    format: str = "auto"
+    limit: int | None = None
+    time_order: str = "error"
+    """What to do about times that go back: `error`, `clamp` or `sort`."""
+
+    def source(self, **fields: object) -> dict[str, Any]:
+        """For a job of the engine."""
+        source: dict[str, Any] = {"path": str(self.path), "format": self.format, "time_order": self.time_order}
+        if self.limit is not None:
+            source["limit"] = self.limit
+        return source | fields
+
+
+def name_of(path: Path) -> str:
+    """The file's name up to its first dot."""
+    return path.name.split(".", 1)[0]
+
+
+def given_format(path: Path, formats: Mapping[str, str]) -> str:
+    """`formats` maps patterns of file names to formats; the first that fits counts."""
+    for pattern, name in formats.items():
+        if fnmatch.fnmatch(path.name, pattern):
+            return name
+    return "auto"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which files of a folder, and how they are to be read."""
+
+    folder: Path
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """Patterns of file names, and the format of the files that they fit."""
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    limit: int | None = None
+    time_order: str = "error"
+
+    def takes(self, path: Path) -> bool:
+        wanted = not self.only or _fits(path, self.only)
+        return path.is_file() and wanted and not _fits(path, self.skip)
+
+
+def _fits(path: Path, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
+
+
+def find(selection: Selection) -> list[Trace]:
+    """The files that could be traces, one for each name."""
+    if not selection.folder.is_dir():
+        raise EngineError(f"{selection.folder}: no such folder")
+    found: dict[str, Trace] = {}
+    for path in sorted(selection.folder.iterdir()):
+        if not selection.takes(path):
+            continue
+        chosen = given_format(path, selection.formats)
+        trace = Trace(name_of(path), path, chosen, selection.limit, selection.time_order)
+        before = found.get(trace.name)
+        if before is None or _rank(path) < _rank(before.path):
+            found[trace.name] = trace
+    return list(found.values())
+
+
+def _rank(path: Path) -> int:
+    words = path.name.replace("_", "-").lower()
+    for suffix in _COMPRESSED:
+        words = words.removesuffix(suffix)
+    for rank, word in enumerate(_PREFERRED):
+        if word.replace("-", "") in words.replace("-", ""):
+            return rank
+    return len(_PREFERRED)

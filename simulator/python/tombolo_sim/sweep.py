@@ -1,0 +1,216 @@
+"""Many jobs on all cores, one file a result.
+
+A result lies in a file that is named by a hash of what determines it: the job, the trace's size and time, and the
+engine. A job whose file is there is not done again, so an interrupted sweep goes on where it was, and a changed engine
+or trace begins anew. Files appear whole or not at all.
+"""
+
+import hashlib
+import json
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import active_children, get_context
+from multiprocessing.queues import Queue
+from pathlib import Path
+from queue import Empty
+from threading import Event, Thread
+from typing import Any
+
+from rich.progress import Progress
+
+from tombolo_sim import engine
+from tombolo_sim.engine import EngineError, Json
+from tombolo_sim.progress import bars, show
+
+_POLL_S = 0.2
+KINDS: dict[str, Callable[..., Json]] = {
+    "replay": engine.replay,
+    "keys": engine.keys,
+    "analyse": lambda job, progress=None: engine.analyse(job["trace"], job["interval_us"], progress=progress),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A job of the engine; `label` is for people and does not count."""
+
+    kind: str
+    job: Json
+    label: str
+
+    def key(self) -> str:
+        trace = Path(self.job["trace"]["path"])
+        try:
+            status = trace.stat()
+        except OSError as error:
+            raise EngineError(f"{trace}: {error.strerror}") from error
+        named = self.job | {"trace": self.job["trace"] | {"path": trace.name}}
+        text = json.dumps([self.kind, named, status.st_size, status.st_mtime_ns, engine.digest()], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    task: Task
+    report: Json | None
+    error: str | None
+
+    def require(self) -> Json:
+        if self.report is None:
+            raise EngineError(f"{self.task.label}: {self.error}")
+        return self.report
+
+
+def path_of(folder: Path, task: Task) -> Path:
+    return folder / "jobs" / f"{task.key()}.json"
+
+
+def stored(path: Path) -> Json | None:
+    """A finished report; a file that is no report is as good as none, and is written again."""
+    try:
+        report = json.loads(path.read_text())["report"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return report if isinstance(report, dict) else None
+
+
+def _store(path: Path, task: Task, report: Json) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_text(json.dumps({"kind": task.kind, "label": task.label, "job": task.job, "report": report}))
+    part.replace(path)
+
+
+def carry_out(task: Task, path: Path, progress: engine.Progress | None = None) -> Outcome:
+    """Does one job and stores its report. What the engine refuses is an outcome, so that the others go on."""
+    try:
+        report = KINDS[task.kind](task.job, progress=progress)
+    except EngineError as error:
+        return Outcome(task, None, str(error))
+    _store(path, task, report)
+    return Outcome(task, report, None)
+
+
+_progress_queue: "Queue[tuple[str, int, int]] | None" = None
+
+
+def _begin_worker(queue: "Queue[tuple[str, int, int]]") -> None:
+    global _progress_queue
+    _progress_queue = queue
+    # Ctrl-C is for the parent, which ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _work(task: Task, path: Path) -> Outcome:
+    queue = _progress_queue
+    assert queue is not None
+
+    def on_progress(done: int, total: int) -> None:
+        queue.put((task.label, done, total))
+
+    return carry_out(task, path, on_progress)
+
+
+def execute(tasks: Sequence[Task], folder: Path, workers: int | None = None, dask: str | None = None) -> list[Outcome]:
+    """All outcomes in the order of the tasks. Equal tasks are done once."""
+    paths = [path_of(folder, task) for task in tasks]
+    distinct = dict(zip(paths, tasks, strict=True))
+    found = {path: report for path in distinct if (report := stored(path)) is not None}
+    outcomes = {path: Outcome(distinct[path], report, None) for path, report in found.items()}
+    missing = {path: task for path, task in distinct.items() if path not in found}
+    with bars() as progress:
+        total = progress.add_task("jobs", total=len(distinct), completed=len(found))
+        run = _on_dask(missing, dask) if dask else _on_cores(missing, workers or os.cpu_count() or 1, progress)
+        for path, outcome in run:
+            outcomes[path] = outcome
+            progress.advance(total)
+    return [replace(outcomes[path], task=task) for path, task in zip(paths, tasks, strict=True)]
+
+
+def _on_cores(missing: dict[Path, Task], workers: int, progress: Progress) -> Iterator[tuple[Path, Outcome]]:
+    if not missing:
+        return
+    context = get_context("spawn")
+    others = set(active_children())
+    queue: Queue[tuple[str, int, int]] = context.Queue()
+    pool = ProcessPoolExecutor(min(workers, len(missing)), context, _begin_worker, (queue,))
+    over = Event()
+    watcher = Thread(target=_show_progress, args=(queue, progress, over), daemon=True)
+    watcher.start()
+    try:
+        futures = {pool.submit(_work, task, path): path for path, task in missing.items()}
+        yield from _finished(futures)
+    except BaseException:
+        # Without its workers the pool ends at once, and the jobs that they were at are done another time.
+        for process in set(active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        over.set()
+        watcher.join()
+        pool.shutdown(cancel_futures=True)
+
+
+def _finished(futures: dict[Future[Outcome], Path]) -> Iterator[tuple[Path, Outcome]]:
+    for future in as_completed(futures):
+        yield futures[future], future.result()
+
+
+def _show_progress(queue: "Queue[tuple[str, int, int]]", progress: Progress, over: Event) -> None:
+    """One bar for each job that is under way."""
+    tasks: dict[str, Any] = {}
+    while not over.is_set():
+        try:
+            label, done, total = queue.get(timeout=_POLL_S)
+        except Empty:
+            continue
+        if label not in tasks:
+            tasks[label] = progress.add_task(label, total=None)
+        show(progress, tasks[label], done, total)
+        if total and done >= total:
+            progress.update(tasks[label], visible=False)
+
+
+def _on_dask(missing: dict[Path, Task], address: str) -> Iterator[tuple[Path, Outcome]]:
+    """On the workers of a Dask scheduler, which must see the trace under the same path. They hand the report back,
+    since the folder of results may not be theirs."""
+    try:
+        from distributed import Client
+        from distributed import as_completed as completed
+    except ImportError as error:
+        raise EngineError("--dask needs the package distributed: pip install 'tombolo-sim[dask]'") from error
+    with Client(address) as client:  # type: ignore[no-untyped-call]
+        futures = {client.submit(_remote, task, pure=False): path for path, task in missing.items()}
+        for future in completed(futures):  # type: ignore[no-untyped-call]
+            outcome = future.result()
+            path = futures[future]
+            if outcome.report is not None:
+                _store(path, outcome.task, outcome.report)
+            yield path, outcome
+
+
+def _remote(task: Task) -> Outcome:
+    try:
+        return Outcome(task, KINDS[task.kind](task.job), None)
+    except EngineError as error:
+        return Outcome(task, None, str(error))
+
+
+def load(folder: Path) -> list[Json]:
+    """Every stored job with its report."""
+    results = []
+    for path in sorted((folder / "jobs").glob("*.json")):
+        try:
+            results.append(json.loads(path.read_text()))
+        except ValueError as error:
+            raise EngineError(f"{path}: not a result: {error}") from error
+    if not results:
+        raise EngineError(f"{folder}: there are no results")
+    return results
+
+
+def failures(outcomes: Iterable[Outcome]) -> list[str]:
+    return [f"{outcome.task.label}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
