@@ -21,11 +21,14 @@ CLIENTS = ["nfs3", "nfs4.0", "nfs4.1", "nfs4.2", "cifs"]
 FAULTS_OF_THE_CLIENT = {"unlink::open_file_not_freed", "utimensat::follow_symlink"}
 """What Linux's NFS client of kernel 6.1 fails over ganesha's own module on ext4, too."""
 OF_USER = "daemon"
+GRACE_S = 20
+"""A guest may stand still for seconds while this machine is busy; a client whose lease runs out again and again while it
+is renewed answers EIO."""
 
 
 @pytest.fixture
 def ganesha_of_guest(gateway: Gateway, share: str, folder: Path, guest: Guest, closing: ExitStack) -> Ganesha:
-    server = Ganesha(folder / "ganesha", guest.namespace, ADDRESS)
+    server = Ganesha(folder / "ganesha", guest.namespace, ADDRESS, GRACE_S)
     closing.callback(server.close)
     server.serve_share(gateway, share)
     server.start()

@@ -39,13 +39,16 @@ class Ganesha:
     """Serves one tree at `pseudo`. With `namespace`, it runs in that network namespace and listens on `address`
     there."""
 
-    def __init__(self, folder: Path, namespace: str | None = None, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, folder: Path, namespace: str | None = None, address: str = "127.0.0.1", grace_s: int = GRACE_S
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.address = address
         self.port = free_port()
         self.mount_port = free_port()
         self.pseudo = ""
+        self._grace_s = grace_s
         self.process = Process("ganesha", folder / "ganesha.log")
         self._plugins: Path | None = None
         self._network = ["ip", "netns", "exec", namespace] if namespace else []
@@ -80,8 +83,8 @@ class Ganesha:
         files = ["--directory", str(self.folder), "--pid-file", str(self.folder / "ganesha.pid")]
         gateway.cli("export", "nfs", share, *ports, *rights, *files)
         text = self.configuration.read_text()
-        shorter = text.replace("Grace_Period = 90;", f"Grace_Period = {GRACE_S};")
-        shorter = shorter.replace("Lease_Lifetime = 60;", f"Lease_Lifetime = {GRACE_S};")
+        shorter = text.replace("Grace_Period = 90;", f"Grace_Period = {self._grace_s};")
+        shorter = shorter.replace("Lease_Lifetime = 60;", f"Lease_Lifetime = {self._grace_s};")
         if shorter == text:
             raise AssertionError(f"no grace period and lease to shorten in\n{text}")
         self.configuration.write_text(shorter)
