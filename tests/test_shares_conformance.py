@@ -22,8 +22,8 @@ FAULTS_OF_THE_CLIENT = {"unlink::open_file_not_freed", "utimensat::follow_symlin
 """What Linux's NFS client of kernel 6.1 fails over ganesha's own module on ext4, too."""
 OF_USER = "daemon"
 GRACE_S = 20
-"""A guest may stand still for seconds while this machine is busy; a client whose lease runs out again and again while it
-is renewed answers EIO."""
+"""A guest may stand still for seconds while this machine is busy; a client whose lease runs out again and again while
+it is renewed answers EIO."""
 
 
 @pytest.fixture
