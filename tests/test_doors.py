@@ -61,7 +61,7 @@ def test_large_file_of_one_door_is_read_by_another(doors: dict[str, Door], write
     assert second.read("file", MIB - 10, 20) == data[MIB - 10 : MIB] + b"cha"
     first.unlink("file")
     # Ganesha hears of it a moment after it was answered.
-    wait_for(lambda: not has(second, "file"), NEWS_S, "end of the name")
+    wait_for(lambda: not has(second, "file"), 5, "end of the name")
 
 
 def has(door: Door, path: str) -> bool:
