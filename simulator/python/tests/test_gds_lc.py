@@ -86,8 +86,6 @@ def tiny(folder: Path) -> ReportOptions:
 
 
 def test_a_tiny_run_gives_a_whole_report(tmp_path: Path) -> None:
-    if not hasattr(_engine, "objects"):
-        pytest.skip("the engine that is installed has no object caches")
     page = report.run(tiny(tmp_path))
     text = page.read_text()
     data = json.loads((tmp_path / "gds_lc.json").read_text())

@@ -1,14 +1,12 @@
 """`report tombolo` and `report gds-lc`."""
 
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tombolo_sim.cli.options import Dask, Formats, Limit, TimeOrder, Workers, formats_of, output
-from tombolo_sim.engine import EngineError
+from tombolo_sim.gds_lc import report as gds_lc_report
 from tombolo_sim.report import tombolo as tombolo_report
 from tombolo_sim.report.options import ReportOptions
 from tombolo_sim.sources import Selection
@@ -20,8 +18,6 @@ Traces = Annotated[Path | None, typer.Option("--traces", metavar="DIR", help="Fo
 Only = Annotated[list[str] | None, typer.Option("--only", metavar="GLOB", help="Only files whose names fit.")]
 Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="GLOB", help="Not the files whose names fit.")]
 Seeds = Annotated[list[int], typer.Option("--seed")]
-
-_GDS_LC = "tombolo_sim.gds_lc.report"
 
 
 def register(app: typer.Typer) -> None:
@@ -81,6 +77,4 @@ def gds_lc(
     chosen = ReportOptions(
         folder, selected(traces, formats, only, skip, limit, time_order), tuple(seeds), workers, dask
     )
-    if find_spec("tombolo_sim.gds_lc") is None:
-        raise EngineError("this installation has no report on GDS-LC")
-    output.print(str(import_module(_GDS_LC).run(chosen)))
+    output.print(str(gds_lc_report.run(chosen)))
