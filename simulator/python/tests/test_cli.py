@@ -93,14 +93,6 @@ def test_advise(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
     assert "Another policy" in text
 
 
-def test_gds_lc_is_told_when_it_is_not_there(
-    runner: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tombolo_sim.cli.report.find_spec", lambda _: None)
-    result = runner.invoke(app, ["report", "gds-lc", "-o", str(tmp_path)])
-    assert str(result.exception) == "this installation has no report on GDS-LC"
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
