@@ -113,15 +113,19 @@ class Reality:
         return [latency for latency, request in zip(latencies, trace, strict=True) if request.op == "R"]
 
     def calibrate(self) -> Calibration:
-        """As many misses at a time as a play has: single blocks, then whole packs. Hits one at a time."""
+        """With as many requests under way as a play has: single blocks that are not cached, each followed by one that
+        is, then whole packs."""
         packs = list(range(PROBE_PACKS))
         random.Random(SEED).shuffle(packs)
         half = PROBE_PACKS // 2
-        places = [pack * PACK_BLOCKS + index for index in range(0, PACK_BLOCKS, 16) for pack in packs[:half]]
+        known = [Request(0, "R", pack * PACK_BLOCKS, 1, 0) for pack in packs[:half]]
+        places = [pack * PACK_BLOCKS + index for index in range(16, PACK_BLOCKS, 16) for pack in packs[:half]]
         single = [Request(0, "R", place, 1, 0) for place in places]
         whole = [Request(0, "R", pack * PACK_BLOCKS, PACK_BLOCKS, 0) for pack in packs[half:]]
-        cold = self.play("probe", single, OUTSTANDING)
-        warm = self.play("probe", single, 1)
+        self.play("probe", known, OUTSTANDING)
+        both = [request for index, cold in enumerate(single) for request in (cold, known[index % half])]
+        latencies = self.play("probe", both, OUTSTANDING)
+        cold, warm = latencies[::2], latencies[1::2]
         large = self.play("probe", whole, OUTSTANDING)
         extra_ms = max(quantile(large, 0.5) - quantile(cold, 0.5), 0.0)
         return Calibration(table(warm), table(cold), extra_ms / ((PACK_BLOCKS - 1) * BLOCK / MIB))
