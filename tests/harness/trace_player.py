@@ -85,13 +85,16 @@ class Connection(NbdDisk):
 
 
 class Player:
-    """`outstanding_max` 0: requests come at the trace's times."""
+    """`outstanding_max` 0: requests come at the trace's times. What is written depends on `seed`: what the store holds
+    already would be deduplicated, and leave the cache."""
 
-    def __init__(self, trace: list[Request], connections: dict[int, Connection], outstanding_max: int) -> None:
+    def __init__(
+        self, trace: list[Request], connections: dict[int, Connection], outstanding_max: int, seed: str
+    ) -> None:
         self._trace = trace
         self._connections = connections
         self._outstanding_max = outstanding_max
-        self._random = random.Random(len(trace))
+        self._random = random.Random(seed)
         self._selector = selectors.DefaultSelector()
         for connection in connections.values():
             self._selector.register(connection, selectors.EVENT_READ, connection)
@@ -154,7 +157,7 @@ def main(job: dict[str, Any]) -> None:
     trace = load(Path(job["trace"]))
     clients = {request.client for request in trace}
     connections = {client: Connection(Path(job["socket"]), job["export"]) for client in sorted(clients)}
-    player = Player(trace, connections, job["outstanding_max"])
+    player = Player(trace, connections, job["outstanding_max"], job["export"])
     player.play()
     json.dump(player.latencies_ms, sys.stdout)
 
