@@ -56,8 +56,8 @@ report: setup-simulate ## the Tombolo paper's evaluation on the traces in TRACES
 	cd simulator/python && ../../.venv/bin/maturin develop --release --locked
 	.venv/bin/tombolo-sim report tombolo --traces "$(TRACES)" --output build/report $(REPORT_ARGUMENTS)
 
-soak: setup-test ## many rounds of kills under load, large images (about an hour)
-	cargo build --release --locked -p tombolo
+soak: setup-test ## many rounds of kills under load, large images, the simulator beside the daemon (over an hour; TOMBOLO_TRACES=DIR: public traces too)
+	cargo build --release --locked -p tombolo -p tombolo-engine
 	$(MAKE) -C tgt_plugin all
 	$(MAKE) -C fsal_plugin all
 	export TOMBOLO_BINARY="$(BUILT)/release/tombolo"; $(PYTEST) -m soak

@@ -101,12 +101,22 @@ def build_folder() -> Path:
 @cache
 def tombolo_binary() -> Path:
     """The daemon under test: $TOMBOLO_BINARY, else the newest one built."""
-    named = os.environ.get("TOMBOLO_BINARY")
+    return built_binary("tombolo", "tombolo", "TOMBOLO_BINARY")
+
+
+@cache
+def replay_binary() -> Path:
+    """The simulator's engine: $TOMBOLO_REPLAY, else the newest one built."""
+    return built_binary("replay", "tombolo-engine", "TOMBOLO_REPLAY")
+
+
+def built_binary(name: str, package: str, variable: str) -> Path:
+    named = os.environ.get(variable)
     if named:
         return Path(named)
-    built = [path for profile in ("debug", "release") if (path := build_folder() / profile / "tombolo").exists()]
+    built = [path for profile in ("debug", "release") if (path := build_folder() / profile / name).exists()]
     if not built:
-        raise FileNotFoundError("no tombolo binary: run `cargo build -p tombolo`, or set TOMBOLO_BINARY")
+        raise FileNotFoundError(f"no {name} binary: run `cargo build -p {package}`, or set {variable}")
     return max(built, key=lambda path: path.stat().st_mtime)
 
 

@@ -1,0 +1,278 @@
+"""The simulator against reality: one trace through the daemon, over NBD, S3 and a slow network, and through the
+simulator's engine gives the same hits, partial and complete misses.
+
+What the daemon takes for a hit and for a miss is measured on a volume of its own with other requests, and is all that
+the simulator is told of times. Latencies of both are printed, and noted in a file when TOMBOLO_REALITY names one; no
+time decides a test.
+"""
+
+import json
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import SEED, GatewayFactory, s3_settings
+from harness.fault_proxy import FaultProxy
+from harness.gateway import Gateway, merged
+from harness.object_store import S3Server
+from harness.tools import replay_binary, run
+from harness.trace_player import play
+from harness.traces import BLOCK, PAGE_BLOCKS, Request, arc_slice, mixed, pages_before, save, volume_bytes
+from test_policies import COMBINATIONS, metric
+
+MIB = 1 << 20
+PACK_BLOCKS = 64
+LANES = 16
+DELAY_S = 0.03
+TIMED_OUTSTANDING = 4
+"""About what is under way when requests come at their own times."""
+WINDOW_BLOCKS = 256
+DISTANCE_MAX = 0.01
+"""Of each share of the reads."""
+QUANTILES = [0.01, *(index / 20 for index in range(1, 20)), 0.99]
+RESULTS = ("hit", "partial_miss", "complete_miss")
+PROBE_PACKS = 128
+
+
+@dataclass(frozen=True)
+class Play:
+    """What is played, how, and against which cache."""
+
+    name: str
+    trace: list[Request]
+    cache_blocks: int
+    outstanding_max: int = 1
+    """0: at the trace's own times."""
+
+    @property
+    def dirty_blocks_max(self) -> int:
+        return self.cache_blocks // 4
+
+    @property
+    def writes(self) -> bool:
+        return any(request.op == "W" for request in self.trace)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Shares of the reads by result, and their latencies."""
+
+    shares: dict[str, float]
+    p50_ms: float
+    p95_ms: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Quantiles of a read of one block, and what more bytes of one object add."""
+
+    hit_ms: list[tuple[float, float]]
+    miss_ms: list[tuple[float, float]]
+    ms_per_mib: float
+
+
+class Reality:
+    """A daemon whose store is far away."""
+
+    def __init__(self, gateway: Gateway, proxy: FaultProxy, folder: Path) -> None:
+        self._gateway = gateway
+        self._proxy = proxy
+        self._folder = folder
+        self._filled: set[str] = set()
+
+    def fill(self, name: str, size_bytes: int, pages: list[int]) -> None:
+        """These pages of a new volume, in their order, so that every object is a whole pack of neighbours."""
+        content = random.Random(f"{SEED} {name}")
+        self._filled.add(name)
+        self._gateway.create_volume(name, str(size_bytes))
+        with self._gateway.disk(name) as disk:
+            for page in pages:
+                disk.write(page * PAGE_BLOCKS * BLOCK, content.randbytes(PAGE_BLOCKS * BLOCK))
+        self._gateway.drain()
+
+    def begin_cold(self, settings: dict[str, Any]) -> None:
+        """A start with an empty cache and without any history."""
+        self._gateway.stop()
+        self._gateway.cache_file.unlink()
+        (self._gateway.state_directory / "history").unlink(missing_ok=True)
+        self._gateway.settings = merged(self._gateway.settings, settings)
+        self._gateway.start()
+
+    def play(self, volume: str, trace: list[Request], outstanding_max: int) -> list[float]:
+        """Milliseconds of the reads."""
+        path = self._folder / "played.csv"
+        save(path, trace)
+        self._proxy.faults.delay_s = DELAY_S
+        try:
+            latencies = play(self._gateway.nbd_socket, volume, path, outstanding_max)
+        finally:
+            self._proxy.faults.delay_s = 0.0
+        return [latency for latency, request in zip(latencies, trace, strict=True) if request.op == "R"]
+
+    def calibrate(self, outstanding: int) -> Calibration:
+        """With so many requests under way: single blocks that are not cached, each followed by one that
+        is, then whole packs."""
+        packs = list(range(PROBE_PACKS))
+        random.Random(SEED).shuffle(packs)
+        half = PROBE_PACKS // 2
+        known = [Request(0, "R", pack * PACK_BLOCKS, 1, 0) for pack in packs[:half]]
+        places = [pack * PACK_BLOCKS + index for index in range(16, PACK_BLOCKS, 16) for pack in packs[:half]]
+        single = [Request(0, "R", place, 1, 0) for place in places]
+        whole = [Request(0, "R", pack * PACK_BLOCKS, PACK_BLOCKS, 0) for pack in packs[half:]]
+        self.play("probe", known, outstanding)
+        both = [request for index, cold in enumerate(single) for request in (cold, known[index % half])]
+        latencies = self.play("probe", both, outstanding)
+        cold, warm = latencies[::2], latencies[1::2]
+        large = self.play("probe", whole, outstanding)
+        extra_ms = max(quantile(large, 0.5) - quantile(cold, 0.5), 0.0)
+        return Calibration(table(warm), table(cold), extra_ms / ((PACK_BLOCKS - 1) * BLOCK / MIB))
+
+    def outcome(self, combination: str, play: Play) -> Outcome:
+        """On a volume of its own if the trace writes."""
+        volume = f"play-{combination}" if play.writes else "play"
+        if volume not in self._filled:
+            self.fill(volume, volume_bytes(play.trace), pages_before(play.trace))
+        replacement, _, prefetch = combination.partition("_")
+        self.begin_cold({"cache": {"replacement": replacement}, "prefetch": {"policy": prefetch}})
+        latencies = self.play(volume, play.trace, play.outstanding_max)
+        labels = {"replacement": replacement, "prefetch": prefetch}
+        counts = {name: metric(self._gateway, "tombolo_policy_reads_total", result=name, **labels) for name in RESULTS}
+        self._gateway.drain()
+        assert sum(counts.values()) == len(latencies), "the daemon has counted other reads than were played"
+        shares = {name: count / len(latencies) for name, count in counts.items()}
+        return Outcome(shares, quantile(latencies, 0.5), quantile(latencies, 0.95))
+
+
+def quantile(latencies: list[float], at: float) -> float:
+    return sorted(latencies)[min(int(at * len(latencies)), len(latencies) - 1)]
+
+
+def table(latencies: list[float]) -> list[tuple[float, float]]:
+    return [(at, quantile(latencies, at)) for at in QUANTILES]
+
+
+def prefetch_settings(combination: str) -> dict[str, Any]:
+    """The daemon's settings of the prefetcher, in the engine's words."""
+    sarc_threshold = {"threshold": 3} if combination == "sarc_amp" else {}
+    return {
+        "none": {},
+        "seq": {},
+        "amp": {"degree_blocks_max": WINDOW_BLOCKS, **sarc_threshold},
+        "graph": {"amp.degree_blocks_max": WINDOW_BLOCKS},
+    }[combination.partition("_")[2]]
+
+
+def simulated(combination: str, play: Play, calibration: Calibration, folder: Path) -> Outcome:
+    path = folder / "simulated.csv"
+    save(path, play.trace)
+    replacement, _, prefetch = combination.partition("_")
+    job = {
+        "trace": {"path": str(path)},
+        "cache_blocks": play.cache_blocks,
+        "dirty_blocks_max": play.dirty_blocks_max,
+        "replacement": replacement,
+        "prefetch": prefetch,
+        "prefetch_settings": prefetch_settings(combination),
+        "arrivals": "closed-loop" if play.outstanding_max else "trace",
+        "outstanding_max": max(play.outstanding_max, 1),
+        "pack_blocks": PACK_BLOCKS,
+        "seed": SEED,
+        "cloud": {
+            "get_ms": calibration.miss_ms,
+            "put_ms": calibration.miss_ms,
+            "ms_per_mib": calibration.ms_per_mib,
+            "parallel_requests": LANES,
+        },
+        "disk": {"read_ms": calibration.hit_ms, "write_ms": calibration.hit_ms},
+    }
+    job_path = folder / "job.json"
+    job_path.write_text(json.dumps(job))
+    report = json.loads(run([replay_binary(), "blocks", job_path], limit_s=600).stdout)
+    reads, quantiles = report["reads"], dict(map(tuple, report["read_latency"]["quantiles"]))
+    counts = dict(zip(RESULTS, (reads["hits"], reads["partial_misses"], reads["complete_misses"]), strict=True))
+    return Outcome({name: count / reads["requests"] for name, count in counts.items()}, quantiles[0.5], quantiles[0.95])
+
+
+def note(combination: str, play: Play, real: Outcome, model: Outcome) -> None:
+    """A row of the table in docs/results/simulator-reality.md: reality / simulator."""
+    shares = [f"{real.shares[name]:.2%} / {model.shares[name]:.2%}" for name in RESULTS]
+    ratio = f"{model.p95_ms / real.p95_ms - 1:+.1%}"
+    times = [f"{real.p50_ms:.2f} / {model.p50_ms:.2f}", f"{real.p95_ms:.1f} / {model.p95_ms:.1f}", ratio]
+    row = "| " + " | ".join([play.name, combination, *shares, *times]) + " |"
+    print(row)
+    if path := os.environ.get("TOMBOLO_REALITY"):
+        with Path(path).open("a") as file:
+            file.write(row + "\n")
+
+
+Compare = Callable[[Play, list[str]], None]
+
+
+@pytest.fixture
+def compare(make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy, folder: Path) -> Compare:
+    def through_both(play: Play, combinations: list[str]) -> None:
+        settings: dict[str, Any] = s3_settings(proxy.endpoint)
+        settings["store"] |= {"downloads_in_flight_max": LANES, "uploads_in_flight_max": LANES}
+        settings |= {
+            "cache": {"size": play.cache_blocks * BLOCK},
+            "flush": {"dirty_bytes_max": play.dirty_blocks_max * BLOCK},
+            "prefetch": {"window_bytes_max": WINDOW_BLOCKS * BLOCK, "policy": "none"},
+        }
+        gateway = make_gateway(settings, s3.environment).start()
+        reality = Reality(gateway, proxy, folder)
+        probe_bytes = PROBE_PACKS * PACK_BLOCKS * BLOCK
+        reality.fill("probe", probe_bytes, list(range(probe_bytes // BLOCK // PAGE_BLOCKS)))
+        reality.begin_cold({})
+        calibration = reality.calibrate(play.outstanding_max or TIMED_OUTSTANDING)
+        print(f"hit {calibration.hit_ms}\nmiss {calibration.miss_ms}\n{calibration.ms_per_mib:.2f} ms a MiB")
+        far = []
+        for combination in combinations:
+            model = simulated(combination, play, calibration, folder)
+            real = reality.outcome(combination, play)
+            note(combination, play, real, model)
+            if any(abs(real.shares[name] - model.shares[name]) > DISTANCE_MAX for name in RESULTS):
+                far.append((combination, real, model))
+        assert not far
+
+    return through_both
+
+
+def test_one_request_at_a_time_misses_as_often_as_simulated(compare: Compare) -> None:
+    trace = mixed(SEED, 1_500, 64 * PAGE_BLOCKS)
+    compare(Play("mixed", trace, 16 * MIB // BLOCK), ["lru_none", "sarc_amp"])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_all_combinations_miss_as_often_as_simulated(compare: Compare) -> None:
+    trace = mixed(SEED, 4_000, 64 * PAGE_BLOCKS)
+    compare(Play("mixed, 4,000", trace, 16 * MIB // BLOCK), ["lru_none", *COMBINATIONS])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_many_requests_at_a_time_miss_as_often_as_simulated(compare: Compare) -> None:
+    trace = mixed(SEED, 12_000, 96 * PAGE_BLOCKS)
+    compare(Play("mixed, 12,000, 8 at a time", trace, 24 * MIB // BLOCK, 8), ["lru_none", "lru_seq", "lru_amp"])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_timed_arrivals_miss_as_often_as_simulated(compare: Compare) -> None:
+    trace = mixed(SEED, 6_000, 64 * PAGE_BLOCKS, per_second=150.0)
+    compare(Play("mixed, 6,000, timed", trace, 16 * MIB // BLOCK, 0), ["lru_none", "lru_amp"])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_a_public_trace_misses_as_often_as_simulated(compare: Compare) -> None:
+    folder = os.environ.get("TOMBOLO_TRACES")
+    if not folder:
+        pytest.skip("TOMBOLO_TRACES names no folder of public traces")
+    trace = arc_slice(Path(folder) / "arc_P3.lis.zst", 2_000)
+    compare(Play("arc P3, 2,000", trace, 16 * MIB // BLOCK), ["lru_none", "sarc_amp"])
