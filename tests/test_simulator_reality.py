@@ -244,7 +244,7 @@ def compare(make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy, folde
 
 def test_one_request_at_a_time_misses_as_often_as_simulated(compare: Compare) -> None:
     trace = mixed(SEED, 1_500, 64 * PAGE_BLOCKS)
-    compare(Play("mixed", trace, 16 * MIB // BLOCK), ["lru_none", "sarc_amp"])
+    compare(Play("mixed", trace, 16 * MIB // BLOCK), ["lru_none"])
 
 
 @pytest.mark.soak
