@@ -14,7 +14,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -27,6 +27,8 @@ use tombolo_trace::{Operation, Record};
 const QUEUE_REQUESTS_MAX: usize = 1 << 14;
 /// Sums that wait with them, 8 MiB.
 const QUEUE_SUMS_MAX: u64 = 1 << 19;
+/// The writer looks into the queue as often: were it woken for each request, the client would pay for that.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// A reader of the unfinished file misses no more than this.
 const CHUNK_AGE_MAX: Duration = Duration::from_secs(5);
 /// What a request may add to the file: NBD allows 32 MiB, that is names of 8192 blocks.
@@ -282,11 +284,10 @@ impl WriterJob {
     fn write_all(&mut self) -> io::Result<End> {
         let mut chunk_due = Instant::now() + CHUNK_AGE_MAX;
         loop {
-            let wait = chunk_due.saturating_duration_since(Instant::now());
-            match self.receiver.recv_timeout(wait) {
+            match self.receiver.try_recv() {
                 Ok(entry) => self.write(&entry)?,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Ok(End::Stopped),
+                Err(TryRecvError::Empty) => thread::sleep(LOOK_INTERVAL),
+                Err(TryRecvError::Disconnected) => return Ok(End::Stopped),
             }
             if Instant::now() >= chunk_due {
                 self.writer.end_chunk()?;
