@@ -332,11 +332,7 @@ impl Prefetcher for Amp {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics {
-            streams: self.streams.len(),
-            bytes: self.streams.bytes(),
-            ..Statistics::default()
-        }
+        self.streams.statistics()
     }
 
     fn check_invariants(&self) {

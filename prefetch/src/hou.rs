@@ -114,11 +114,7 @@ impl Prefetcher for Hou {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics {
-            streams: self.streams.len(),
-            bytes: self.streams.bytes(),
-            ..Statistics::default()
-        }
+        self.streams.statistics()
     }
 
     fn check_invariants(&self) {

@@ -170,11 +170,7 @@ impl Prefetcher for Linux {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics {
-            streams: self.streams.len(),
-            bytes: self.streams.bytes(),
-            ..Statistics::default()
-        }
+        self.streams.statistics()
     }
 
     fn check_invariants(&self) {

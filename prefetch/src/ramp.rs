@@ -88,11 +88,7 @@ impl Prefetcher for Ramp {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics {
-            streams: self.streams.len(),
-            bytes: self.streams.bytes(),
-            ..Statistics::default()
-        }
+        self.streams.statistics()
     }
 
     fn check_invariants(&self) {

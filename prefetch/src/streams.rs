@@ -8,7 +8,7 @@
 //! All memory is taken at the start. Streams hang in buckets by the 64-block region of their next block, so finding
 //! one looks at three to five short chains.
 
-use crate::{Access, Likelihood, table::Address};
+use crate::{Access, Likelihood, Statistics, table::Address};
 use alloc::vec::Vec;
 use tombolo_base::VolumeId;
 
@@ -153,6 +153,15 @@ impl<S: Copy + Default> Streams<S> {
             } else {
                 Relation::Straggler
             },
+        }
+    }
+
+    /// For a policy that holds nothing else.
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            streams: self.len(),
+            bytes: self.bytes(),
+            ..Statistics::default()
         }
     }
 

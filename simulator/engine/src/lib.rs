@@ -40,6 +40,7 @@ mod contents;
 mod delays;
 mod disasters;
 mod disk;
+mod dollars;
 mod files;
 mod index;
 pub mod keys;
@@ -59,5 +60,6 @@ mod store;
 mod watch;
 mod world;
 
+pub use dollars::Dollars;
 pub use run::{Outcome, run_seed};
 pub use scenario::Canary;

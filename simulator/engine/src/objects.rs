@@ -36,7 +36,7 @@ mod write_back;
 
 pub use cloud::{Location, Prices};
 pub use job::{Arrivals, Error, Job, Local, Normalisation, WriteMode};
-pub use report::{Dollars, LatencyMs, LocationReport, Report, RequestCounts, SizeBucket, Transfers, Uploads};
+pub use report::{LatencyMs, LocationReport, Report, RequestCounts, SizeBucket, Transfers, Uploads};
 pub use workload::{KeyedTrace, Netfs, SizeLaw, SizedTrace, WorkloadSpec, Zipf};
 
 /// Carries a job out; `progress` is told requests done and requests in all, about a hundred times.

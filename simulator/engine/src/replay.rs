@@ -41,7 +41,7 @@ pub use devices::{GetRequest, PutRequest, Store};
 pub use error::{Error, Interrupted, Progress};
 pub use job::{Addressing, Arrivals, Clients, Cloud, Disk, Job, Latency, Preload, Prices};
 pub use models::MODELS;
-pub use report::{CloudTraffic, Dollars, Latencies, Point, PolicyState, Prefetched, Reads, Report, Series, Writes};
+pub use report::{CloudTraffic, Latencies, Point, PolicyState, Prefetched, Reads, Report, Series, Writes};
 pub(crate) use run::ratio;
 pub use run::run;
 

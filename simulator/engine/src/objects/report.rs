@@ -1,6 +1,7 @@
 //! What a run tells.
 
 use super::cloud::{Location, Traffic, storage_dollars};
+use crate::Dollars;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,27 +81,6 @@ pub struct LocationReport {
     pub bytes_down: u64,
     pub bytes_up: u64,
     pub dollars: Dollars,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Dollars {
-    pub get: f64,
-    pub put: f64,
-    pub egress: f64,
-    pub storage: f64,
-    pub total: f64,
-}
-
-impl Dollars {
-    fn plus(&self, other: &Self) -> Self {
-        Self {
-            get: self.get + other.get,
-            put: self.put + other.put,
-            egress: self.egress + other.egress,
-            storage: self.storage + other.storage,
-            total: self.total + other.total,
-        }
-    }
 }
 
 const SHARES: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999];

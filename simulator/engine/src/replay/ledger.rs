@@ -1,7 +1,8 @@
 //! What is counted while a replay runs: latencies, traffic, stored bytes, and all of it by time.
 
 use super::job::Prices;
-use super::report::{CloudTraffic, Dollars, Latencies, Point, Series};
+use super::report::{CloudTraffic, Latencies, Point, Series};
+use crate::Dollars;
 use hdrhistogram::Histogram;
 
 /// Latencies are counted up to a year, in microseconds.

@@ -1,6 +1,7 @@
 //! What came of a replay: plain data, written as JSON. Counts leave the warm-up out unless said otherwise.
 
 use super::accesses::CLASSES;
+use crate::Dollars;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -101,17 +102,6 @@ pub struct CloudTraffic {
     /// When the run ended; what was there before the trace included.
     pub stored_bytes: u64,
     pub preloaded_blocks: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Dollars {
-    pub get: f64,
-    pub put: f64,
-    pub egress: f64,
-    /// Of what was stored, for as long as the run lasted in virtual time.
-    pub storage: f64,
-    pub total: f64,
 }
 
 /// Milliseconds, to within a thousandth.

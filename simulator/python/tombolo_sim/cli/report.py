@@ -1,5 +1,6 @@
 """`report tombolo` and `report gds-lc`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -24,8 +25,12 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(
         help="A paper's evaluation on the traces at hand, beside its printed numbers.", no_args_is_help=True
     )
-    group.command()(tombolo)
-    group.command(name="gds-lc")(gds_lc)
+    group.command(
+        "tombolo", help="Figures 4, 5, 8-13 and tables 1, 3-7 of the Tombolo paper, and whether its claims hold."
+    )(command(tombolo_report.run))
+    group.command("gds-lc", help="The evaluation of the GDS-LC paper: cost-aware caching of objects.")(
+        command(gds_lc_report.run)
+    )
     app.add_typer(group, name="report")
 
 
@@ -42,39 +47,24 @@ def selected(
     return Selection(folder, formats_of(formats), tuple(only or ()), tuple(skip or ()), limit, time_order)
 
 
-def tombolo(
-    folder: Output,
-    traces: Traces = None,
-    formats: Formats = None,
-    only: Only = None,
-    skip: Skip = None,
-    limit: Limit = None,
-    time_order: TimeOrder = "error",
-    seeds: Seeds = [1],  # noqa: B006
-    workers: Workers = None,
-    dask: Dask = None,
-) -> None:
-    """Figures 4, 5, 8-13 and tables 1, 3-7 of the Tombolo paper, and whether its claims hold."""
-    chosen = ReportOptions(
-        folder, selected(traces, formats, only, skip, limit, time_order), tuple(seeds), workers, dask
-    )
-    output.print(str(tombolo_report.run(chosen)))
+def command(run: Callable[[ReportOptions], Path]) -> Callable[..., None]:
+    """The command line of one paper's report."""
 
+    def report(
+        folder: Output,
+        traces: Traces = None,
+        formats: Formats = None,
+        only: Only = None,
+        skip: Skip = None,
+        limit: Limit = None,
+        time_order: TimeOrder = "error",
+        seeds: Seeds = [1],  # noqa: B006
+        workers: Workers = None,
+        dask: Dask = None,
+    ) -> None:
+        chosen = ReportOptions(
+            folder, selected(traces, formats, only, skip, limit, time_order), tuple(seeds), workers, dask
+        )
+        output.print(str(run(chosen)))
 
-def gds_lc(
-    folder: Output,
-    traces: Traces = None,
-    formats: Formats = None,
-    only: Only = None,
-    skip: Skip = None,
-    limit: Limit = None,
-    time_order: TimeOrder = "error",
-    seeds: Seeds = [1],  # noqa: B006
-    workers: Workers = None,
-    dask: Dask = None,
-) -> None:
-    """The evaluation of the GDS-LC paper: cost-aware caching of objects."""
-    chosen = ReportOptions(
-        folder, selected(traces, formats, only, skip, limit, time_order), tuple(seeds), workers, dask
-    )
-    output.print(str(gds_lc_report.run(chosen)))
+    return report

@@ -1,0 +1,26 @@
+//! The bill of a run, by what is charged for.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dollars {
+    pub get: f64,
+    pub put: f64,
+    pub egress: f64,
+    /// Of what was stored, for as long as the run lasted in virtual time.
+    pub storage: f64,
+    pub total: f64,
+}
+
+impl Dollars {
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            get: self.get + other.get,
+            put: self.put + other.put,
+            egress: self.egress + other.egress,
+            storage: self.storage + other.storage,
+            total: self.total + other.total,
+        }
+    }
+}
