@@ -226,6 +226,7 @@ static void become_ready(struct tombolo_tgt_lu *lu)
 		return;
 	}
 	connection->state = TOMBOLO_TGT_READY;
+	*connection->failure = '\0';
 	set_tick(connection, false);
 	eprintf("%s: NBD server is back, %u commands were held\n", scsi_lu->path, lu->request_count);
 	if (scsi_lu->size != connection->size_bytes) {
@@ -255,6 +256,8 @@ void tombolo_tgt_connection_check(struct tombolo_tgt_lu *lu)
 	struct tombolo_tgt_connection *connection = &lu->connection;
 
 	if (connection->nbd && (nbd_aio_is_dead(connection->nbd) || nbd_aio_is_closed(connection->nbd))) {
+		if (!*connection->failure)
+			note_failure(connection, "the server closed the connection");
 		back_off(lu);
 		return;
 	}

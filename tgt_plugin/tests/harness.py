@@ -76,7 +76,9 @@ class NbdServer:
         command = ["nbdkit", "-f", "--exit-with-parent", "-U", str(self.socket_path), *filters, *self.plugin, *parameters]
         with open(self.directory / "nbdkit.log", "ab") as log:
             self.process = subprocess.Popen(command, stderr=log)
-        wait_until(self.socket_path.exists, "start of nbdkit")
+        wait_until(lambda: self.socket_path.exists() or self.process.poll() is not None, "start of nbdkit")
+        if self.process.poll() is not None:
+            raise RuntimeError(f"nbdkit did not start: {(self.directory / 'nbdkit.log').read_text()[-2000:]}")
 
     def kill(self):
         """kill -9; the next start() is the restart."""
