@@ -177,4 +177,4 @@ def test_changes_last_until_the_next_start(make_gateway: GatewayFactory) -> None
     assert policy(gateway, "combination=sarc_amp")["combination"] == "sarc_amp"
     gateway.restart()
     shown = policy(gateway)
-    assert (shown["replacement"], shown["prefetch"]) == ("lru", "ramp")
+    assert (shown["replacement"], shown["prefetch"]) == ("lru", "graph")

@@ -10,7 +10,7 @@ use tombolo_prefetch::{Addressing, Combination, PolicyConfig, PolicyName, Prices
 
 /// What the gateway runs with when nothing is set.
 pub(super) const DEFAULT_REPLACEMENT: Policy = Policy::Lru;
-pub(super) const DEFAULT_PREFETCH: PolicyName = PolicyName::Ramp;
+pub(super) const DEFAULT_PREFETCH: PolicyName = PolicyName::Graph;
 
 /// Under SARC a stream is one from its third read on: AMP runs only for what SARC deems sequential.
 const SARC_STREAM_READS: u32 = 3;
