@@ -8,6 +8,8 @@ fn config() -> GraphConfig {
     GraphConfig {
         memory_bytes_max: 8 << 20,
         track_blocks: 1,
+        threshold_miss_permille: 100,
+        threshold_hit_permille: 250,
         memo_micros: 0,
         ghosts_max: 256,
         ..GraphConfig::default()
