@@ -1,9 +1,9 @@
 """The simulator against reality: one trace through the daemon, over NBD, S3 and a slow network, and through the
 simulator's engine gives the same hits, partial and complete misses.
 
-What the daemon takes for a hit and for a miss, and the player to ask again, is measured on a volume of its own with other
-requests, before and after each play, and is all that the simulator is told of times. Latencies of both are printed, and
-noted in a file when TOMBOLO_REALITY names one; no time decides a test.
+What the daemon takes for a hit and for a miss, and the player to ask again, is measured on a volume of its own with
+other requests, before and after each play, and is all that the simulator is told of times. Latencies of both are
+printed, and noted in a file when TOMBOLO_REALITY names one; no time decides a test.
 """
 
 import json
@@ -34,6 +34,9 @@ TIMED_OUTSTANDING = 4
 WINDOW_BLOCKS = 256
 DISTANCE_MAX = 0.01
 """Of each share of the reads."""
+DISTANCE_BY_CHANCE_MAX = 0.02
+"""Of GRAPH with many requests at a time: what it learns depends on which comes first. Seeds of the simulator lie as far
+apart as this."""
 QUANTILES = [0.01, *(index / 20 for index in range(1, 20)), 0.99]
 RESULTS = ("hit", "partial_miss", "complete_miss")
 PROBE_PACKS = 128
@@ -230,9 +233,8 @@ def note(combination: str, play: Play, real: Outcome, model: Outcome, probe: Pro
     ratio = f"{model.p95_ms / real.p95_ms - 1:+.1%}"
     times = [f"{real.p50_ms:.2f} / {model.p50_ms:.2f}", f"{real.p95_ms:.1f} / {model.p95_ms:.1f}", ratio]
     row = "| " + " | ".join([play.name, combination, *shares, *times]) + " |"
-    print(
-        f"cold p50 {quantile(probe.cold_ms, 0.5):.1f} p95 {quantile(probe.cold_ms, 0.95):.1f} ms, {probe.ms_per_mib:.1f}"
-    )
+    cold = " ".join(f"{quantile(probe.cold_ms, at):.1f}" for at in (0.5, 0.95))
+    print(f"cold {cold} ms, {probe.ms_per_mib:.1f} ms a MiB, think time {probe.think_time_us} us")
     print(row)
     if path := os.environ.get("TOMBOLO_REALITY"):
         with Path(path).open("a") as file:
@@ -265,7 +267,9 @@ def compare(make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy, folde
             model = simulated(combination, play, before + after, folder)
             note(combination, play, real, model, before + after)
             before = after
-            if any(abs(real.shares[name] - model.shares[name]) > DISTANCE_MAX for name in RESULTS):
+            is_chance = combination.endswith("_graph") and play.outstanding_max != 1
+            distance_max = DISTANCE_BY_CHANCE_MAX if is_chance else DISTANCE_MAX
+            if any(abs(real.shares[name] - model.shares[name]) > distance_max for name in RESULTS):
                 far.append((combination, real, model))
         assert not far
 
@@ -288,7 +292,9 @@ def test_all_combinations_miss_as_often_as_simulated(compare: Compare) -> None:
 @pytest.mark.timeout(1200)
 def test_many_requests_at_a_time_miss_as_often_as_simulated(compare: Compare) -> None:
     trace = mixed(SEED, 12_000, 96 * PAGE_BLOCKS)
-    compare(Play("mixed, 12,000, 8 at a time", trace, 24 * MIB // BLOCK, 8), ["lru_none", "lru_seq", "lru_amp"])
+    compare(
+        Play("mixed, 12,000, 8 at a time", trace, 24 * MIB // BLOCK, 8), ["lru_none", "lru_seq", "lru_amp", "lru_graph"]
+    )
 
 
 @pytest.mark.soak
