@@ -10,7 +10,7 @@ import json
 import os
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -55,6 +55,10 @@ class Play:
     @property
     def dirty_blocks_max(self) -> int:
         return self.cache_blocks // 4
+
+    @property
+    def clients(self) -> int:
+        return len({request.client for request in self.trace})
 
     @property
     def writes(self) -> bool:
@@ -133,10 +137,10 @@ class Reality:
         finally:
             self._proxy.faults.delay_s = 0.0
 
-    def probe(self, outstanding: int) -> Probe:
-        """With so many requests under way. Whole packs come among single blocks, as prefetch does: many packs at a time
-        would wait for each other, and what they take then is not what one takes. Alternating, all three kinds
-        meet the same machine."""
+    def probe(self, outstanding: int, clients: int) -> Probe:
+        """With so many requests under way, on as many connections: requests of one wait for each other's replies. Whole
+        packs come among single blocks, as prefetch does: many packs at a time would wait for each other, and what
+        they take then is not what one takes. In turn, all three kinds meet the same machine."""
         self.begin_cold({"prefetch": {"policy": "none"}})
         packs = list(range(PROBE_PACKS))
         random.Random(SEED).shuffle(packs)
@@ -149,6 +153,7 @@ class Reality:
             for place in range(16, PACK_BLOCKS, 16):
                 trace += [Request(0, "R", near + place, 1, 0), known[index]]
             trace.append(Request(0, "R", whole * PACK_BLOCKS, PACK_BLOCKS, 0))
+        trace = [replace(request, client=index % clients) for index, request in enumerate(trace)]
         played = self.play("probe", trace, outstanding)
         cycle = len(trace) // half
         kinds: tuple[list[float], ...] = ([], [], [])
@@ -277,10 +282,10 @@ def compare(make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy, folde
         reality.fill("probe", probe_bytes, list(range(probe_bytes // BLOCK // PAGE_BLOCKS)))
         outstanding = play.outstanding_max or TIMED_OUTSTANDING
         far = []
-        before = reality.probe(outstanding)
+        before = reality.probe(outstanding, play.clients)
         for combination in combinations:
             real = reality.outcome(combination, play)
-            after = reality.probe(outstanding)
+            after = reality.probe(outstanding, play.clients)
             models = simulated(combination, play, before + after, folder)
             note(combination, play, real, mean(models), before + after)
             before = after
