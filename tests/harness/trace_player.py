@@ -1,4 +1,4 @@
-"""Plays a trace against an NBD export and tells how long each request took.
+"""Plays a trace against an NBD export and tells how long each request took, and the player itself between them.
 
 One thread and one connection per client of the trace; a connection carries many requests at a time. Requests go out in
 the trace's order: in a closed loop as soon as fewer than a given number are under way, or else at their own times. A
@@ -11,6 +11,7 @@ import selectors
 import struct
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ class Connection(NbdDisk):
 
 class Player:
     """`outstanding_max` 0: requests come at the trace's times. What is written depends on `seed`: what the store holds
-    already would be deduplicated, and leave the cache."""
+    already would be deduplicated."""
 
     def __init__(
         self, trace: list[Request], connections: dict[int, Connection], outstanding_max: int, seed: str
@@ -101,7 +102,10 @@ class Player:
         self._next = 0
         self._under_way = 0
         self._began = time.monotonic()
+        self._answered_at: deque[float] = deque()
         self.latencies_ms = [0.0] * len(trace)
+        self.think_times_us: list[float] = []
+        """In a closed loop: from each answer to when the request that takes its place has been sent."""
 
     def play(self) -> None:
         self._began = time.monotonic()
@@ -126,6 +130,8 @@ class Player:
         self._connections[request.client].ask(self._next, request, data)
         self._next += 1
         self._under_way += 1
+        if self._outstanding_max and self._answered_at:
+            self.think_times_us.append((time.monotonic() - self._answered_at.popleft()) * 1e6)
 
     def _wait(self) -> None:
         is_timed = not self._outstanding_max and self._next < len(self._trace)
@@ -135,6 +141,7 @@ class Player:
         ready = self._selector.select(limit)
         if not ready and not is_timed:
             raise TimeoutError(f"{self._under_way} requests are not answered")
+        came_at = time.monotonic()
         for key, events in ready:
             connection: Connection = key.data
             if events & selectors.EVENT_WRITE:
@@ -142,15 +149,23 @@ class Player:
             if events & selectors.EVENT_READ:
                 for done in connection.receive():
                     self._under_way -= 1
-                    self.latencies_ms[done.index] = (time.monotonic() - done.sent_at) * 1e3
+                    self._answered_at.append(came_at)
+                    self.latencies_ms[done.index] = (came_at - done.sent_at) * 1e3
 
 
-def play(nbd_socket: Path, export: str, trace: Path, outstanding_max: int, limit_s: float = 1200.0) -> list[float]:
-    """Milliseconds of each request of the trace, in a process of its own."""
+@dataclass(frozen=True)
+class Played:
+    latencies_ms: list[float]
+    """Of each request of the trace."""
+    think_times_us: list[float]
+    """Of the player, between an answer and the request that takes its place."""
+
+
+def play(nbd_socket: Path, export: str, trace: Path, outstanding_max: int, limit_s: float = 1200.0) -> Played:
+    """In a process of its own."""
     job = {"socket": str(nbd_socket), "export": export, "trace": str(trace), "outstanding_max": outstanding_max}
     command = [sys.executable, "-m", "harness.trace_player", json.dumps(job)]
-    latencies: list[float] = json.loads(run(command, limit_s, cwd=REPOSITORY / "tests").stdout)
-    return latencies
+    return Played(**json.loads(run(command, limit_s, cwd=REPOSITORY / "tests").stdout))
 
 
 def main(job: dict[str, Any]) -> None:
@@ -159,7 +174,7 @@ def main(job: dict[str, Any]) -> None:
     connections = {client: Connection(Path(job["socket"]), job["export"]) for client in sorted(clients)}
     player = Player(trace, connections, job["outstanding_max"], job["export"])
     player.play()
-    json.dump(player.latencies_ms, sys.stdout)
+    json.dump({"latencies_ms": player.latencies_ms, "think_times_us": player.think_times_us}, sys.stdout)
 
 
 if __name__ == "__main__":

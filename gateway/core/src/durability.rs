@@ -13,7 +13,7 @@ use crate::event::{Answer, Command, DiskError, MetadataError, Refusal, Token};
 use crate::extent_map::{Extent, Target};
 use crate::page::PAGE_ENTRIES;
 use crate::record::{LinkRun, Lsn, Record};
-use crate::slots::{SLOTS_PER_PAGE, SlotState};
+use crate::slots::{SLOTS_PER_PAGE, SlotState, likely_object};
 use alloc::{collections::BTreeMap, collections::VecDeque, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn, Pvbn};
 
@@ -48,7 +48,7 @@ struct Acknowledgement {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Becomes {
-    /// The block was written at this address and is now in this object.
+    /// The block was written at this address and is in this object.
     Clean {
         address: u64,
         object: Pvbn,
@@ -85,9 +85,9 @@ impl Core {
     /// Journals and applies records as one batch; returns the LSN behind it.
     pub(crate) fn commit(&mut self, records: Vec<Record>) -> Lsn {
         let unneeded = self.unneeded_copies(&records);
-        let mut superseded = Vec::new();
+        let mut settling = Vec::new();
         for record in &records {
-            superseded.append(&mut self.apply(record));
+            settling.append(&mut self.apply(record));
         }
         let has_write = records.iter().any(|record| matches!(record, Record::Write { .. }));
         let write = self.journal.append(records);
@@ -96,9 +96,11 @@ impl Core {
         if has_write {
             self.dirty.journaled(self.next_pvbn, end);
         }
-        for slot in superseded {
-            self.slots.retire(slot);
-            self.durability.settling.push_back((end, slot, Becomes::Free));
+        for (slot, becomes) in settling {
+            if becomes == Becomes::Free {
+                self.slots.retire(slot);
+            }
+            self.durability.settling.push_back((end, slot, becomes));
         }
         self.free_unneeded(unneeded);
         end
@@ -111,9 +113,9 @@ impl Core {
         self.settle();
     }
 
-    /// Effects of a record on map, objects, dirty queue and volumes. Returns the slots of dirty blocks that nothing
-    /// needs any more.
-    pub(crate) fn apply(&mut self, record: &Record) -> Vec<Lcbn> {
+    /// Effects of a record on map, objects, dirty queue and volumes. Returns the slots of blocks that the record makes
+    /// dispensable, and what becomes of them once it is durable.
+    pub(crate) fn apply(&mut self, record: &Record) -> Vec<(Lcbn, Becomes)> {
         match record {
             Record::Write {
                 volume,
@@ -162,8 +164,7 @@ impl Core {
                     target,
                 });
                 (0..count)
-                    .filter_map(|index| self.dirty.remove(from.plus(index)))
-                    .map(|block| block.slot)
+                    .filter_map(|index| self.redirected(from.plus(index), to.plus(index)))
                     .collect()
             }
             Record::Object(descriptor) => {
@@ -217,11 +218,25 @@ impl Core {
         }
     }
 
-    fn unmap(&mut self, volume: tombolo_base::VolumeId, first: u64, end: u64) -> Vec<Lcbn> {
+    /// A dirty block's contents are those of `to`, which the cloud has. Its copy stays in the cache under that name,
+    /// unless there is one or one is on its way.
+    fn redirected(&mut self, from: Pvbn, to: Pvbn) -> Option<(Lcbn, Becomes)> {
+        let block = self.dirty.remove(from)?;
+        if self.slots.find(to).is_some() || self.fetches.contains(to) {
+            return Some((block.slot, Becomes::Free));
+        }
+        self.slots.rename(block.slot, to);
+        let address = self.own_address(block.volume, block.block, to);
+        let object = self.descriptor_of(to).map(|descriptor| descriptor.first_pvbn());
+        let object = object.unwrap_or_else(|| likely_object(to));
+        Some((block.slot, Becomes::Clean { address, object }))
+    }
+
+    fn unmap(&mut self, volume: tombolo_base::VolumeId, first: u64, end: u64) -> Vec<(Lcbn, Becomes)> {
         let mut free = Vec::new();
         for block in self.dirty.supersede(volume, first, end) {
             if block.stage == Stage::Queued {
-                free.push(block.slot);
+                free.push((block.slot, Becomes::Free));
             } else {
                 // The next checkpoint must not call it dirty any more.
                 self.slots.mark_changed(block.slot);
@@ -229,7 +244,7 @@ impl Core {
         }
         while let Some((&place, &slot)) = self.corrupt.range((volume, first)..(volume, end)).next() {
             self.corrupt.remove(&place);
-            free.push(slot);
+            free.push((slot, Becomes::Free));
         }
         free
     }
@@ -466,7 +481,7 @@ impl Core {
                 },
                 // Overwritten while a job holds it: nothing needs it after a restart.
                 Some(_) => SlotEntry::Free,
-                // Uploaded; the checkpoint itself makes the confirmation durable.
+                // Uploaded or redirected; the checkpoint itself makes that durable.
                 None => SlotEntry::Clean { pvbn, sum },
             },
         }

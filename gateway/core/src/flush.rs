@@ -185,6 +185,7 @@ impl Core {
             let records = duplicates.records;
             if !records.is_empty() {
                 self.commit(records);
+                self.hasten_settling();
             }
         }
     }
@@ -406,6 +407,11 @@ impl Core {
         self.out.push(Command::Remember {
             descriptor: Arc::new(descriptor),
         });
+        self.hasten_settling();
+    }
+
+    /// Slots of blocks that are in the cloud count as dirty until that is durable.
+    fn hasten_settling(&mut self) {
         if self.is_under_pressure() || self.flush.drain_to.is_some() {
             self.want_sync();
         }
@@ -516,3 +522,7 @@ impl Redirects {
         });
     }
 }
+
+#[cfg(test)]
+#[path = "duplicates_tests.rs"]
+mod tests;

@@ -44,6 +44,8 @@ mod read;
 pub mod record;
 pub mod recovery;
 mod slots;
+#[cfg(test)]
+mod test_bench;
 mod unneeded;
 mod volumes;
 mod weighted_lru;

@@ -9,7 +9,7 @@ use crate::checkpoint::{MetadataFault, MetadataRead, SlotEntry, Superblock, Tabl
 use crate::config::Config;
 use crate::core_state::{Core, Counters, Overlay, StoreState};
 use crate::dirty::{Dirty, DirtyBlock, Stage};
-use crate::durability::Durability;
+use crate::durability::{Becomes, Durability};
 use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
@@ -656,8 +656,12 @@ fn each_slot(runs: &[SlotRun]) -> impl Iterator<Item = Lcbn> + '_ {
 }
 
 fn replay_record(core: &mut Core, record: Record, report: &mut Report) {
-    for slot in core.apply(&record) {
-        core.slots.restore(slot, Pvbn(0), BlockSum(0), SlotState::Free);
+    for (slot, becomes) in core.apply(&record) {
+        let (pvbn, sum) = (core.slots.pvbn(slot), core.slots.sum(slot));
+        match becomes {
+            Becomes::Clean { .. } => core.slots.restore(slot, pvbn, sum, SlotState::Clean),
+            Becomes::Free => core.slots.restore(slot, pvbn, sum, SlotState::Free),
+        }
     }
     match record {
         Record::Write {
@@ -705,6 +709,8 @@ fn replay_record(core: &mut Core, record: Record, report: &mut Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policies::Economy;
+    use crate::test_bench::{Bench, FIRST_PVBN};
 
     /// Slots by their sums.
     struct Sums(Vec<u64>);
@@ -813,5 +819,28 @@ mod tests {
         let bytes = [&header.encode()[..], &batch.encode(9)].concat();
         let segment = read_segment(&bytes, 2, &Superblock::default(), true).unwrap();
         assert_eq!(segment.durable, Lsn(4_000));
+    }
+
+    #[test]
+    fn a_redirected_block_is_recovered_as_an_unproven_copy_of_the_original() {
+        let mut core = Bench::new(Economy::default()).core;
+        let original = Pvbn(FIRST_PVBN + 3);
+        let redirect = Record::Redirect {
+            volume: VolumeId(1),
+            first: 5,
+            count: 1,
+            from: Pvbn(2_000),
+            to: original,
+        };
+        for record in [write(5, 2_000, 7, 77), redirect] {
+            replay_record(&mut core, record, &mut Report::default());
+        }
+        core.slots.rebuild_free();
+        core.check_invariants();
+        assert_eq!(core.slots.find(original), Some(Lcbn(7)));
+        let is_unproven = core.slots.is_unproven(Lcbn(7));
+        assert_eq!((core.slots.state(Lcbn(7)), is_unproven), (SlotState::Clean, true));
+        assert_eq!(core.slots.sum(Lcbn(7)), BlockSum(77));
+        assert!(core.slots.find(Pvbn(2_000)).is_none() && core.dirty.is_empty());
     }
 }

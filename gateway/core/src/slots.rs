@@ -5,7 +5,7 @@
 //! |----------|------------------|-----------|--------------------------------------------------------|
 //! | Free     | nothing          | no        | `take`                                                 |
 //! | Taken    | a write or fetch | no        | `hold_dirty`, `hold_clean`, `release`                  |
-//! | Dirty    | the only copy    | no        | `clean` (uploaded, known durably), `retire` (dead)     |
+//! | Dirty    | the only copy    | no        | `clean` (in the cloud, known durably), `retire` (dead) |
 //! | Clean    | a copy           | yes       | eviction in `take`, `drop_clean`                       |
 //! | Corrupt  | a lost block     | no        | `retire`                                               |
 //! | Retiring | nothing needed   | no        | `release`, once the journal that says so is durable    |
@@ -324,6 +324,18 @@ impl Slots {
         self.policy.insert(slot, &arrival);
     }
 
+    /// The block in a dirty slot goes by another name from now on: that of a block of the same contents which is in the
+    /// cloud and not resident. `clean` must follow once that is durable.
+    pub fn rename(&mut self, slot: Lcbn, pvbn: Pvbn) {
+        assert_eq!(self.state(slot), SlotState::Dirty);
+        self.unindex(slot);
+        self.dirty_count -= 1;
+        // Nobody knows who else refers to that block.
+        self.set_state(slot, SlotState::Taken);
+        self.hold(slot, pvbn, self.sum(slot), SlotState::Dirty);
+        self.dirty_count += 1;
+    }
+
     /// A dirty slot's bytes are wrong: the block is lost until it is overwritten.
     pub fn mark_corrupt(&mut self, slot: Lcbn) {
         assert_eq!(self.state(slot), SlotState::Dirty);
@@ -533,8 +545,12 @@ impl Slots {
     }
 }
 
-/// A block of which no more is known than its name. Objects are made in the order of PVBNs, so neighbours likely share
-/// one.
+/// Objects are made in the order of PVBNs, so neighbours likely share one.
+pub(crate) fn likely_object(pvbn: Pvbn) -> Pvbn {
+    Pvbn(pvbn.0 - pvbn.0 % PACK_BLOCKS as u64)
+}
+
+/// A block of which no more is known than its name.
 fn arrival_of(pvbn: Pvbn, cause: Cause) -> Arrival {
     let access = Access {
         block: pvbn,
@@ -542,7 +558,7 @@ fn arrival_of(pvbn: Pvbn, cause: Cause) -> Arrival {
         sequential: None,
     };
     Arrival {
-        object: pvbn.0 - pvbn.0 % PACK_BLOCKS as u64,
+        object: likely_object(pvbn).0,
         ..Arrival::of_block(access, cause, Recall::default())
     }
 }

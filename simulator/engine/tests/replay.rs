@@ -244,6 +244,58 @@ fn duplicates_are_uploaded_once() {
 }
 
 #[test]
+fn a_duplicate_is_read_back_from_the_cache() {
+    let folder = Folder::new();
+    let write = |seconds: u64, first| Record {
+        operation: Operation::Write,
+        contents: vec![5],
+        ..read(seconds * 1_000_000, first, 1)
+    };
+    let others = (0..8).map(|index| read(20_000_000 + index, 300 + index * 4, 4));
+    let mut records = vec![write(0, 0)];
+    records.extend(others);
+    records.extend([write(40, 20), read(60_000_000, 20, 1), read(70_000_000, 0, 1)]);
+    let settings = json!({"cache_blocks": 16, "preload": "touched", "arrivals": "trace"});
+    let report = replay(&folder.trace(&records), settings);
+    assert_eq!((report.writes.blocks_unique, report.writes.blocks_duplicate), (1, 1));
+    assert_eq!((report.reads.complete_misses, report.reads.hits), (8, 2));
+}
+
+/// Each takes its turn in the trace's order, so the last of 12 begins after five rounds of two.
+#[test]
+fn clients_think_before_they_ask_again() {
+    let folder = Folder::new();
+    let path = folder.trace(&(0..12).map(|index| read(0, index * 1_000, 1)).collect::<Vec<_>>());
+    let seconds = |think_time_us: u64| {
+        let settings = json!({
+            "cache_blocks": 100, "preload": "touched", "outstanding_max": 2, "think_time_us": think_time_us,
+            "cloud": {"get_ms": [[0.5, 20.0]], "ms_per_mib": 0.0}, "disk": {"read_ms": "none", "write_ms": "none"},
+        });
+        replay(&path, settings).virtual_seconds
+    };
+    assert!((seconds(0) - 0.120).abs() < 1e-6);
+    assert!((seconds(5_000) - 0.145).abs() < 1e-6);
+    assert!((seconds(100_000) - 0.620).abs() < 1e-6);
+}
+
+/// A block that is fetched ahead while a client thinks is there when it asks; the others are still on their way.
+#[test]
+fn who_thinks_longer_hits_more() {
+    let folder = Folder::new();
+    let path = folder.trace(&(0..200).map(|index| read(0, index, 1)).collect::<Vec<_>>());
+    let reads = |think_time_us: u64| {
+        let settings = json!({"cache_blocks": 1000, "prefetch": "seq", "think_time_us": think_time_us});
+        replay(&path, settings).reads
+    };
+    let (hasty, slow) = (reads(0), reads(100_000));
+    assert!(
+        hasty.partial_misses > 0 && slow.partial_misses == 0,
+        "{hasty:?} {slow:?}"
+    );
+    assert!(slow.hits > hasty.hits);
+}
+
+#[test]
 fn latencies_are_what_the_tables_say() {
     let folder = Folder::new();
     let path = folder.trace(&[read(0, 1, 1), read(1_000_000, 1, 1)]);

@@ -30,6 +30,9 @@ pub struct Job {
     /// Requests under way at the most ([`Arrivals::ClosedLoop`]).
     #[serde(default = "one_request")]
     pub outstanding_max: u32,
+    /// From the answer to a request to the next one that takes its place ([`Arrivals::ClosedLoop`]).
+    #[serde(default)]
+    pub think_time_us: u64,
     #[serde(default)]
     pub seed: u64,
     /// Requests at the beginning that warm the cache and are left out of the report.
@@ -86,7 +89,7 @@ pub enum Clients {
 pub enum Arrivals {
     /// When the trace says, times `time_scale`.
     Trace,
-    /// Each when an earlier one has been answered: the trace's times do not matter.
+    /// Each `think_time_us` after an earlier one has been answered: the trace's times do not matter.
     #[default]
     ClosedLoop,
     /// At random, this many a second on the average.

@@ -12,6 +12,7 @@ use super::policies::{self, ORACLE};
 use super::report::{CloudTraffic, PolicyState, Prefetched, Reads, Report, Writes};
 use super::requests::{Kind, Request, Requests};
 use super::world::World;
+use std::collections::VecDeque;
 use std::time::Instant as WallInstant;
 use tombolo_base::{Instant, OBJECT_BLOCKS_MAX};
 use tombolo_core::checkpoint::Totals;
@@ -20,6 +21,8 @@ use tombolo_core::{ClientId, Config, Core, Event, PolicyCounters};
 
 /// Blocks of a request to the gateway, at the most; a larger one of the trace comes in parts.
 const REQUEST_BLOCKS_MAX: u64 = 1024;
+/// A time beyond this is a slip of the pen.
+const THINK_TIME_US_MAX: u64 = 3_600_000_000;
 /// The journal's bytes between checkpoints: they take no virtual time and change nothing, so that seldom is best.
 const CHECKPOINT_JOURNAL_BYTES: u64 = 64 << 20;
 const CHECKPOINT_INTERVAL_MS: u64 = 365 * 24 * 3_600_000;
@@ -53,6 +56,8 @@ pub fn run<'a>(job: &'a Job, store: Option<&'a mut (dyn Store + 'a)>, progress: 
         base: Baseline::default(),
         counts: Counts::default(),
         poisson_us: 0.0,
+        rests: VecDeque::new(),
+        answered: 0,
     };
     let requests = Requests::open(&job.trace, blocks_max)?;
     let mut report = replay.run(requests, progress)?;
@@ -78,6 +83,11 @@ fn validate(job: &Job) -> Result<(), Error> {
     )?;
     check("pack_blocks", packs.contains(&job.pack_blocks), "1 to 1024 blocks")?;
     check("outstanding_max", job.outstanding_max > 0, "one request at least")?;
+    check(
+        "think_time_us",
+        job.think_time_us <= THINK_TIME_US_MAX,
+        "an hour at most",
+    )?;
     check("time_scale", (0.0..=1e6).contains(&job.time_scale), "0 to a million")?;
     let dirty = job.dirty_blocks_max.unwrap_or(1);
     check(
@@ -152,6 +162,10 @@ struct Replay<'a> {
     base: Baseline,
     counts: Counts,
     poisson_us: f64,
+    /// Until when those rest whose requests were answered, in closed loop; who has asked again is out.
+    rests: VecDeque<u64>,
+    /// Answers that `rests` has taken in.
+    answered: u64,
 }
 
 /// Where the account begins: what the warm-up has done.
@@ -196,12 +210,7 @@ impl Replay<'_> {
     /// Lets time pass until the request is due.
     fn wait_for_turn(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let due = match self.job.arrivals {
-            Arrivals::ClosedLoop => {
-                while self.world.under_way() >= self.job.outstanding_max as usize {
-                    self.step()?;
-                }
-                return Ok(());
-            }
+            Arrivals::ClosedLoop => return self.wait_for_rest(),
             Arrivals::Trace => (request.time_us as f64 * self.job.time_scale) as u64,
             Arrivals::PoissonPerS(rate) => {
                 let drawn = unit(self.job.seed, Stream::Arrival, self.issued, 0);
@@ -214,6 +223,30 @@ impl Replay<'_> {
         }
         self.world.now = self.world.now.max(due);
         Ok(())
+    }
+
+    /// Until one of as many as may ask at a time has been answered and has thought about it.
+    fn wait_for_rest(&mut self) -> Result<(), Error> {
+        if self.issued < u64::from(self.job.outstanding_max) {
+            return Ok(());
+        }
+        loop {
+            let answered = self.issued - self.world.under_way() as u64;
+            while self.answered < answered {
+                self.answered += 1;
+                self.rests.push_back(self.world.now + self.job.think_time_us);
+            }
+            let until = self.rests.front().copied();
+            match (until, self.world.next_at()) {
+                (Some(until), _) if until <= self.world.now => {
+                    self.rests.pop_front();
+                    return Ok(());
+                }
+                (Some(until), Some(at)) if at <= until => self.world.advance(at)?,
+                (Some(until), _) => self.world.now = until,
+                (None, _) => self.step()?,
+            }
+        }
     }
 
     fn step(&mut self) -> Result<(), Error> {
