@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tombolo_engine::objects::{Error, Job, Report, run};
+use tombolo_engine::replay::Interrupted;
 
 const POLICIES: [&str; 11] = [
     "lru",
@@ -52,7 +53,7 @@ fn report(job: &Value) -> Report {
 
 fn outcome(job: &Value) -> Result<Report, Error> {
     let job: Job = serde_json::from_value(job.clone()).expect("a job");
-    run(&job, &mut |_, _| {})
+    run(&job, &mut |_, _| Ok(()))
 }
 
 fn about(left: f64, right: f64) -> bool {
@@ -290,7 +291,7 @@ fn bad_jobs_are_refused() {
     }
     let mut job: Job = serde_json::from_value(netfs("lru")).unwrap();
     job.locations[0].prices.egress_usd_per_gib = f64::NAN;
-    assert!(matches!(run(&job, &mut |_, _| {}), Err(Error::Setting { .. })));
+    assert!(matches!(run(&job, &mut |_, _| Ok(())), Err(Error::Setting { .. })));
 
     let mut unknown = netfs("lru");
     unknown["cache_size"] = json!(3);
@@ -304,7 +305,31 @@ fn bad_jobs_are_refused() {
 fn progress_comes_to_the_end() {
     let job: Job = serde_json::from_value(zipf("lru", 100)).unwrap();
     let mut told = Vec::new();
-    run(&job, &mut |done, all| told.push((done, all))).unwrap();
+    let mut tell = |done, all| {
+        told.push((done, all));
+        Ok(())
+    };
+    run(&job, &mut tell).unwrap();
     assert!(told.is_sorted() && told.len() > 50 && told.len() < 200);
     assert_eq!(told.last(), Some(&(20_000, 20_000)));
+}
+
+/// While the requests are made, and while they run.
+#[test]
+fn an_interruption_ends_the_job() {
+    let mut large = zipf("lru", 100);
+    large["workload"]["zipf"]["requests"] = json!(200_000);
+    let job: Job = serde_json::from_value(large).unwrap();
+    for calls_max in [1, 3, 10, 60] {
+        let mut calls = 0;
+        let mut tell = |_, _| {
+            calls += 1;
+            if calls < calls_max { Ok(()) } else { Err(Interrupted) }
+        };
+        assert!(matches!(run(&job, &mut tell), Err(Error::Interrupted)));
+        assert_eq!(
+            calls, calls_max,
+            "it was asked once more after it had been told to stop"
+        );
+    }
 }

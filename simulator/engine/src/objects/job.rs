@@ -2,6 +2,7 @@
 
 use super::cloud::Location;
 use super::workload::WorkloadSpec;
+use crate::replay::Interrupted;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -128,6 +129,8 @@ pub enum Error {
     NoRequests,
     #[error("the workload has no times of arrival")]
     NoTimes,
+    #[error("interrupted")]
+    Interrupted,
     #[error("{path}: {source}")]
     Trace { path: String, source: std::io::Error },
     #[error("{path}, line {line}: {problem}")]
@@ -136,6 +139,12 @@ pub enum Error {
         line: u64,
         problem: &'static str,
     },
+}
+
+impl From<Interrupted> for Error {
+    fn from(_: Interrupted) -> Self {
+        Self::Interrupted
+    }
 }
 
 /// A number that must be finite and not negative.

@@ -2,6 +2,7 @@
 
 use super::super::job::{Error, check_positive, setting};
 use super::{Builder, Operation, SizeLaw, Workload};
+use crate::replay::Progress;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -99,11 +100,11 @@ impl SizedTrace {
         self.writes.check()
     }
 
-    pub(super) fn build(&self) -> Result<Workload, Error> {
+    pub(super) fn build(&self, progress: Progress<'_>) -> Result<Workload, Error> {
         let failed = failed(&self.path);
         let lines = open(&self.path).map_err(&failed)?.lines();
         let mut prng = Prng::new(self.writes.seed);
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(progress);
         let limit = self.requests_max.unwrap_or(u64::MAX).try_into().unwrap_or(usize::MAX);
         for (number, line) in lines.enumerate().take(limit) {
             let [time, object, size] = numbers(&line.map_err(&failed)?).map_err(|problem| Error::TraceLine {
@@ -151,11 +152,11 @@ impl KeyedTrace {
         self.writes.check()
     }
 
-    pub(super) fn build(&self) -> Result<Workload, Error> {
+    pub(super) fn build(&self, progress: Progress<'_>) -> Result<Workload, Error> {
         let failed = failed(&self.path);
         let mut file = open(&self.path).map_err(&failed)?;
         let mut prng = Prng::new(self.writes.seed);
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(progress);
         let mut bytes = [0; 4];
         for _ in 0..self.requests_max.unwrap_or(u64::MAX) {
             if file.fill_buf().map_err(&failed)?.is_empty() {
