@@ -147,13 +147,33 @@ def test_advise(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
     words = ("advise", trace, "-o", tmp_path, "--cache", "10%", "--size", "40%", "--try", "lru_graph", "--workers", 1)
     found = json.loads(outcome(runner, *words, "--json"))
     assert {(option["size"], option["policy"]) for option in found["options"]} == {
-        ("10%", "lru_seq"), ("10%", "lru_graph"), ("40%", "lru_seq"), ("40%", "lru_graph"),
+        ("10%", "lru+ramp"), ("10%", "lru_graph"), ("40%", "lru+ramp"), ("40%", "lru_graph"),
     }  # fmt: skip
     assert found["dollars_are_monthly"]
+    assert found["recommended"] in found["options"]
     assert (tmp_path / "advice.png").exists()
     text = outcome(runner, *words)
-    assert text.startswith("Now: lru_seq with ")
-    assert "Another policy" in text
+    assert text.startswith("Now: lru+ramp with ")
+    assert "Recommended: " in text
+    assert "$ a month" in text
+
+
+def test_advise_on_a_trace_without_times(runner: CliRunner, tmp_path: Path) -> None:
+    words = ("advise", ARC, "-o", tmp_path, "--size", "50%", "--try", "sarc_amp", "--workers", 1)
+    found = json.loads(outcome(runner, *words, "--json"))
+    assert not found["dollars_are_monthly"]
+    text = outcome(runner, *words)
+    assert "for the whole trace, which has no times and so no month" in text
+    assert "$ for the trace" in text
+
+
+def test_advise_on_a_tiny_trace_leaves_out_caches_that_nobody_has(runner: CliRunner, tmp_path: Path) -> None:
+    path = tmp_path / "tiny.txt"
+    path.write_text("".join(f"{at} R {at * 8} 4\n" for at in range(60)))
+    found = json.loads(outcome(runner, "advise", path, "-o", tmp_path, "--cache", "50%", "--workers", 1, "--json"))
+    assert {option["blocks"] for option in found["options"]} == {120, 72}
+    assert found["stay"]
+    assert "Recommended: stay with lru+ramp." in found["text"]
 
 
 @pytest.mark.parametrize(
