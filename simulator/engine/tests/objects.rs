@@ -333,3 +333,26 @@ fn an_interruption_ends_the_job() {
         );
     }
 }
+
+#[test]
+fn a_damaged_trace_is_told_by_its_line_or_byte() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let refusal = |name: &str, bytes: &[u8], workload: &dyn Fn(&str) -> Value| {
+        let path = folder.path().join(name).display().to_string();
+        std::fs::write(&path, bytes).unwrap();
+        let mut job = zipf("lru", 100);
+        job["workload"] = workload(&path);
+        let text = outcome(&job).unwrap_err().to_string();
+        text.strip_prefix(&path).unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let sized = |path: &str| json!({"sized-trace": {"path": path, "us_of_time_unit": 1.0}});
+    let keyed = |path: &str| json!({"keyed-trace": {"path": path, "sizes": {"fixed": {"bytes": 100}}}});
+    assert_eq!(
+        refusal("back", b"1 7 10\n5 8 10\n4 7 10\n", &sized),
+        ", line 3: the time of arrival goes back"
+    );
+    assert!(refusal("negative", b"1 7 10\n2 8 -10\n", &sized).starts_with(", line 2: three numbers"));
+    assert_eq!(refusal("cut", &[0; 10], &keyed), ", byte 8: the last number is cut off");
+    let packed = zstd::bulk::compress("1 7 10\n".repeat(200_000).as_bytes(), 1).unwrap();
+    assert!(refusal("cut.zst", &packed[..packed.len() - 9], &sized).starts_with(", line "));
+}

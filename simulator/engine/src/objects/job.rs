@@ -131,8 +131,14 @@ pub enum Error {
     NoTimes,
     #[error("interrupted")]
     Interrupted,
-    #[error("{path}: {source}")]
-    Trace { path: String, source: std::io::Error },
+    #[error("{path}, {unit} {number}: {source}")]
+    Trace {
+        path: String,
+        /// What the number counts: `line`, or `byte` once decompressed.
+        unit: &'static str,
+        number: u64,
+        source: std::io::Error,
+    },
     #[error("{path}, line {line}: {problem}")]
     TraceLine {
         path: String,
