@@ -133,8 +133,8 @@ class Advice:
         best = self.recommended()
         if best == self.now:
             return (
-                f"Recommended: stay with {self.now.policy}. No other policy makes fewer reads wait, by a point or more, at "
-                "a price in proportion, and none saves a tenth of the bill."
+                f"Recommended: stay with {self.now.policy}. No other policy makes fewer reads wait by a point or more "
+                "at a price in proportion, and none saves a tenth of the bill."
             )
         reason = "fewer reads wait" if best.gains(self.now) else "it costs less and misses no more"
         return (
