@@ -32,6 +32,8 @@ use tombolo_base::{Instant, VolumeId};
 const APT: u64 = 4;
 /// The rate of a stream is measured over at least this long.
 const RATE_WINDOW_MICROS: u64 = 50_000;
+/// A stream that rests for longer needs no room until it goes on.
+const REST_MICROS_MAX: u64 = 10_000_000;
 
 /// By how much rule 6 raises the trigger distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +152,18 @@ impl Degree {
             };
         }
         self.g = self.g.min(self.p - 1);
+    }
+
+    /// Between a block's arrival and its turn as the last of its set, what is left of the set before (g) and its own set
+    /// (p) are read, and the next set (p) arrives: so many blocks are more recent in the order of eviction.
+    fn need_blocks(&self, now: Instant) -> u64 {
+        let is_read = now.micros_since(self.rate_since) <= REST_MICROS_MAX;
+        let is_prefetched = self.sets.iter().any(|set| set.open);
+        if is_read && is_prefetched {
+            2 * self.p + self.g
+        } else {
+            0
+        }
     }
 
     /// Rule 4.
@@ -302,6 +316,11 @@ impl Prefetcher for Amp {
 
     fn wants_second_chances(&self) -> bool {
         true
+    }
+
+    fn sequential_need_blocks(&self, now: Instant) -> u64 {
+        let streams = (0..self.streams.len() as u32).filter_map(|slot| self.streams.get(slot));
+        streams.map(|stream| stream.state.need_blocks(now)).sum()
     }
 
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) {

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::testing::{EndlessCache, read, suggested_for_random_reads, withstands_anything};
+use crate::{Graph, GraphConfig};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -79,6 +80,34 @@ fn interleaved_streams_and_loops_miss_only_at_their_heads() {
         }
     }
     assert_eq!(cache.missed, 100);
+}
+
+#[test]
+fn streams_need_room_while_they_are_read() {
+    let (mut cache, mut policy) = (EndlessCache::new(), policy(TriggerGrowth::SetLength, 256));
+    let need = |policy: &Amp, micros| policy.sequential_need_blocks(Instant(micros));
+    assert_eq!(need(&policy, 0), 0);
+    cache.read(&mut policy, 1 << 20, 8);
+    assert_eq!(need(&policy, 0), 0, "nothing was prefetched for it yet");
+    (0..8).for_each(|step| drop(cache.read(&mut policy, step * 8, 8)));
+    let (p, g) = policy.degree(Tag(1)).unwrap();
+    assert!(p > 8 && g > 0);
+    assert_eq!(need(&policy, 0), 2 * p + g);
+    (0..8).for_each(|step| drop(cache.read(&mut policy, 4096 + step * 8, 8)));
+    assert_eq!(policy.degree(Tag(2)), Some((p, g)));
+    assert_eq!(
+        need(&policy, 0),
+        2 * (2 * p + g),
+        "one stream does not take the other's room"
+    );
+    assert_eq!(need(&policy, 3_600_000_000), 0, "nobody has read on for an hour");
+
+    let (mut cache, mut graph) = (EndlessCache::new(), Graph::new(GraphConfig::default()));
+    (0..8).for_each(|step| drop(cache.read(&mut graph, step * 8, 8)));
+    assert!(
+        graph.sequential_need_blocks(Instant(0)) > 0,
+        "GRAPH's streams are AMP's"
+    );
 }
 
 #[test]
@@ -245,6 +274,8 @@ impl Model {
     fn issue(&mut self, first: u64, count: u64) -> (u64, u64) {
         let last = first + count - 1;
         self.record.0 = self.record.0.max(self.record.1 + 1);
+        // A page that is fetched anew, after a miss has ended the sets before, is as young as any.
+        self.old.retain(|page, ()| !(first..=last).contains(page));
         self.tags.insert(last.saturating_sub(self.record.1).max(first), ());
         self.lasts.push(last);
         self.newest = last + 1;

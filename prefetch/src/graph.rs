@@ -422,6 +422,10 @@ impl Prefetcher for Graph {
         true
     }
 
+    fn sequential_need_blocks(&self, now: Instant) -> u64 {
+        self.amp.sequential_need_blocks(now)
+    }
+
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) {
         if feedback.tag.0 & HISTORY_TAG == 0 {
             return self.amp.on_feedback(now, feedback);

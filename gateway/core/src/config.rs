@@ -29,6 +29,8 @@ pub struct Config {
     /// Delay before a failed upload is tried again; doubles up to the second.
     pub upload_retry_ms_min: u64,
     pub upload_retry_ms_max: u64,
+    /// Whether the replacement policy keeps room for what the prefetcher's streams need ([`crate::policies`]).
+    pub sequential_floor: bool,
 }
 
 impl Default for Config {
@@ -52,6 +54,7 @@ impl Default for Config {
             fetches_max: 16,
             upload_retry_ms_min: 500,
             upload_retry_ms_max: 30_000,
+            sequential_floor: false,
         }
     }
 }

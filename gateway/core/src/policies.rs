@@ -66,6 +66,9 @@ impl Economy {
 const FETCH_MICROS_INITIAL: u64 = 50_000;
 const KIB_PER_BLOCK: u64 = BLOCK_BYTES as u64 / 1024;
 const TICK_MICROS: u64 = 1_000_000;
+/// The floor under sequential blocks is an eighth of the cache at the most, like prefetch in flight: a stream's degree grows
+/// as long as nothing of it is evicted, so that without a bound streams would come to take all there is.
+const FLOOR_DIVISOR: u32 = 8;
 /// Fetches between two advices on costs.
 const FETCHES_PER_ADVICE: u32 = 64;
 
@@ -284,6 +287,15 @@ impl Core {
         self.slots.advise(Advice::Costs { class: 0, costs });
     }
 
+    /// SARC judges SEQ by what its hits are worth, and may evict blocks before a stream comes to them.
+    fn advise_floor(&mut self) {
+        if self.config.sequential_floor {
+            let needed = self.foresight.prefetcher.sequential_need_blocks(self.now);
+            let floor = needed.min(u64::from(self.slots.count() / FLOOR_DIVISOR)) as u32;
+            self.slots.advise(Advice::SequentialFloorBlocks(floor));
+        }
+    }
+
     /// The prefetcher's history, if it has one; to be encoded chunk by chunk.
     pub fn history(&self) -> Option<&History> {
         self.foresight.prefetcher.history()
@@ -403,6 +415,7 @@ impl Core {
         if self.now.micros_since(self.foresight.ticked) >= TICK_MICROS {
             self.foresight.ticked = self.now;
             self.foresight.prefetcher.on_tick(self.now);
+            self.advise_floor();
         }
     }
 

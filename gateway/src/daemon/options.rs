@@ -80,6 +80,7 @@ fn core_config(settings: &Settings) -> Config {
         hash_jobs_max: settings.threads.hash as usize,
         uploads_max: store.uploads_in_flight_max as usize,
         fetches_max: store.downloads_in_flight_max as usize,
+        sequential_floor: settings.cache.sequential_floor,
         ..Config::default()
     }
 }

@@ -94,6 +94,10 @@ section! {
             "`lru`, `arc`, `2q`, `lirs`, `s3-fifo`, `sieve`, `w-tinylfu`, `sarc`, `sarc-streams`, `gds-latency`, \
              `gds-price`, `gdsf-latency`, `gdsf-price`, `gds-l`, `gds-lf`, `gds-lc`, `gds-lcf`"),
             "The one read longest ago: predictable, and a good match for working sets that fit.";
+        /// Whether `sarc` and `sarc-streams` keep room for what `amp` and `graph` prefetch for the streams that are read now,
+        /// up to an eighth of the cache.
+        sequential_floor: bool = false, Permitted::Words("`true` or `false`"),
+            "SARC as published shares the cache by what hits are worth alone, and may evict a stream's blocks before they are read.";
     }
 }
 

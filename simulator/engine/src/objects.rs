@@ -39,9 +39,11 @@ pub use job::{Arrivals, Error, Job, Local, Normalisation, WriteMode};
 pub use report::{LatencyMs, LocationReport, Report, RequestCounts, SizeBucket, Transfers, Uploads};
 pub use workload::{KeyedTrace, Netfs, SizeLaw, SizedTrace, WorkloadSpec, Zipf};
 
-/// Carries a job out; `progress` is told requests done and requests in all, about a hundred times.
-pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, Error> {
+use crate::replay::Progress;
+
+/// Carries a job out; while its requests run, `progress` is told of them about a hundred times.
+pub fn run(job: &Job, progress: Progress<'_>) -> Result<Report, Error> {
     job.check()?;
-    let workload = workload::build(&job.workload)?;
+    let workload = workload::build(&job.workload, progress)?;
     driver::Driver::new(job, &workload)?.run(progress)
 }

@@ -148,6 +148,7 @@ fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u32) -> Confi
         fetches_max: 1 + prng.below(6) as usize,
         upload_retry_ms_min: 1 + prng.below(20),
         upload_retry_ms_max: 20 + prng.below(500),
+        sequential_floor: prng.chance(500),
     }
 }
 

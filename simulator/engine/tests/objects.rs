@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tombolo_engine::objects::{Error, Job, Report, run};
+use tombolo_engine::replay::Interrupted;
 
 const POLICIES: [&str; 11] = [
     "lru",
@@ -52,7 +53,7 @@ fn report(job: &Value) -> Report {
 
 fn outcome(job: &Value) -> Result<Report, Error> {
     let job: Job = serde_json::from_value(job.clone()).expect("a job");
-    run(&job, &mut |_, _| {})
+    run(&job, &mut |_, _| Ok(()))
 }
 
 fn about(left: f64, right: f64) -> bool {
@@ -290,7 +291,7 @@ fn bad_jobs_are_refused() {
     }
     let mut job: Job = serde_json::from_value(netfs("lru")).unwrap();
     job.locations[0].prices.egress_usd_per_gib = f64::NAN;
-    assert!(matches!(run(&job, &mut |_, _| {}), Err(Error::Setting { .. })));
+    assert!(matches!(run(&job, &mut |_, _| Ok(())), Err(Error::Setting { .. })));
 
     let mut unknown = netfs("lru");
     unknown["cache_size"] = json!(3);
@@ -304,7 +305,54 @@ fn bad_jobs_are_refused() {
 fn progress_comes_to_the_end() {
     let job: Job = serde_json::from_value(zipf("lru", 100)).unwrap();
     let mut told = Vec::new();
-    run(&job, &mut |done, all| told.push((done, all))).unwrap();
+    let mut tell = |done, all| {
+        told.push((done, all));
+        Ok(())
+    };
+    run(&job, &mut tell).unwrap();
     assert!(told.is_sorted() && told.len() > 50 && told.len() < 200);
     assert_eq!(told.last(), Some(&(20_000, 20_000)));
+}
+
+/// While the requests are made, and while they run.
+#[test]
+fn an_interruption_ends_the_job() {
+    let mut large = zipf("lru", 100);
+    large["workload"]["zipf"]["requests"] = json!(200_000);
+    let job: Job = serde_json::from_value(large).unwrap();
+    for calls_max in [1, 3, 10, 60] {
+        let mut calls = 0;
+        let mut tell = |_, _| {
+            calls += 1;
+            if calls < calls_max { Ok(()) } else { Err(Interrupted) }
+        };
+        assert!(matches!(run(&job, &mut tell), Err(Error::Interrupted)));
+        assert_eq!(
+            calls, calls_max,
+            "it was asked once more after it had been told to stop"
+        );
+    }
+}
+
+#[test]
+fn a_damaged_trace_is_told_by_its_line_or_byte() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let refusal = |name: &str, bytes: &[u8], workload: &dyn Fn(&str) -> Value| {
+        let path = folder.path().join(name).display().to_string();
+        std::fs::write(&path, bytes).unwrap();
+        let mut job = zipf("lru", 100);
+        job["workload"] = workload(&path);
+        let text = outcome(&job).unwrap_err().to_string();
+        text.strip_prefix(&path).unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let sized = |path: &str| json!({"sized-trace": {"path": path, "us_of_time_unit": 1.0}});
+    let keyed = |path: &str| json!({"keyed-trace": {"path": path, "sizes": {"fixed": {"bytes": 100}}}});
+    assert_eq!(
+        refusal("back", b"1 7 10\n5 8 10\n4 7 10\n", &sized),
+        ", line 3: the time of arrival goes back"
+    );
+    assert!(refusal("negative", b"1 7 10\n2 8 -10\n", &sized).starts_with(", line 2: three numbers"));
+    assert_eq!(refusal("cut", &[0; 10], &keyed), ", byte 8: the last number is cut off");
+    let packed = zstd::bulk::compress("1 7 10\n".repeat(200_000).as_bytes(), 1).unwrap();
+    assert!(refusal("cut.zst", &packed[..packed.len() - 9], &sized).starts_with(", line "));
 }

@@ -483,3 +483,65 @@ fn keys_miss_as_libcachesim_says() {
         }
     }
 }
+
+/// Streams that are read slowly beside random reads of a working set that does not fit.
+fn slow_streams(seed: u64, count: u64) -> Vec<Record> {
+    let mut prng = Prng::new(seed);
+    let mut next: [u64; 16] = std::array::from_fn(|stream| (1 << 20) + stream as u64 * 100_000);
+    (0..count)
+        .map(|index| {
+            if prng.chance(200) {
+                let stream = &mut next[prng.below(16) as usize];
+                *stream += 4;
+                return read(index * 1000, *stream - 4, 4);
+            }
+            let (left, right) = (prng.below(200), prng.below(200));
+            read(index * 1000, left * right * 2, 1)
+        })
+        .collect()
+}
+
+#[test]
+fn a_floor_keeps_what_was_prefetched_for_slow_streams() {
+    let folder = Folder::new();
+    let path = folder.trace(&slow_streams(3, 30_000));
+    for replacement in ["sarc", "sarc-streams"] {
+        let run = |floor: bool| {
+            let policies = json!({"replacement": replacement, "prefetch": "amp", "sequential_floor": floor,
+                                  "cache_blocks": 4_000, "check": false});
+            replay(&path, policies)
+        };
+        let (without, with) = (run(false), run(true));
+        let wasted = (without.prefetched.wasted, with.prefetched.wasted);
+        assert!(wasted.0 > 200 && wasted.1 * 2 < wasted.0, "{replacement}: {wasted:?}");
+        assert!(with.prefetched.efficiency > without.prefetched.efficiency);
+        assert!(with.reads.miss_ratio < without.reads.miss_ratio + 0.01);
+    }
+}
+
+#[test]
+fn a_floor_changes_nothing_where_it_is_not_heeded_or_not_asked_for() {
+    let folder = Folder::new();
+    let path = folder.trace(&slow_streams(4, 6_000));
+    let digest = |replacement: &str, prefetch: &str, floor: Value| {
+        let mut policies =
+            json!({"replacement": replacement, "prefetch": prefetch, "cache_blocks": 1_000, "check": false});
+        policies
+            .as_object_mut()
+            .unwrap()
+            .extend(floor.as_object().unwrap().clone());
+        replay(&path, policies).digest
+    };
+    let on = json!({"sequential_floor": true});
+    for (replacement, prefetch) in [("lru", "amp"), ("arc", "amp"), ("sarc", "seq"), ("sarc", "none")] {
+        assert_eq!(
+            digest(replacement, prefetch, on.clone()),
+            digest(replacement, prefetch, json!({}))
+        );
+    }
+    assert_eq!(
+        digest("sarc", "amp", json!({"sequential_floor": false})),
+        digest("sarc", "amp", json!({}))
+    );
+    assert_ne!(digest("sarc", "amp", on), digest("sarc", "amp", json!({})));
+}

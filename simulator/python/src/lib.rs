@@ -82,10 +82,7 @@ mod engine {
     fn objects(py: Python<'_>, job: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
         let job = parse(job)?;
         print(&watched(py, progress.as_ref(), |progress| {
-            // It goes on to its end; what was raised meanwhile is raised then.
-            tombolo_engine::objects::run(&job, &mut |done, total| {
-                let _ = progress(done, total);
-            })
+            tombolo_engine::objects::run(&job, progress)
         })?)
     }
 

@@ -9,13 +9,15 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use tombolo_base::Prng;
-use tombolo_engine::replay::{Error, Progress};
+use tombolo_engine::replay::{Error, Interrupted, Progress};
 use tombolo_trace::columnar::{FileHeader, Writer};
 use tombolo_trace::{Fault, Operation, Place, Reader, Record, Source, TraceError};
 
 const STREAMS_MAX: usize = 64;
 /// Windows that streams may stretch: what is held in memory ends here, jumps or not.
 const RECORDS_PER_JUMP_MAX: usize = 64;
+/// Records between two reports of progress, at the most.
+const REPORT_RECORDS: usize = 1 << 16;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,7 +64,9 @@ fn write(job: &Job, path: &Path, progress: Progress<'_>) -> Result<u64, Error> {
     let mut streams = Streams::default();
     loop {
         let mut window = Window::default();
-        window.fill(&mut *reader, &mut streams, job.window)?;
+        let written = writer.records();
+        let told = &mut |read| progress(written + read, 0);
+        window.fill(&mut *reader, &mut streams, job.window, told)?;
         if window.records.is_empty() {
             break;
         }
@@ -70,7 +74,6 @@ fn write(job: &Job, path: &Path, progress: Progress<'_>) -> Result<u64, Error> {
         for record in &window.records {
             writer.push(record).map_err(|error| failed(path, error))?;
         }
-        progress(writer.records(), 0)?;
     }
     let records = writer.records();
     writer.finish().map_err(|error| failed(path, error))?;
@@ -90,9 +93,19 @@ struct Window {
 }
 
 impl Window {
-    fn fill(&mut self, reader: &mut dyn Reader, streams: &mut Streams, jumps_max: usize) -> Result<(), TraceError> {
+    /// `progress` is told the records at its beginning, and every so many.
+    fn fill(
+        &mut self,
+        reader: &mut dyn Reader,
+        streams: &mut Streams,
+        jumps_max: usize,
+        progress: &mut dyn FnMut(u64) -> Result<(), Interrupted>,
+    ) -> Result<(), Error> {
         let mut record = Record::default();
         while self.jumps.len() < jumps_max && self.records.len() < jumps_max * RECORDS_PER_JUMP_MAX {
+            if self.records.len().is_multiple_of(REPORT_RECORDS) {
+                progress(self.records.len() as u64)?;
+            }
             if !reader.next(&mut record)? {
                 break;
             }

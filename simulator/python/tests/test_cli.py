@@ -59,6 +59,69 @@ def test_sweep_and_plot(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
         assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
 
 
+def test_a_setting_with_several_values_is_swept(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
+    words = ("sweep", trace, BLOCKS, "-o", tmp_path, "--policy", "lru_graph", "--cache", "10%", "--workers", 2,
+             "--set", "track_blocks=4,16", "--set", "threshold_miss_permille=100,600", "--set",
+             "threshold_hit_permille=500")  # fmt: skip
+    found = json.loads(outcome(runner, *words, "--json"))
+    assert {result["label"] for result in found} == {
+        f"{name} lru_graph 10% modern seed 1 track_blocks={track} threshold_miss_permille={threshold}"
+        for name in ("made-up", "blocks") for track in (4, 16) for threshold in (100, 600)
+    }  # fmt: skip
+    for result in found:
+        report, told = result["report"], result["summary"]
+        assert result["settings"]["threshold_hit_permille"] == 500
+        assert told["miss_ratio"] == report["reads"]["miss_ratio"]
+        assert told["partial_misses"] == report["reads"]["partial_misses"]
+        prefetched = report["prefetched"]
+        assert told["prefetch_efficiency"] == pytest.approx(prefetched["used"] / max(1, prefetched["blocks"]))
+        assert told["mean_ms"] == report["read_latency"]["mean"]
+        assert [0.95, told["p95_ms"]] in report["read_latency"]["quantiles"]
+        assert told["usd"] == pytest.approx(sum(report["dollars"][name] for name in ("get", "put", "egress")))
+    # The values reach the policy.
+    digests = {result["report"]["digest"] for result in found if result["trace"] == "made-up"}
+    assert len(digests) == 4
+    text = outcome(runner, *words)
+    for column in ("made-up", "blocks", "miss", "partial", "PE", "mean ms", "p95 ms", "dollars"):
+        assert column in text
+    assert f"{found[0]['summary']['miss_ratio']:.2%}" in text
+    assert "8 results" in outcome(runner, "plot", tmp_path)
+    assert "LRU_GRAPH track_blocks=16 threshold_miss_permille=600" in (tmp_path / "miss-ratio.svg").read_text()
+    assert "threshold_hit_permille" not in (tmp_path / "miss-ratio.svg").read_text(), "it has one value only"
+
+
+def test_addressings_and_clouds_are_lines_of_their_own(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
+    words = ("sweep", trace, "-o", tmp_path, "--policy", "lru_seq", "--cache", "10%", "--addressing", "logical",
+             "--addressing", "pvbn", "--cloud", "modern", "--cloud", "s3-2014", "--workers", 2)  # fmt: skip
+    found = json.loads(outcome(runner, *words, "--json"))
+    assert [result["label"] for result in found] == [
+        f"made-up lru_seq 10% {cloud} seed 1 addressing={addressing}"
+        for cloud in ("modern", "s3-2014") for addressing in ("logical", "pvbn")
+    ]  # fmt: skip
+    outcome(runner, "plot", tmp_path)
+    drawn = (tmp_path / "p99.svg").read_text()
+    for cloud in ("modern", "s3-2014"):
+        for addressing in ("logical", "pvbn"):
+            assert f"LRU_SEQ cloud={cloud} addressing={addressing}" in drawn
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("track_blocks=4,many", '100 modern seed 1 track_blocks=many: prefetch_settings: track_blocks = "many": '),
+        ("tracks=4,8", "100 modern seed 1 tracks=4: prefetch_settings: tracks = 4: "),
+        ("track_blocks=4,,8", "tombolo-sim: --set track_blocks=4,,8: a value is missing"),
+        ("track_blocks", "tombolo-sim: --set track_blocks: it must be NAME=VALUE"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_of_a_sweep_is_refused_by_name(trace: Path, tmp_path: Path, setting: str, message: str) -> None:
+    words = ["sweep", str(trace), "-o", str(tmp_path), "--policy", "lru_graph", "--cache", "100", "--set", setting]
+    done = subprocess.run([sys.executable, "-m", "tombolo_sim", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == EXIT_REFUSED
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_convert(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
     target = tmp_path / "made-up.tbtr"
     assert "3,000 records" in outcome(runner, "convert", trace, target)
@@ -84,13 +147,33 @@ def test_advise(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
     words = ("advise", trace, "-o", tmp_path, "--cache", "10%", "--size", "40%", "--try", "lru_graph", "--workers", 1)
     found = json.loads(outcome(runner, *words, "--json"))
     assert {(option["size"], option["policy"]) for option in found["options"]} == {
-        ("10%", "lru_seq"), ("10%", "lru_graph"), ("40%", "lru_seq"), ("40%", "lru_graph"),
+        ("10%", "lru+ramp"), ("10%", "lru_graph"), ("40%", "lru+ramp"), ("40%", "lru_graph"),
     }  # fmt: skip
     assert found["dollars_are_monthly"]
+    assert found["recommended"] in found["options"]
     assert (tmp_path / "advice.png").exists()
     text = outcome(runner, *words)
-    assert text.startswith("Now: lru_seq with ")
-    assert "Another policy" in text
+    assert text.startswith("Now: lru+ramp with ")
+    assert "Recommended: " in text
+    assert "$ a month" in text
+
+
+def test_advise_on_a_trace_without_times(runner: CliRunner, tmp_path: Path) -> None:
+    words = ("advise", ARC, "-o", tmp_path, "--size", "50%", "--try", "sarc_amp", "--workers", 1)
+    found = json.loads(outcome(runner, *words, "--json"))
+    assert not found["dollars_are_monthly"]
+    text = outcome(runner, *words)
+    assert "for the whole trace, which has no times and so no month" in text
+    assert "$ for the trace" in text
+
+
+def test_advise_on_a_tiny_trace_leaves_out_caches_that_nobody_has(runner: CliRunner, tmp_path: Path) -> None:
+    path = tmp_path / "tiny.txt"
+    path.write_text("".join(f"{at} R {at * 8} 4\n" for at in range(60)))
+    found = json.loads(outcome(runner, "advise", path, "-o", tmp_path, "--cache", "50%", "--workers", 1, "--json"))
+    assert {option["blocks"] for option in found["options"]} == {120, 72}
+    assert found["stay"]
+    assert "Recommended: stay with lru+ramp." in found["text"]
 
 
 @pytest.mark.parametrize(

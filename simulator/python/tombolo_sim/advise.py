@@ -1,4 +1,9 @@
-"""What another cache would change: the trace replayed with other sizes and policies, and the answer in plain words."""
+"""What another cache would change: the trace replayed with other sizes and policies, and the answer in plain words.
+
+A policy is recommended when it costs less, or makes fewer reads wait at a price in proportion: the bill may grow by no
+larger share than that by which misses fall. Where nothing does, the advice is to stay. What a larger cache gains is
+told, but not weighed: what its disk costs is not known here.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,17 +14,27 @@ from tombolo_sim import engine, plots
 from tombolo_sim.engine import EngineError, Json
 from tombolo_sim.jobs import BLOCK_BYTES, Choice, cache_blocks
 from tombolo_sim.models import CLOUDS
-from tombolo_sim.policies import policy
+from tombolo_sim.policies import COMBINATIONS, policy
 from tombolo_sim.progress import watching
 from tombolo_sim.report.results import quantile
 from tombolo_sim.sources import Trace
 from tombolo_sim.sweep import Task, execute
 
+PRESENT_POLICY = "lru+ramp"
+"""The gateway's own when nothing is set."""
 SIZES = ("2%", "5%", "10%", "20%", "30%", "50%")
 POLICIES = ("lru_seq", "lru_amp", "sarc_amp", "lru_graph", "sarc_graph", "s3-fifo+amp")
 MONTH_SECONDS = 30 * 86_400
-# Below it, a difference is not worth mentioning: one read in a hundred.
+_BLOCKS_MIN = 64
+"""Smaller caches are no choice for anybody; of the usual sizes they are left out."""
 _POINT = 0.01
+"""Below it, a difference of misses is not worth mentioning: one read in a hundred."""
+_SAVING = 0.10
+"""A bill that is lower by this share is worth a change by itself."""
+_TAIL = 0.10
+"""No more than this may the tail latency grow."""
+_QUEUE_MS = 10_000.0
+"""Beyond it, reads wait for each other rather than for the cloud."""
 _MIB = 1 << 20
 _GIB = 1 << 30
 
@@ -29,7 +44,8 @@ class Question:
     trace: Trace
     cache: str
     policy: str
-    sizes: tuple[str, ...]
+    sizes: tuple[str, ...] | None
+    """None: the usual ones."""
     policies: tuple[str, ...]
     cloud: str
     disk: str | None
@@ -49,7 +65,26 @@ class Option:
     usd_storage_month: float
 
     def described(self) -> str:
-        return f"{self.policy} with {self.blocks * BLOCK_BYTES / _MIB:,.0f} MiB ({self.size})"
+        return f"{self.policy} with {self.cache()} ({self.size})"
+
+    def cache(self) -> str:
+        return _size(self.blocks)
+
+    def outcome(self) -> str:
+        return f"{self.miss_ratio:.1%} of the reads wait, p99 {milliseconds(self.p99_ms)} ms, {dollars(self.usd_cloud)}"
+
+    def gains(self, now: "Option") -> bool:
+        return self.miss_ratio <= now.miss_ratio - _POINT
+
+    def is_in_proportion(self, now: "Option") -> bool:
+        """Whether the bill grows by no larger share than misses fall, and the tail hardly."""
+        less_missed = 1 - self.miss_ratio / now.miss_ratio if now.miss_ratio else 0.0
+        is_affordable = self.usd_cloud <= now.usd_cloud * (1 + max(0.0, less_missed))
+        return is_affordable and self.p99_ms <= now.p99_ms * (1 + _TAIL)
+
+    def saves(self, now: "Option") -> bool:
+        is_cheaper = self.usd_cloud < now.usd_cloud * (1 - _SAVING)
+        return is_cheaper and self.miss_ratio <= now.miss_ratio + _POINT and self.p99_ms <= now.p99_ms * (1 + _TAIL)
 
 
 @dataclass(frozen=True)
@@ -57,49 +92,114 @@ class Advice:
     now: Option
     options: tuple[Option, ...]
     """All that were tried, the present one included."""
-    monthly: bool
+    span_seconds: float
+    """Zero: the trace has no times."""
     plot: str
 
+    @property
+    def monthly(self) -> bool:
+        return self.span_seconds > 0
+
+    def recommended(self) -> Option:
+        """Of the policies at the present size: the fewest misses of those that are worth it, within a point of it the
+        lowest bill. The present one, where there is none."""
+        same = [option for option in self.options if option.blocks == self.now.blocks and option != self.now]
+        worth = [
+            option
+            for option in same
+            if option.saves(self.now) or (option.gains(self.now) and option.is_in_proportion(self.now))
+        ]
+        return _best(worth, lambda option: option.usd_cloud) if worth else self.now
+
     def text(self) -> str:
-        unit = "a month" if self.monthly else "for the whole trace, which has no times"
         lines = [
-            f"Now: {self.now.described()}: {self.now.miss_ratio:.1%} of the reads wait for the cloud, one in a "
-            f"hundred takes more than {self.now.p99_ms:,.0f} ms; requests and transfer "
-            f"cost ${self.now.usd_cloud:,.4g} {unit}, storage "
-            f"${self.now.usd_storage_month:,.4g} a month.",
-            self._best([tried for tried in self.options if tried.blocks == self.now.blocks], "Another policy"),
-            self._best([tried for tried in self.options if tried.policy == self.now.policy], "Another size"),
-            self._best(list(self.options), "Both together"),
-            self._knee(),
+            f"Now: {self.now.described()}: {self.now.outcome()} for requests and transfer {self._period()}. "
+            f"Storage costs {dollars(self.now.usd_storage_month)} a month whatever the cache.",
+            self._recommendation(),
+            *self._tempting(),
+            self._larger(),
+            self._smaller(),
+            *self._queues(),
             f"Plot: {self.plot}",
         ]
-        return "\n".join(lines)
+        return "\n".join(line for line in lines if line)
 
-    def _best(self, options: list[Option], heading: str) -> str:
-        """The fewest misses; of those within a point of it the smallest cache, then the lowest bill."""
-        least = min(option.miss_ratio for option in options)
-        close = [option for option in options if option.miss_ratio <= least + _POINT]
-        best = min(close, key=lambda option: (option.blocks, option.usd_cloud))
-        if best.miss_ratio > self.now.miss_ratio - _POINT:
-            return f"{heading}: nothing gains a point or more."
+    def _period(self) -> str:
+        if self.monthly:
+            return f"a month, if the {_span(self.span_seconds)} of the trace are like the rest"
+        return "for the whole trace, which has no times and so no month"
+
+    def _recommendation(self) -> str:
+        best = self.recommended()
+        if best == self.now:
+            return (
+                f"Recommended: stay with {self.now.policy}. No other policy makes fewer reads wait by a point or more "
+                "at a price in proportion, and none saves a tenth of the bill."
+            )
+        reason = "fewer reads wait" if best.gains(self.now) else "it costs less and misses no more"
         return (
-            f"{heading}: {best.described()} would miss {best.miss_ratio:.1%} (now {self.now.miss_ratio:.1%}), p99 "
-            f"{best.p99_ms:,.0f} ms (now {self.now.p99_ms:,.0f}), "
-            f"${best.usd_cloud:,.4g} (now ${self.now.usd_cloud:,.4g})."
+            f"Recommended: {best.policy} with the cache as it is, because {reason}: {best.outcome()} "
+            f"(now {self.now.outcome()}). {_how(best.policy)}"
         )
 
-    def _knee(self) -> str:
-        """From which size on more cache gains less than a point."""
-        same = [option for option in self.options if option.policy == self.now.policy]
-        ladder = sorted(same, key=lambda option: option.blocks)
-        best = ladder[-1].miss_ratio
-        enough = next(option for option in ladder if option.miss_ratio <= best + _POINT)
-        size = f"{enough.blocks * BLOCK_BYTES / _MIB:,.0f} MiB"
-        return f"More than {size} gains less than a point with {self.now.policy}, as far as was tried."
+    def _tempting(self) -> list[str]:
+        """What misses least, where it is not what is recommended."""
+        chosen = self.recommended()
+        same = [option for option in self.options if option.blocks == self.now.blocks]
+        least = _best(same, lambda option: option.usd_cloud)
+        if least == chosen or not least.gains(chosen):
+            return []
+        reasons = [f"its bill is {_times(least.usd_cloud, self.now.usd_cloud)} the present one"]
+        if least.p99_ms > self.now.p99_ms * (1 + _TAIL):
+            reasons.append("its tail is longer")
+        return [f"Not recommended: {least.policy}: {least.outcome()}; {' and '.join(reasons)}."]
+
+    def _ladder(self) -> list[Option]:
+        chosen = self.recommended().policy
+        found = [option for option in self.options if option.policy == chosen]
+        return sorted(found, key=lambda option: option.blocks)
+
+    def _larger(self) -> str:
+        """Up to where more cache gains a point or more."""
+        chosen = self.recommended()
+        larger = [option for option in self._ladder() if option.blocks > chosen.blocks]
+        if not larger:
+            return ""
+        best = _best(larger, lambda option: option.blocks)
+        if not best.gains(chosen):
+            return f"A larger cache: up to {larger[-1].cache()}, nothing gains a point or more."
+        return (
+            f"A larger cache: {best.cache()} ({best.size}) with {best.policy}: {best.outcome()}. "
+            "Weigh it against the price of the disk."
+        )
+
+    def _smaller(self) -> str:
+        chosen = self.recommended()
+        enough = [
+            option
+            for option in self._ladder()
+            if option.blocks < chosen.blocks
+            and not chosen.gains(option)
+            and option.usd_cloud <= chosen.usd_cloud * (1 + _SAVING)
+            and option.p99_ms <= chosen.p99_ms * (1 + _TAIL)
+        ]
+        if not enough:
+            return ""
+        return f"A smaller cache: {enough[0].cache()} ({enough[0].size}) would do as well: {enough[0].outcome()}."
+
+    def _queues(self) -> list[str]:
+        if self.recommended().p99_ms <= _QUEUE_MS:
+            return []
+        return [
+            "Beware: reads come faster than cache and cloud answer, so latencies are those of a growing queue; "
+            "--arrivals closed-loop tells them without it."
+        ]
 
     def data(self) -> dict[str, Any]:
         return {
             "now": vars(self.now),
+            "recommended": vars(self.recommended()),
+            "stay": self.recommended() == self.now,
             "options": [vars(option) for option in self.options],
             "dollars_are_monthly": self.monthly,
             "plot": self.plot,
@@ -107,33 +207,75 @@ class Advice:
         }
 
 
+def _best(options: list[Option], price: Callable[[Option], float]) -> Option:
+    """The fewest misses, and within a point of them the lowest price."""
+    least = min(option.miss_ratio for option in options)
+    close = [option for option in options if option.miss_ratio < least + _POINT]
+    return min(close, key=lambda option: (price(option), option.miss_ratio))
+
+
+def _how(name: str) -> str:
+    if name in COMBINATIONS:
+        return f"To try it: tombolo policy set combination={name}"
+    chosen = policy(name)
+    return f"To try it: tombolo policy set replacement={chosen.replacement} policy={chosen.prefetch}"
+
+
+def _size(blocks: int) -> str:
+    size = blocks * BLOCK_BYTES
+    if size >= _GIB:
+        return f"{size / _GIB:,.1f} GiB"
+    return f"{size / _MIB:,.0f} MiB" if size >= 10 * _MIB else f"{size / _MIB:.2g} MiB"
+
+
+def milliseconds(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 10 else f"{amount:.2g}"
+
+
+def dollars(amount: float) -> str:
+    """For people: three digits or so."""
+    if amount >= 100:
+        return f"${amount:,.0f}"
+    return f"${amount:.2f}" if amount >= 1 else f"${amount:.2g}"
+
+
+def _times(value: float, of: float) -> str:
+    return f"{value / of:.1f} times" if of else "more than"
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:,.0f} seconds"
+
+
 def answer(question: Question, folder: Path, workers: int | None) -> Advice:
     with watching(f"footprint of {question.trace.name}") as progress:
         counts = engine.info(question.trace.source(), progress)
     if not counts["reads"]:
         raise EngineError(f"{question.trace.path}: it has no reads, so a cache changes nothing")
-    timed = counts["duration_us"] > 0
-    chosen = _chosen(question, counts["distinct_units"], timed)
+    span_seconds = counts["duration_us"] / 1e6
+    chosen = _chosen(question, counts["distinct_units"], span_seconds > 0)
     tasks = [
         Task("replay", choice.job(), f"{question.trace.name} {choice.policy.name} {size}") for size, choice in chosen
     ]
     outcomes = execute(tasks, folder, workers)
-    monthly = timed
-    scale = MONTH_SECONDS / (counts["duration_us"] / 1e6) if monthly else 1.0
+    scale = MONTH_SECONDS / span_seconds if span_seconds else 1.0
     storage_price = CLOUDS[question.cloud].storage_usd_per_gib_month
     options = [
         _option(size, choice, outcome.require(), scale, storage_price)
         for (size, choice), outcome in zip(chosen, outcomes, strict=True)
     ]
-    return Advice(options[0], tuple(options), monthly, str(folder / _draw(options, question.trace.name, folder)))
+    plot = str(folder / _draw(options, question.trace.name, span_seconds > 0, folder))
+    return Advice(options[0], tuple(options), span_seconds, plot)
 
 
 def _chosen(question: Question, distinct: int, timed: bool) -> list[tuple[str, Choice]]:
     """The present one first, each once."""
+    sizes = (question.cache, *(question.sizes or _usual_sizes(distinct)))
     pairs = [(question.cache, question.policy)]
-    pairs += [
-        (size, name) for size in (question.cache, *question.sizes) for name in (question.policy, *question.policies)
-    ]
+    pairs += [(size, name) for size in sizes for name in (question.policy, *question.policies)]
     arrivals = question.arrivals if timed or question.arrivals != "trace" else "closed-loop"
     found: dict[tuple[int, str], tuple[str, Choice]] = {}
     for size, name in pairs:
@@ -143,25 +285,30 @@ def _chosen(question: Question, distinct: int, timed: bool) -> list[tuple[str, C
     return list(found.values())
 
 
+def _usual_sizes(distinct: int) -> tuple[str, ...]:
+    return tuple(size for size in SIZES if distinct * float(size.removesuffix("%")) / 100 >= _BLOCKS_MIN)
+
+
 def _option(size: str, choice: Choice, report: Json, scale: float, storage_price: float) -> Option:
-    dollars = report["dollars"]
+    cost = report["dollars"]
     return Option(
         size,
         choice.cache_blocks,
         choice.policy.name,
         report["reads"]["miss_ratio"],
         quantile(report, 0.99),
-        (dollars["get"] + dollars["put"] + dollars["egress"]) * scale,
+        (cost["get"] + cost["put"] + cost["egress"]) * scale,
         report["cloud"]["stored_bytes"] / _GIB * storage_price,
     )
 
 
-def _draw(options: list[Option], trace: str, folder: Path) -> str:
+def _draw(options: list[Option], trace: str, monthly: bool, folder: Path) -> str:
     figure, axes = plots.panels(3, f"{trace}: other caches")
+    period = "a month" if monthly else "for the trace"
     measures: tuple[tuple[str, Callable[[Option], float]], ...] = (
-        ("reads that miss", lambda option: option.miss_ratio),
+        ("reads that wait", lambda option: option.miss_ratio),
         ("p99 of reads, ms", lambda option: option.p99_ms),
-        ("requests and transfer, $", lambda option: option.usd_cloud),
+        (f"requests and transfer, $ {period}", lambda option: option.usd_cloud),
     )
     for axis, (label, measure) in zip(axes, measures, strict=True):
         series: dict[str, list[tuple[float, float]]] = {}

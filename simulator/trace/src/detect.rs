@@ -10,6 +10,15 @@ use crate::text::{Fields, number};
 /// Bytes looked at.
 const HEAD_BYTES: usize = 1 << 14;
 
+/// HP's container of typed records. Its files begin with a word and with 0x12345678 in the writer's order of bytes.
+pub fn is_data_series(input: &mut Input) -> Result<bool, Fault> {
+    let head = input.peek(8)?;
+    let number = 0x1234_5678u32;
+    Ok(head
+        .strip_prefix(b"DSv1")
+        .is_some_and(|rest| rest == number.to_le_bytes() || rest == number.to_be_bytes()))
+}
+
 pub fn detect(input: &mut Input, name: &str) -> Result<Format, Fault> {
     let head = input.peek(HEAD_BYTES)?;
     let found = if head.starts_with(FILE_MAGIC) {

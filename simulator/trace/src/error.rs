@@ -37,6 +37,11 @@ pub enum Fault {
     Io(#[from] io::Error),
     #[error("nothing tells the format; name it")]
     UnknownFormat,
+    #[error(
+        "it is a DataSeries file, which is not read: make text of it with ds2txt --csv (dstotxt), \
+         or with ds2ellardnfs if it holds an NFS trace"
+    )]
+    DataSeries,
     #[error("the file ends in the middle of {0}")]
     Truncated(&'static str),
     #[error("{field} is missing")]

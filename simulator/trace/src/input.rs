@@ -132,6 +132,11 @@ impl Input {
         }
     }
 
+    /// Where what could be had ends.
+    pub fn end(&self) -> Place {
+        Place::Offset(self.offset + (self.buffer.len() - self.start) as u64)
+    }
+
     fn consume(&mut self, count: usize) {
         self.start += count;
         self.offset += count as u64;

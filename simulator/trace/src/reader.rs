@@ -2,7 +2,7 @@
 //! put in order, sizes that no request can have are refused.
 
 use crate::columnar::Chunks;
-use crate::detect::detect;
+use crate::detect::{detect, is_data_series};
 use crate::error::{Fault, Place, TraceError};
 use crate::formats::{Decoder, Raw, decoder_of};
 use crate::input::Input;
@@ -50,20 +50,16 @@ pub fn open(source: &Source) -> Result<Box<dyn Reader>, TraceError> {
 /// Reads a trace from a stream; the source's path only names it.
 pub fn open_stream(stream: impl Read + Send + 'static, source: &Source) -> Result<Box<dyn Reader>, TraceError> {
     let name = source.path.display().to_string();
-    let fail = |fault: Fault| TraceError {
+    let fail = |place, fault: Fault| TraceError {
         file: name.clone(),
-        place: Place::File,
+        place,
         fault,
     };
-    let mut input = Input::new(stream).map_err(|error| fail(error.into()))?;
-    let format = match source.format {
-        Format::Auto => detect(&mut input, &name).map_err(&fail)?,
-        format => format,
-    };
-    let decoder: Box<dyn Decoder> = match format {
-        Format::Tbtr => Box::new(Chunks::open(&mut input).map_err(&fail)?),
-        other => decoder_of(other, &mut input).map_err(&fail)?,
-    };
+    let mut input = Input::new(stream).map_err(|error| fail(Place::File, error.into()))?;
+    let (format, decoder) = begin(&mut input, source.format, &name).map_err(|fault| match fault {
+        Fault::Truncated(_) | Fault::Io(_) => fail(input.end(), fault),
+        fault => fail(Place::File, fault),
+    })?;
     let unit_bytes = u64::from(source.unit_bytes.unwrap_or(decoder.unit_bytes()).max(1));
     Ok(Box::new(Stream {
         format,
@@ -74,11 +70,28 @@ pub fn open_stream(stream: impl Read + Send + 'static, source: &Source) -> Resul
         raw: Raw::default(),
         base_us: None,
         last_us: 0,
+        place: Place::File,
         window: BinaryHeap::new(),
         taken: 0,
         given: 0,
         is_over: false,
     }))
+}
+
+/// What the first bytes tell.
+fn begin(input: &mut Input, format: Format, name: &str) -> Result<(Format, Box<dyn Decoder>), Fault> {
+    if is_data_series(input)? {
+        return Err(Fault::DataSeries);
+    }
+    let format = match format {
+        Format::Auto => detect(input, name)?,
+        format => format,
+    };
+    let decoder: Box<dyn Decoder> = match format {
+        Format::Tbtr => Box::new(Chunks::open(input)?),
+        other => decoder_of(other, input)?,
+    };
+    Ok((format, decoder))
 }
 
 struct Stream {
@@ -91,6 +104,8 @@ struct Stream {
     /// The first time, which absolute times are counted from.
     base_us: Option<u64>,
     last_us: u64,
+    /// Of the record that was found last.
+    place: Place,
     /// Records that wait for older ones ([`TimeOrder::Sort`]).
     window: BinaryHeap<Waiting>,
     /// Records decoded.
@@ -101,11 +116,15 @@ struct Stream {
 }
 
 /// Ordered so that the oldest is the greatest, and among equals the first.
-struct Waiting(u64, Record);
+struct Waiting {
+    number: u64,
+    place: Place,
+    record: Record,
+}
 
 impl Ord for Waiting {
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.1.time_us, other.0).cmp(&(self.1.time_us, self.0))
+        (other.record.time_us, other.number).cmp(&(self.record.time_us, self.number))
     }
 }
 
@@ -128,16 +147,23 @@ impl Reader for Stream {
         if self.is_over || self.source.limit.is_some_and(|limit| self.given >= limit) {
             return Ok(false);
         }
-        let result = match self.source.time_order {
+        let found = match self.source.time_order {
             TimeOrder::Sort => self.sorted(record),
             TimeOrder::Error | TimeOrder::Clamp => self.decode(record),
         };
-        let result = result.and_then(|found| self.in_order(found, record));
+        let result = match found {
+            Ok(true) => self
+                .put_in_order(record)
+                .map(|()| true)
+                .map_err(|fault| (self.place, fault)),
+            Ok(false) => Ok(false),
+            Err(fault) => Err((self.input.place(), fault)),
+        };
         self.is_over = !matches!(result, Ok(true));
         self.given += u64::from(!self.is_over);
-        result.map_err(|fault| TraceError {
+        result.map_err(|(place, fault)| TraceError {
             file: self.source.path.display().to_string(),
-            place: self.input.place(),
+            place,
             fault,
         })
     }
@@ -167,8 +193,9 @@ impl Stream {
             other => return other,
         }
         self.taken += 1;
+        self.place = self.input.place();
         record.clear();
-        self.place(record)?;
+        self.address(record)?;
         record.time_us = self.raw.time_us;
         record.operation = self.raw.operation;
         record.client = self.raw.client;
@@ -183,7 +210,7 @@ impl Stream {
     }
 
     /// Puts the raw address into the units that were asked for.
-    fn place(&self, record: &mut Record) -> Result<(), Fault> {
+    fn address(&self, record: &mut Record) -> Result<(), Fault> {
         let raw = &self.raw;
         let bounded = |field, value: u64, max: u64, permitted| match value <= max {
             true => Ok(value),
@@ -230,19 +257,23 @@ impl Stream {
             if !self.decode(&mut waiting)? {
                 break;
             }
-            self.window.push(Waiting(self.taken, waiting));
+            self.window.push(Waiting {
+                number: self.taken,
+                place: self.place,
+                record: waiting,
+            });
         }
         match self.window.pop() {
-            Some(Waiting(_, oldest)) => *record = oldest,
-            None => return Ok(false),
+            Some(oldest) => {
+                *record = oldest.record;
+                self.place = oldest.place;
+                Ok(true)
+            }
+            None => Ok(false),
         }
-        Ok(true)
     }
 
-    fn in_order(&mut self, found: bool, record: &mut Record) -> Result<bool, Fault> {
-        if !found {
-            return Ok(false);
-        }
+    fn put_in_order(&mut self, record: &mut Record) -> Result<(), Fault> {
         let base = if self.decoder.has_absolute_time() {
             *self.base_us.get_or_insert(record.time_us)
         } else {
@@ -260,6 +291,6 @@ impl Stream {
             }
         }
         self.last_us = record.time_us;
-        Ok(true)
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{examples, of, read, read_well, sample};
 use proptest::prelude::*;
 use tombolo_trace::columnar::{FileHeader, Writer};
-use tombolo_trace::{Fault, Format, Operation, Record, Source};
+use tombolo_trace::{Fault, Format, Operation, Place, Record, Source, TimeOrder};
 
 fn written(records: &[Record], chunk: usize) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), FileHeader::default()).unwrap();
@@ -184,4 +184,91 @@ fn the_bytes_of_the_format_are_fixed() {
         [b'T', b'B', b'E', b'N', 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
     );
     assert_eq!(chunk.len(), at + 40);
+}
+
+/// HP's container, whose header is a word and 0x12345678 in either order of bytes.
+#[test]
+fn a_data_series_file_is_refused_by_name() {
+    for number in [0x1234_5678u32.to_le_bytes(), 0x1234_5678u32.to_be_bytes()] {
+        let bytes = [&b"DSv1"[..], &number, &[0; 100]].concat();
+        for format in [Format::Auto, Format::Nfsdump, Format::Csv, Format::OracleGeneral] {
+            let (_, error) = read(&bytes, &of(format));
+            let text = error.unwrap().to_string();
+            assert!(
+                text.starts_with("memory: file: it is a DataSeries file, which is not read: "),
+                "{text}"
+            );
+            assert!(text.contains("dstotxt") && text.contains("ds2ellardnfs"), "{text}");
+        }
+    }
+    assert_eq!(
+        read_well(b"DSv1,id\n7,9\n", &of(Format::Csv)).len(),
+        1,
+        "a name of a column"
+    );
+}
+
+#[test]
+fn every_cut_names_a_byte_or_a_line() {
+    let placed = |bytes: &[u8], format| {
+        let (found, error) = read(bytes, &of(format));
+        (found.len(), error.map(|error| error.place))
+    };
+    let (_, oracle) = examples()
+        .into_iter()
+        .find(|(format, _)| *format == Format::OracleGeneral)
+        .unwrap();
+    for cut in (0..oracle.len()).filter(|cut| cut % 24 != 0) {
+        let whole = cut / 24;
+        assert_eq!(
+            placed(&oracle[..cut], Format::OracleGeneral),
+            (whole, Some(Place::Offset(whole as u64 * 24)))
+        );
+    }
+    let records: Vec<Record> = (0..90)
+        .map(|time_us| Record {
+            time_us,
+            count: 1,
+            bytes: 4096,
+            ..Record::default()
+        })
+        .collect();
+    let bytes = written(&records, 30);
+    for cut in 1..bytes.len() {
+        let (_, place) = placed(&bytes[..cut], Format::Tbtr);
+        let Some(Place::Offset(offset)) = place else {
+            panic!("cut at {cut}: {place:?}");
+        };
+        assert!(offset <= cut as u64);
+    }
+    for name in ["blocks.txt.gz", "blocks.txt.xz", "blocks.txt.zst"] {
+        let bytes = sample(name);
+        for format in [Format::Auto, Format::Blocks] {
+            for cut in 6..bytes.len() {
+                let (_, place) = placed(&bytes[..cut], format);
+                assert!(
+                    matches!(place, Some(Place::Offset(_) | Place::Line(_))),
+                    "{name} cut at {cut}: {place:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Sorting reads far ahead; what comes too late is named by its own line.
+#[test]
+fn what_cannot_be_sorted_names_its_line() {
+    let mut text: String = (0..70_000).map(|time| format!("{} R 8 1\n", time + 100)).collect();
+    text += "5 R 8 1\n";
+    text += &(0..70_000)
+        .map(|time| format!("{} R 8 1\n", time + 80_000))
+        .collect::<String>();
+    let sorted = Source {
+        time_order: TimeOrder::Sort,
+        ..of(Format::Blocks)
+    };
+    let (_, error) = read(text.as_bytes(), &sorted);
+    let error = error.unwrap();
+    assert!(matches!(error.fault, Fault::TimeGoesBack { time: 5, .. }), "{error}");
+    assert_eq!(error.place, Place::Line(70_001));
 }

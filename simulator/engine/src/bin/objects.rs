@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let job: Job = serde_json::from_str(&text)?;
-    let report = run(&job, &mut |_, _| {})?;
+    let report = run(&job, &mut |_, _| Ok(()))?;
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::job::{Arrivals, Error, Job, Local, WriteMode};
 use super::report::{self, Holding, Report, RequestCounts, SizeCounts, Transfers, Uploads};
 use super::workload::{Operation, Request, Workload};
 use super::write_back::{Eviction, Uploader, WriteBack};
+use crate::replay::Progress;
 use tombolo_cache::{Capacity, KeyedCache, Object};
 
 pub(super) struct Driver<'a> {
@@ -157,19 +158,19 @@ impl<'a> Driver<'a> {
         })
     }
 
-    pub fn run(mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report, Error> {
+    pub fn run(mut self, progress: Progress<'_>) -> Result<Report, Error> {
         let total = self.workload.requests.len() as u64;
         let step = (total / 100).max(1);
         for (done, request) in self.workload.requests.iter().enumerate() {
             if (done as u64).is_multiple_of(step) {
-                progress(done as u64, total);
+                progress(done as u64, total)?;
             }
             self.request(request)?;
         }
         if let Some(write_back) = &mut self.write_back {
             write_back.finish(&mut self.world);
         }
-        progress(total, total);
+        progress(total, total)?;
         Ok(self.report())
     }
 

@@ -2,6 +2,7 @@
 
 use super::cloud::Location;
 use super::workload::WorkloadSpec;
+use crate::replay::Interrupted;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -128,14 +129,28 @@ pub enum Error {
     NoRequests,
     #[error("the workload has no times of arrival")]
     NoTimes,
-    #[error("{path}: {source}")]
-    Trace { path: String, source: std::io::Error },
+    #[error("interrupted")]
+    Interrupted,
+    #[error("{path}, {unit} {number}: {source}")]
+    Trace {
+        path: String,
+        /// What the number counts: `line`, or `byte` once decompressed.
+        unit: &'static str,
+        number: u64,
+        source: std::io::Error,
+    },
     #[error("{path}, line {line}: {problem}")]
     TraceLine {
         path: String,
         line: u64,
         problem: &'static str,
     },
+}
+
+impl From<Interrupted> for Error {
+    fn from(_: Interrupted) -> Self {
+        Self::Interrupted
+    }
 }
 
 /// A number that must be finite and not negative.

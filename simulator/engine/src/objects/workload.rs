@@ -12,6 +12,7 @@ pub use traces::{KeyedTrace, SizedTrace};
 pub use zipf::Zipf;
 
 use super::job::Error;
+use crate::replay::Progress;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -47,17 +48,31 @@ pub(super) struct Workload {
     pub has_times: bool,
 }
 
+/// Requests between two calls of [`Progress`] while they are made or read.
+const PROGRESS_REQUESTS: u64 = 1 << 16;
+
 /// Numbers the objects and checks the sizes while requests come in.
-#[derive(Debug, Default)]
-struct Builder {
+struct Builder<'a> {
     workload: Workload,
     numbers: HashMap<u64, u32>,
+    progress: Progress<'a>,
 }
 
-impl Builder {
+impl<'a> Builder<'a> {
+    fn new(progress: Progress<'a>) -> Self {
+        Self {
+            workload: Workload::default(),
+            numbers: HashMap::new(),
+            progress,
+        }
+    }
+
     fn add(&mut self, time_us: u64, name: u64, bytes: u64, operation: Operation) -> Result<(), Error> {
         let fitting = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0);
         let request = self.workload.requests.len() as u64;
+        if request.is_multiple_of(PROGRESS_REQUESTS) {
+            (self.progress)(request, 0)?;
+        }
         let bytes = fitting.ok_or(Error::ObjectSize { request, bytes })?;
         let largest = &mut self.workload.object_bytes;
         let object = *self.numbers.entry(name).or_insert(largest.len() as u32);
@@ -94,11 +109,11 @@ impl WorkloadSpec {
     }
 }
 
-pub(super) fn build(spec: &WorkloadSpec) -> Result<Workload, Error> {
+pub(super) fn build(spec: &WorkloadSpec, progress: Progress<'_>) -> Result<Workload, Error> {
     match spec {
-        WorkloadSpec::Zipf(spec) => spec.build(),
-        WorkloadSpec::Netfs(spec) => spec.build(),
-        WorkloadSpec::SizedTrace(spec) => spec.build(),
-        WorkloadSpec::KeyedTrace(spec) => spec.build(),
+        WorkloadSpec::Zipf(spec) => spec.build(progress),
+        WorkloadSpec::Netfs(spec) => spec.build(progress),
+        WorkloadSpec::SizedTrace(spec) => spec.build(progress),
+        WorkloadSpec::KeyedTrace(spec) => spec.build(progress),
     }
 }

@@ -18,6 +18,9 @@ pub struct Job {
     /// Fields of the prefetch policy that differ from its defaults.
     #[serde(default)]
     pub prefetch_settings: serde_json::Map<String, serde_json::Value>,
+    /// SARC keeps room for the streams of AMP and GRAPH, as the gateway's setting `[cache] sequential_floor`.
+    #[serde(default)]
+    pub sequential_floor: bool,
     #[serde(default)]
     pub addressing: Addressing,
     #[serde(default)]

@@ -137,6 +137,7 @@ fn core_of(job: &Job, next_pvbn: u64, scan: &Scan) -> Result<Core, Error> {
         descriptor_cache_bytes: DESCRIPTOR_CACHE_BYTES,
         uploads_max: lanes,
         fetches_max: lanes,
+        sequential_floor: job.sequential_floor,
         ..Config::default()
     };
     let parts = Parts {

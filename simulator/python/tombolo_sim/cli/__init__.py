@@ -6,7 +6,7 @@ import typer
 from rich.markup import escape
 
 from tombolo_sim.capture import CaptureError
-from tombolo_sim.cli import advise, history, replay, report, trace
+from tombolo_sim.cli import advise, history, replay, report, sweep, trace
 from tombolo_sim.engine import EngineError
 from tombolo_sim.jobs import OptionError
 from tombolo_sim.progress import console
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 trace.register(app)
 replay.register(app)
+sweep.register(app)
 report.register(app)
 advise.register(app)
 history.register(app)

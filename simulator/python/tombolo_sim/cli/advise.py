@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from tombolo_sim import advise as advising
 from tombolo_sim.cli import options
@@ -19,7 +20,7 @@ def advise(
     path: TraceArgument,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder of the plot and the runs.")],
     cache: Annotated[str, typer.Option("--cache", help="The cache that there is now.")] = "10%",
-    policy_name: Annotated[str, typer.Option("--policy", help="The policy that it has now.")] = "lru_seq",
+    policy_name: Annotated[str, typer.Option("--policy", help="The policy that it has now.")] = advising.PRESENT_POLICY,
     sizes: Annotated[list[str] | None, typer.Option("--size", help="Other sizes to try.")] = None,
     policies: Annotated[list[str] | None, typer.Option("--try", help="Other policies to try.")] = None,
     cloud: CloudName = "modern",
@@ -33,7 +34,7 @@ def advise(
 ) -> None:
     """What the misses, the tail latency and the monthly bill would be with another cache size or policy."""
     question = advising.Question(
-        options.trace_of(path, file_format, limit, time_order), cache, policy_name, tuple(sizes or advising.SIZES),
+        options.trace_of(path, file_format, limit, time_order), cache, policy_name, tuple(sizes) if sizes else None,
         tuple(policies or advising.POLICIES), cloud, disk, arrivals_of(arrivals),
     )  # fmt: skip
     advice = advising.answer(question, folder, workers)
@@ -41,3 +42,17 @@ def advise(
         print_json(advice.data())
     else:
         output.print(advice.text(), soft_wrap=True, highlight=False)
+        output.print(_table(advice))
+
+
+def _table(advice: advising.Advice) -> Table:
+    """All that was tried, the smallest cache first."""
+    dollars = "$ a month" if advice.monthly else "$ for the trace"
+    table = Table("cache", "policy", title="All that was tried", title_justify="left")
+    for name in ("reads that wait", "p99 ms", dollars):
+        table.add_column(name, justify="right")
+    for option in sorted(advice.options, key=lambda option: (option.blocks, option.miss_ratio)):
+        style = {advice.recommended(): "bold", advice.now: "italic"}.get(option)
+        cells = (f"{option.miss_ratio:.1%}", advising.milliseconds(option.p99_ms), advising.dollars(option.usd_cloud))
+        table.add_row(f"{option.cache()} ({option.size})", option.policy, *cells, style=style)
+    return table

@@ -43,15 +43,30 @@ def split_pair(option: str, item: str) -> tuple[str, str]:
 
 
 def settings_of(given: list[str] | None) -> dict[str, Any]:
-    """`NAME=VALUE` pairs; values are JSON where they can be, else words."""
-    settings: dict[str, Any] = {}
+    """`NAME=VALUE` pairs."""
+    return {name: _value(value) for name, value in (split_pair("--set", item) for item in given or [])}
+
+
+def value_lists_of(given: list[str] | None) -> dict[str, list[Any]]:
+    """`NAME=V1,V2,...`; a name that comes again brings further values."""
+    found: dict[str, list[Any]] = {}
     for item in given or []:
-        name, value = split_pair("--set", item)
-        try:
-            settings[name] = json.loads(value)
-        except ValueError:
-            settings[name] = value
-    return settings
+        name, text = split_pair("--set", item)
+        values = found.setdefault(name, [])
+        for word in text.split(","):
+            if not word.strip():
+                raise OptionError(f"--set {item}: a value is missing")
+            if (value := _value(word.strip())) not in values:
+                values.append(value)
+    return found
+
+
+def _value(word: str) -> object:
+    """JSON where it can be, else the word."""
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
 
 
 def print_json(value: object) -> None:

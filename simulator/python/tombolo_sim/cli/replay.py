@@ -1,38 +1,29 @@
-"""`run`, `sweep` and `plot`: replays."""
+"""`run`: one replay. Its options are those of other replays too."""
 
-import itertools
-from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tombolo_sim import engine, plots, sweep
+from tombolo_sim import engine
 from tombolo_sim.cli import options
 from tombolo_sim.cli.options import (
     AsJson,
-    Dask,
     Format,
-    Formats,
     Limit,
     TimeOrder,
     TraceArgument,
-    Workers,
-    output,
     print_json,
     print_pairs,
 )
-from tombolo_sim.engine import EngineError, Json
+from tombolo_sim.engine import Json
 from tombolo_sim.jobs import Choice, OptionError, cache_blocks
 from tombolo_sim.models import CLOUDS
-from tombolo_sim.policies import policy, title
-from tombolo_sim.progress import console, watching
+from tombolo_sim.policies import policy
+from tombolo_sim.progress import watching
 from tombolo_sim.report.results import quantile
-from tombolo_sim.sources import Trace, given_format
+from tombolo_sim.sources import Trace
 from tombolo_sim.stores import open_store
 
-PolicyNames = Annotated[list[str], typer.Option("--policy", help="lru_seq … sarc_graph, or REPLACEMENT+PREFETCH.")]
-CacheSizes = Annotated[list[str], typer.Option("--cache", help="10% of the footprint, 64MiB, or blocks.")]
 CloudName = Annotated[str, typer.Option("--cloud", help=f"Latencies and prices: {', '.join(CLOUDS)}.")]
 DiskName = Annotated[str | None, typer.Option("--disk", help="The cache's disk; by default of the cloud's time.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the prefetcher.")]
@@ -46,8 +37,6 @@ _GIB = 1 << 30
 
 def register(app: typer.Typer) -> None:
     app.command()(run)
-    app.command(name="sweep")(sweep_command)
-    app.command()(plot)
 
 
 def arrivals_of(word: str) -> str | dict[str, float]:
@@ -135,88 +124,3 @@ def summary(report: Json) -> list[tuple[str, str]]:
         tail = ", ".join(f"p{wanted * 100:g} {quantile(report, wanted):.3g}" for wanted in (0.5, 0.9, 0.95, 0.99))
         lines.insert(2, ("read latency, ms", f"mean {report['read_latency']['mean']:.3g}, {tail}"))
     return lines
-
-
-def sweep_command(
-    paths: Annotated[list[Path], typer.Argument(metavar="TRACE...", help="Traces.")],
-    results: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder of results; finished jobs in it are not done again.")
-    ],
-    policies: PolicyNames = ["lru_seq", "lru_amp", "sarc_seq", "sarc_amp", "lru_graph", "sarc_graph"],  # noqa: B006
-    caches: CacheSizes = ["10%", "20%", "30%"],  # noqa: B006
-    clouds: Annotated[list[str], typer.Option("--cloud", help=f"One or several of {', '.join(CLOUDS)}.")] = ["modern"],  # noqa: B006
-    seeds: Annotated[list[int], typer.Option("--seed")] = [1],  # noqa: B006
-    settings: Settings = None,
-    arrivals: ArrivalsOption = "closed-loop",
-    addressing: Addressing = "logical",
-    clients: Clients = "trace",
-    formats: Formats = None,
-    limit: Limit = None,
-    time_order: TimeOrder = "error",
-    workers: Workers = None,
-    dask: Dask = None,
-    as_json: AsJson = False,
-) -> None:
-    """Replays every trace with every policy, cache size, cloud and seed."""
-    tasks = []
-    chosen_formats = options.formats_of(formats)
-    for path in paths:
-        trace = options.trace_of(path, given_format(path, chosen_formats), limit, time_order)
-        distinct = distinct_blocks(trace, caches)
-        for name, size, cloud, seed in itertools.product(policies, caches, clouds, seeds):
-            choice = Choice(
-                trace, policy(name), cache_blocks(size, distinct), cloud, seed=seed, arrivals=arrivals_of(arrivals),
-                addressing=addressing, clients=clients, settings=options.settings_of(settings),
-            )  # fmt: skip
-            tasks.append(sweep.Task("replay", choice.job(), f"{trace.name} {name} {size} {cloud} seed {seed}"))
-    outcomes = sweep.execute(tasks, results, workers, dask)
-    if as_json:
-        print_json(
-            [{"label": outcome.task.label, "report": outcome.report, "error": outcome.error} for outcome in outcomes]
-        )
-    else:
-        print_pairs(str(results), [(outcome.task.label, _line(outcome)) for outcome in outcomes])
-    if failed := sweep.failures(outcomes):
-        raise EngineError(f"{len(failed)} of {len(tasks)} jobs failed; the first: {failed[0]}")
-
-
-def _line(outcome: sweep.Outcome) -> str:
-    report = outcome.report
-    if report is None:
-        return f"failed: {outcome.error}"
-    p99 = f", p99 {quantile(report, 0.99):.0f} ms" if report["read_latency"]["count"] else ""
-    return f"{report['reads']['miss_ratio']:.2%} miss, PE {report['prefetched']['efficiency']:.1%}{p99}"
-
-
-def plot(
-    results: Annotated[Path, typer.Argument(help="The folder of a sweep.")],
-    folder: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the pictures go; by default to the results.")
-    ] = None,
-) -> None:
-    """Draws a sweep: miss ratio, prefetch efficiency and p99 over the cache's size, for each trace."""
-    found = [result for result in sweep.load(results) if result["kind"] == "replay"]
-    measures: dict[str, tuple[str, Callable[[Json], float]]] = {
-        "miss-ratio": ("read requests that miss", lambda report: report["reads"]["miss_ratio"]),
-        "efficiency": ("prefetch efficiency", lambda report: report["prefetched"]["efficiency"]),
-        "p99": ("p99 of reads, ms", lambda report: quantile(report, 0.99) if report["read_latency"]["count"] else 0.0),
-    }
-    traces = sorted({Path(result["job"]["trace"]["path"]).name for result in found})
-    for name, (label, measure) in measures.items():
-        figure, axes = plots.panels(len(traces), label)
-        for axis, trace in zip(axes, traces, strict=True):
-            series: dict[str, list[tuple[float, float]]] = {}
-            for result in found:
-                if Path(result["job"]["trace"]["path"]).name == trace:
-                    point = (result["job"]["cache_blocks"] / 256, measure(result["report"]))
-                    series.setdefault(_series_name(result["job"]), []).append(point)
-            plots.lines(axis, {key: sorted(points) for key, points in sorted(series.items())}, "cache, MiB", label, "o")
-            axis.set_title(trace)
-            axis.legend(fontsize="x-small")
-        saved = plots.save(figure, folder or results, name)
-        console.print(f"{(folder or results) / saved}")
-    output.print(f"{len(found)} results")
-
-
-def _series_name(job: Json) -> str:
-    return title(f"{job['replacement']}_{job['prefetch']}")

@@ -11,6 +11,13 @@ from tombolo_sim.stores.base import Store, StoreError
 
 _ATTEMPTS = 5
 _DELETE_KEYS_MAX = 1000
+# botocore says some of what is wrong with an endpoint or a setting by a plain ValueError.
+_FAILURES = (BotoCoreError, ClientError, ValueError)
+
+
+def _failed(place: str, error: Exception) -> StoreError:
+    """In one line."""
+    return StoreError(f"s3://{place}: {' '.join(str(error).split())}")
 
 
 class _Client(Protocol):
@@ -39,8 +46,8 @@ class S3Store(Store):
         try:
             client = boto3.client("s3", endpoint_url=endpoint, config=retries)
             client.head_bucket(Bucket=bucket)
-        except (BotoCoreError, ClientError) as error:
-            raise StoreError(f"s3://{bucket}: {error}") from error
+        except _FAILURES as error:
+            raise _failed(bucket, error) from error
         return cls(client, bucket, prefix)
 
     def _key(self, object_number: int) -> str:
@@ -50,8 +57,8 @@ class S3Store(Store):
         begin = time.perf_counter()
         try:
             self._client.put_object(Bucket=self._bucket, Key=self._key(object_number), Body=contents)
-        except (BotoCoreError, ClientError) as error:
-            raise StoreError(f"s3://{self._bucket}/{self._key(object_number)}: {error}") from error
+        except _FAILURES as error:
+            raise _failed(f"{self._bucket}/{self._key(object_number)}", error) from error
         return (time.perf_counter() - begin) * 1000
 
     def _get(self, object_number: int, offset_bytes: int, count_bytes: int) -> tuple[bytes, float]:
@@ -60,14 +67,18 @@ class S3Store(Store):
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key(object_number), Range=span)
             found = answer["Body"].read()
-        except (BotoCoreError, ClientError) as error:
-            raise StoreError(f"s3://{self._bucket}/{self._key(object_number)}: {error}") from error
+        except _FAILURES as error:
+            raise _failed(f"{self._bucket}/{self._key(object_number)}", error) from error
         return found, (time.perf_counter() - begin) * 1000
 
     def delete_all(self) -> None:
         keys = [{"Key": self._key(number)} for number in self._lengths]
         for begin in range(0, len(keys), _DELETE_KEYS_MAX):
-            self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": keys[begin : begin + _DELETE_KEYS_MAX]})
+            some = {"Objects": keys[begin : begin + _DELETE_KEYS_MAX]}
+            try:
+                self._client.delete_objects(Bucket=self._bucket, Delete=some)
+            except _FAILURES as error:
+                raise _failed(f"{self._bucket}/{self._prefix}", error) from error
         self._lengths.clear()
 
     def close(self) -> None:

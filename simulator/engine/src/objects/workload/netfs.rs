@@ -14,6 +14,7 @@
 
 use super::super::job::{Error, check_positive, setting};
 use super::{Builder, Operation, Workload, random};
+use crate::replay::Progress;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use tombolo_base::Prng;
@@ -68,14 +69,14 @@ fn ten() -> f64 {
     10.0
 }
 
-struct Files {
+struct Files<'a> {
     prng: Prng,
     /// As they were laid out.
     planned_bytes: Vec<u64>,
     bytes: Vec<u64>,
     existing: BTreeSet<u32>,
     absent: BTreeSet<u32>,
-    builder: Builder,
+    builder: Builder<'a>,
     time_us: u64,
 }
 
@@ -95,8 +96,8 @@ impl Netfs {
         check_positive("workload.loops_per_s", self.loops_per_s)
     }
 
-    pub(super) fn build(&self) -> Result<Workload, Error> {
-        let mut files = Files::new(self);
+    pub(super) fn build(&self, progress: Progress<'_>) -> Result<Workload, Error> {
+        let mut files = Files::new(self, progress);
         let mut loops = 0u64;
         while (files.builder.workload.requests.len() as u64) < self.requests {
             files.time_us = (loops as f64 / self.loops_per_s * 1e6) as u64;
@@ -118,12 +119,12 @@ fn draw_bytes(prng: &mut Prng, table: &Table) -> u64 {
     unreachable!("the shares of a table are a hundred");
 }
 
-impl Files {
-    fn new(spec: &Netfs) -> Self {
+impl<'a> Files<'a> {
+    fn new(spec: &Netfs, progress: Progress<'a>) -> Self {
         let mut prng = Prng::new(spec.seed);
         let planned_bytes: Vec<u64> = (0..spec.files).map(|_| draw_bytes(&mut prng, FILE_KIB)).collect();
         let (existing, absent) = (0..spec.files).partition(|_| prng.chance(spec.allocated_permille));
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(progress);
         builder
             .workload
             .requests
@@ -206,7 +207,7 @@ mod tests {
             loops_per_s: 10.0,
             seed: 5,
         };
-        let built = spec.build().unwrap();
+        let built = spec.build(&mut |_, _| Ok(())).unwrap();
         let puts = built
             .requests
             .iter()
@@ -229,7 +230,7 @@ mod tests {
             seed: 6,
         };
         let mut sizes = std::collections::HashMap::new();
-        for request in spec.build().unwrap().requests {
+        for request in spec.build(&mut |_, _| Ok(())).unwrap().requests {
             let before = sizes.insert(request.object, request.bytes);
             if request.operation == Operation::Get {
                 assert!(before.is_none_or(|bytes| bytes == request.bytes));

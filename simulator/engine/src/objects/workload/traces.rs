@@ -2,6 +2,7 @@
 
 use super::super::job::{Error, check_positive, setting};
 use super::{Builder, Operation, SizeLaw, Workload};
+use crate::replay::Progress;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -83,9 +84,12 @@ fn open(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
     Ok(Box::new(file))
 }
 
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
-    |source| Error::Trace {
+/// What the file fails at: a line or, once decompressed, a byte.
+fn failed<'a>(path: &'a Path, unit: &'static str, number: u64) -> impl Fn(std::io::Error) -> Error + 'a {
+    move |source| Error::Trace {
         path: path.display().to_string(),
+        unit,
+        number,
         source,
     }
 }
@@ -99,34 +103,27 @@ impl SizedTrace {
         self.writes.check()
     }
 
-    pub(super) fn build(&self) -> Result<Workload, Error> {
-        let failed = failed(&self.path);
-        let lines = open(&self.path).map_err(&failed)?.lines();
+    pub(super) fn build(&self, progress: Progress<'_>) -> Result<Workload, Error> {
+        let lines = open(&self.path).map_err(failed(&self.path, "line", 1))?.lines();
+        let mut last_us = 0;
         let mut prng = Prng::new(self.writes.seed);
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(progress);
         let limit = self.requests_max.unwrap_or(u64::MAX).try_into().unwrap_or(usize::MAX);
-        for (number, line) in lines.enumerate().take(limit) {
-            let [time, object, size] = numbers(&line.map_err(&failed)?).map_err(|problem| Error::TraceLine {
+        for (line, text) in (1..).zip(lines).take(limit) {
+            let refused = |problem| Error::TraceLine {
                 path: self.path.display().to_string(),
-                line: number as u64 + 1,
+                line,
                 problem,
-            })?;
+            };
+            let text = text.map_err(failed(&self.path, "line", line))?;
+            let [time, object, size] = numbers(&text).map_err(refused)?;
             let time_us = (time as f64 * self.us_of_time_unit.unwrap_or(0.0)) as u64;
+            if time_us < last_us {
+                return Err(refused("the time of arrival goes back"));
+            }
+            last_us = time_us;
             let bytes = size.saturating_mul(self.bytes_of_unit);
             builder.add(time_us, object, bytes, self.writes.draw(&mut prng))?;
-        }
-        let times: Vec<u64> = builder
-            .workload
-            .requests
-            .iter()
-            .map(|request| request.time_us)
-            .collect();
-        if !times.is_sorted() {
-            return Err(setting(
-                "workload.us_of_time_unit",
-                "given",
-                "times of arrival go back in this trace",
-            ));
         }
         builder.finish(self.us_of_time_unit.is_some())
     }
@@ -151,13 +148,13 @@ impl KeyedTrace {
         self.writes.check()
     }
 
-    pub(super) fn build(&self) -> Result<Workload, Error> {
-        let failed = failed(&self.path);
-        let mut file = open(&self.path).map_err(&failed)?;
+    pub(super) fn build(&self, progress: Progress<'_>) -> Result<Workload, Error> {
+        let mut file = open(&self.path).map_err(failed(&self.path, "byte", 0))?;
         let mut prng = Prng::new(self.writes.seed);
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(progress);
         let mut bytes = [0; 4];
-        for _ in 0..self.requests_max.unwrap_or(u64::MAX) {
+        for number in 0..self.requests_max.unwrap_or(u64::MAX) {
+            let failed = failed(&self.path, "byte", number * bytes.len() as u64);
             if file.fill_buf().map_err(&failed)?.is_empty() {
                 break;
             }

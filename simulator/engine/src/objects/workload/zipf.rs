@@ -3,6 +3,7 @@
 
 use super::super::job::{Error, check_amount, setting};
 use super::{Builder, Operation, SizeLaw, Workload, random};
+use crate::replay::Progress;
 use serde::{Deserialize, Serialize};
 use tombolo_base::Prng;
 
@@ -26,7 +27,7 @@ impl Zipf {
         self.sizes.check()
     }
 
-    pub(super) fn build(&self) -> Result<Workload, Error> {
+    pub(super) fn build(&self, progress: Progress<'_>) -> Result<Workload, Error> {
         let mut cumulated: Vec<f64> = (1..=self.objects).map(|n| f64::from(n).powf(-self.exponent)).collect();
         let mut total = 0.0;
         for weight in &mut cumulated {
@@ -34,7 +35,7 @@ impl Zipf {
             *weight = total;
         }
         let prng = &mut Prng::new(self.seed);
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(progress);
         for _ in 0..self.requests {
             let point = random::unit(prng) * total;
             let rank = cumulated.partition_point(|end| *end <= point).min(cumulated.len() - 1) as u64;
