@@ -20,10 +20,10 @@ from tombolo_sim.report.results import quantile
 from tombolo_sim.sources import Trace
 from tombolo_sim.sweep import Task, execute
 
-PRESENT_POLICY = "lru+ramp"
+PRESENT_POLICY = "lru_graph"
 """The gateway's own when nothing is set."""
 SIZES = ("2%", "5%", "10%", "20%", "30%", "50%")
-POLICIES = ("lru_seq", "lru_amp", "sarc_amp", "lru_graph", "sarc_graph", "s3-fifo+amp")
+POLICIES = ("lru+none", "lru+ramp", "lru_amp", "arc+amp", "lru_graph", "sarc_graph", "s3-fifo+amp")
 MONTH_SECONDS = 30 * 86_400
 _BLOCKS_MIN = 64
 """Smaller caches are no choice for anybody; of the usual sizes they are left out."""
