@@ -167,13 +167,15 @@ impl Stream {
             other => return other,
         }
         self.taken += 1;
-        record.clear();
         self.place(record)?;
         record.time_us = self.raw.time_us;
         record.operation = self.raw.operation;
         record.client = self.raw.client;
         record.volume = self.raw.volume;
-        std::mem::swap(&mut record.contents, &mut self.raw.contents);
+        record.contents.clear();
+        if !self.raw.contents.is_empty() {
+            std::mem::swap(&mut record.contents, &mut self.raw.contents);
+        }
         let found = record.contents.len();
         if found > 0 && self.source.view == View::Blocks && found as u64 != record.count {
             let count = record.count;
@@ -199,9 +201,9 @@ impl Stream {
         } else {
             ADDRESS_BYTES_MAX
         };
-        let units = match raw.units {
+        match raw.units {
             Some(units) => bounded("length", units, max / self.unit_bytes, "the length of a request")?,
-            None => bounded("length", raw.bytes, max, "the length of a request")?.div_ceil(self.unit_bytes),
+            None => bounded("length", raw.bytes, max, "the length of a request")?,
         };
         record.bytes = raw.bytes;
         record.first = raw.address;
@@ -211,7 +213,7 @@ impl Stream {
         }
         let address_max = ADDRESS_BYTES_MAX / self.unit_bytes;
         bounded("address", raw.address, address_max, "an address below 2^62 bytes")?;
-        record.count = units;
+        record.count = raw.units.unwrap_or_else(|| raw.bytes.div_ceil(self.unit_bytes));
         if self.source.view == View::Blocks {
             let start = raw.address * self.unit_bytes;
             let bytes = raw.units.map_or(raw.bytes, |units| units * self.unit_bytes);
