@@ -286,3 +286,48 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tombolo_base::{BlockEncoding, Fingerprint};
+
+    /// Most of 300 PVBNs lie in objects, 64 in each.
+    fn objects() -> Vec<Arc<ObjectDescriptor>> {
+        let stored: Vec<u64> = (0..300).filter(|pvbn| pvbn % 7 != 0 && pvbn % 11 > 1).collect();
+        let object = |pvbns: &[u64]| {
+            let block = |pvbn: &u64| (Pvbn(*pvbn), Fingerprint([0; 32]), 4096, BlockEncoding::Plain);
+            Arc::new(ObjectDescriptor::new(pvbns.iter().map(block)))
+        };
+        stored.chunks(64).map(object).collect()
+    }
+
+    proptest! {
+        /// Reference model: every block is looked for in every object.
+        #[test]
+        fn absent_blocks_are_found_where_they_lie(
+            runs in prop::collection::vec((0u64..300, 1u64..40), 1..12),
+        ) {
+            let objects = objects();
+            let (mut absent, mut expected) = (Absent::default(), BTreeMap::<u64, Vec<(u16, u64)>>::new());
+            let mut count = 0;
+            for (address, pvbn) in runs.iter().flat_map(|(first, count)| *first..first + count).map(Pvbn).enumerate() {
+                let address = address as u64;
+                let holder = objects.iter().find(|object| object.find(pvbn).is_some());
+                if !absent.add_to_latest(pvbn, address) && let Some(object) = holder {
+                    absent.add(object.clone(), pvbn, address);
+                }
+                if let Some(object) = holder {
+                    let index = object.blocks().iter().position(|block| block.pvbn == pvbn).unwrap();
+                    expected.entry(object.first_pvbn().0).or_default().push((index as u16, address));
+                    count += 1;
+                }
+            }
+            prop_assert_eq!(absent.count, count);
+            let found: BTreeMap<u64, Vec<(u16, u64)>> =
+                absent.objects.into_iter().map(|(object, (_, blocks))| (object, blocks)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}
