@@ -66,6 +66,7 @@ pub fn open_stream(stream: impl Read + Send + 'static, source: &Source) -> Resul
     };
     let unit_bytes = u64::from(source.unit_bytes.unwrap_or(decoder.unit_bytes()).max(1));
     Ok(Box::new(Stream {
+        has_absolute_time: decoder.has_absolute_time(),
         format,
         unit_bytes,
         input,
@@ -88,6 +89,7 @@ struct Stream {
     decoder: Box<dyn Decoder>,
     source: Source,
     raw: Raw,
+    has_absolute_time: bool,
     /// The first time, which absolute times are counted from.
     base_us: Option<u64>,
     last_us: u64,
@@ -245,7 +247,7 @@ impl Stream {
         if !found {
             return Ok(false);
         }
-        let base = if self.decoder.has_absolute_time() {
+        let base = if self.has_absolute_time {
             *self.base_us.get_or_insert(record.time_us)
         } else {
             0
