@@ -67,7 +67,17 @@ def compare_replays(traces: list[KeyTrace], rounds: int) -> Section:
 def measure_sweep(trace: PageTrace, folder: Path) -> Section:
     """`tombolo-sim sweep` as people call it: six policies, three sizes, the modern cloud."""
     results = folder / "sweep"
-    words: list[str | Path] = [COMMAND, "sweep", trace.file, "--format", "u32-le", "--cloud", "modern", "-o", results]
+    words: list[str | Path] = [
+        COMMAND,
+        "sweep",
+        trace.file,
+        "--format",
+        f"{trace.file.name}=u32-le",
+        "--cloud",
+        "modern",
+        "-o",
+        results,
+    ]
     begun = time.monotonic()
     run([*words, "--workers", str(WORKERS), "--json"], limit_s=SWEEP_LIMIT_S)
     seconds = time.monotonic() - begun
