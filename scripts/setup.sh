@@ -26,7 +26,7 @@ packages_test=(
     "${packages_run[@]}" "${packages_simulate[@]}" acl attr git libaio-dev libiscsi-dev libnfs13 nfs-ganesha-vfs
     postgresql-15 prometheus rsync systemd zlib1g-dev
 )
-packages_bench=("${packages_test[@]}" libfuse3-dev)
+packages_bench=("${packages_test[@]}" libfuse3-dev zstd)
 packages_conformance=(
     "${packages_test[@]}" busybox-static fio kmod open-iscsi samba-testsuite user-mode-linux
 )
@@ -148,7 +148,7 @@ bench)
     install_packages "${packages_bench[@]}"
     check_rust
     install_versitygw
-    install_python tests/requirements.txt
+    install_python tests/requirements.txt simulator/python/requirements.txt tests/bench/requirements.txt
     install_fio
     ;;
 conformance)

@@ -1,4 +1,4 @@
-//! Time per access and metadata per cached block of every policy: `access_cost BLOCKS [POLICY...]`.
+//! Time per access and metadata per cached block of every policy, as a table in Markdown: `access_cost BLOCKS [POLICY...]`.
 //!
 //! Keys are drawn with a skew (the cube of a uniform draw, scattered over twice as many keys as blocks), so that hits
 //! and misses alternate as they do in use. Key and slot find each other through plain arrays; the row `none` evicts
@@ -147,9 +147,9 @@ fn measure(policy: &mut dyn Replacement, label: &str, trace: &[u32], blocks: u32
     let hits = measured.iter().filter(|key| cache.access(policy, **key)).count();
     let nanoseconds = (cpu_nanoseconds() - begin) as f64 / MEASURED as f64;
     println!(
-        "{label:20} {blocks:>9} {nanoseconds:8.0} {:8.1} {:8.3}",
+        "| {label} | {nanoseconds:.0} | {:.0} | {:.1} |",
         policy.metadata_bytes() as f64 / policy.len() as f64,
-        hits as f64 / MEASURED as f64,
+        hits as f64 * 100.0 / MEASURED as f64,
     );
 }
 
@@ -168,10 +168,8 @@ fn main() {
     let mut trace: Vec<u32> = fill.filter(|key| u64::from(*key) < keys).collect();
     trace.extend((0..blocks as usize / 2 + MEASURED).map(|_| draw(&mut prng, keys)));
     let capacity = Capacity::of_blocks(blocks);
-    println!(
-        "{:20} {:>9} {:>8} {:>8} {:>8}",
-        "policy", "blocks", "cpu ns", "bytes", "hits"
-    );
+    println!("{blocks} blocks of metadata, {MEASURED} accesses, one thread, CPU time\n");
+    println!("| policy | ns an access | bytes a block | hits % |\n|---|---|---|---|");
     measure(&mut NoPolicy { next: 0, blocks }, "none", &trace, blocks);
     for policy in Policy::ALL.into_iter().filter(|policy| is_wanted(policy.name())) {
         measure(

@@ -13,6 +13,7 @@ from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
 from bench.files import DOORS, compare_files
 from bench.report import Section
+from bench.simulator import measure_simulator
 from harness.gateway import Gateway, merged
 from harness.object_store import S3Server
 from harness.target import Tgtd
@@ -25,7 +26,9 @@ Part = tuple[list[Section], dict[str, int]]
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--part", choices=("all", "blocks", "files"), default="all", help="what to measure")
+    parser.add_argument(
+        "--part", choices=("all", "blocks", "files", "simulator"), default="all", help="what to measure"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per workload")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one round of a block workload")
     parser.add_argument("--size-mib", type=int, default=1024, help="size of the LUNs")
@@ -72,10 +75,14 @@ def measure_files(options: argparse.Namespace, folder: Path, stack: ExitStack) -
     return compare_files(folder, QUICK if options.quick_files else FULL, doors, stack)
 
 
+def measure_replays(options: argparse.Namespace, folder: Path, _: ExitStack) -> Part:
+    return measure_simulator(folder, options.rounds), {}
+
+
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    measures = {"blocks": measure_blocks, "files": measure_files}
+    measures = {"blocks": measure_blocks, "files": measure_files, "simulator": measure_replays}
     chosen = list(measures) if options.part == "all" else [options.part]
     sections: list[Section] = []
     memory: dict[str, int] = {}

@@ -4,24 +4,38 @@ import json
 import os
 import platform
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.rounds import Comparison
+from bench.rounds import Comparison, spread
 from harness.tools import REPOSITORY, run
 
 RESULTS = REPOSITORY / "docs/results"
 
 
 @dataclass(frozen=True)
+class Figure:
+    """What has nothing beside it."""
+
+    name: str
+    unit: str
+    values: list[float]
+
+    def row(self) -> str:
+        return f"| {self.name} | {spread(self.values)} | {self.unit} |"
+
+
+@dataclass(frozen=True)
 class Section:
     title: str
-    columns: tuple[str, str]
+    columns: tuple[str, str] = ("", "")
     """Ours first."""
-    comparisons: list[Comparison]
+    comparisons: list[Comparison] = field(default_factory=list)
     remark: str = ""
     """What a reader must know to take the ratios for what they are."""
+    figures: list[Figure] = field(default_factory=list)
+    """In the place of comparisons."""
 
 
 def circumstances(arguments: list[str]) -> dict[str, object]:
@@ -40,9 +54,18 @@ def circumstances(arguments: list[str]) -> dict[str, object]:
 
 def table(section: Section) -> str:
     remark = f"{section.remark}\n\n" if section.remark else ""
-    ours, other = section.columns
-    head = f"## {section.title}\n\n{remark}| workload | {ours} | {other} | unit | ratio |\n|---|---|---|---|---|\n"
-    return head + "\n".join(comparison.row() for comparison in section.comparisons) + "\n"
+    if section.figures:
+        columns = "| what | measured | unit |\n|---|---|---|\n"
+        rows = [figure.row() for figure in section.figures]
+    else:
+        ours, other = section.columns
+        columns = f"| workload | {ours} | {other} | unit | ratio |\n|---|---|---|---|---|\n"
+        rows = [comparison.row() for comparison in section.comparisons]
+    return f"## {section.title}\n\n{remark}{columns}" + "\n".join(rows) + "\n"
+
+
+def stored_rows(section: Section) -> list[dict[str, object]]:
+    return [asdict(figure) for figure in section.figures] or [each.as_json() for each in section.comparisons]
 
 
 def write(
@@ -56,7 +79,7 @@ def write(
     stored = {
         "circumstances": facts,
         "memory_bytes": memory,
-        "sections": {each.title: [comparison.as_json() for comparison in each.comparisons] for each in sections},
+        "sections": {each.title: stored_rows(each) for each in sections},
         "remarks": {each.title: each.remark for each in sections if each.remark},
     }
     (RESULTS / f"{name}.json").write_text(json.dumps(stored, indent=2) + "\n")

@@ -53,7 +53,50 @@ enum Stop {
 }
 
 /// Absent blocks by object: the block's index in the object, and its address.
-type Absent = BTreeMap<u64, (Arc<ObjectDescriptor>, Vec<(u16, u64)>)>;
+#[derive(Default)]
+struct Absent {
+    objects: BTreeMap<u64, (Arc<ObjectDescriptor>, Vec<(u16, u64)>)>,
+    count: usize,
+    /// The object of the block added last, and what index and PVBN it has there: those that follow mostly lie in the same
+    /// object, which then need not be looked for.
+    latest: Option<(u64, u16, Pvbn)>,
+}
+
+impl Absent {
+    /// Adds a block if it lies in the object of the block added last, as far behind it as its PVBN is.
+    fn add_to_latest(&mut self, pvbn: Pvbn, address: u64) -> bool {
+        let Some((object, latest_index, latest_pvbn)) = self.latest else {
+            return false;
+        };
+        let (Some((descriptor, blocks)), Some(distance)) =
+            (self.objects.get_mut(&object), pvbn.0.checked_sub(latest_pvbn.0))
+        else {
+            return false;
+        };
+        let index = u64::from(latest_index).saturating_add(distance);
+        match descriptor.blocks().get(index as usize) {
+            Some(packed) if packed.pvbn == pvbn => {
+                blocks.push((index as u16, address));
+                self.count += 1;
+                self.latest = Some((object, index as u16, pvbn));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Adds a block if the object holds it.
+    fn add(&mut self, descriptor: Arc<ObjectDescriptor>, pvbn: Pvbn, address: u64) {
+        let Ok(index) = descriptor.blocks().binary_search_by_key(&pvbn, |packed| packed.pvbn) else {
+            return;
+        };
+        let object = descriptor.first_pvbn().0;
+        let (_, blocks) = self.objects.entry(object).or_insert_with(|| (descriptor, Vec::new()));
+        blocks.push((index as u16, address));
+        self.count += 1;
+        self.latest = Some((object, index as u16, pvbn));
+    }
+}
 
 /// A read and a suggestion further apart than this do not belong to one group.
 const GROUP_BLOCKS_MAX: u64 = 4096;
@@ -111,7 +154,7 @@ impl Core {
         if wish.generation != self.foresight.generation {
             return;
         }
-        let mut absent = Absent::new();
+        let mut absent = Absent::default();
         let stop = self.find_absent(wish, &mut absent);
         self.offer(wish, absent);
         match stop {
@@ -132,7 +175,7 @@ impl Core {
     fn find_absent(&mut self, wish: Wish, absent: &mut Absent) -> Stop {
         let room = (self.slots.count() / 8) as usize;
         let end = (wish.first + wish.count).min(self.end_of(wish.volume));
-        let (mut block, mut found) = (wish.first, 0);
+        let mut block = wish.first;
         while block < end {
             let (target, run) = match self.target_of(wish.volume, block) {
                 Lookup::NeedPage(page) => return Stop::NeedPage(page, wish.rest_at(block)),
@@ -151,18 +194,16 @@ impl Core {
                 if self.is_expected_at_hand(pvbn, wish, block + offset) {
                     continue;
                 }
-                if self.fetches.block_count() + found >= room {
+                if self.fetches.block_count() + absent.count >= room {
                     return Stop::NoRoom(wish.rest_at(block + offset));
+                }
+                if absent.add_to_latest(pvbn, block + offset) {
+                    continue;
                 }
                 let Some(descriptor) = self.descriptor_of(pvbn) else {
                     return Stop::NeedDescriptor(pvbn, wish.rest_at(block + offset));
                 };
-                if let Ok(index) = descriptor.blocks().binary_search_by_key(&pvbn, |packed| packed.pvbn) {
-                    let key = descriptor.first_pvbn().0;
-                    let (_, blocks) = absent.entry(key).or_insert_with(|| (descriptor, Vec::new()));
-                    blocks.push((index as u16, block + offset));
-                    found += 1;
-                }
+                absent.add(descriptor, pvbn, block + offset);
             }
             block += run;
         }
@@ -212,10 +253,11 @@ impl Core {
     }
 
     /// Fetches absent blocks if they are worth it.
-    fn offer(&mut self, wish: Wish, mut absent: Absent) {
-        if absent.is_empty() {
+    fn offer(&mut self, wish: Wish, absent: Absent) {
+        if absent.count == 0 {
             return;
         }
+        let mut absent = absent.objects;
         let (mut blocks, mut requests) = (0, 0);
         for (_, indices) in absent.values_mut() {
             indices.sort_unstable();
@@ -241,6 +283,51 @@ impl Core {
             let purposes = indices.into_iter();
             let blocks = purposes.map(|(index, block)| (index, Purpose::Prefetch(wish.mark(block))));
             self.queue_fetch(&descriptor, &blocks.collect::<Vec<_>>(), false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tombolo_base::{BlockEncoding, Fingerprint};
+
+    /// Most of 300 PVBNs lie in objects, 64 in each.
+    fn objects() -> Vec<Arc<ObjectDescriptor>> {
+        let stored: Vec<u64> = (0..300).filter(|pvbn| pvbn % 7 != 0 && pvbn % 11 > 1).collect();
+        let object = |pvbns: &[u64]| {
+            let block = |pvbn: &u64| (Pvbn(*pvbn), Fingerprint([0; 32]), 4096, BlockEncoding::Plain);
+            Arc::new(ObjectDescriptor::new(pvbns.iter().map(block)))
+        };
+        stored.chunks(64).map(object).collect()
+    }
+
+    proptest! {
+        /// Reference model: every block is looked for in every object.
+        #[test]
+        fn absent_blocks_are_found_where_they_lie(
+            runs in prop::collection::vec((0u64..300, 1u64..40), 1..12),
+        ) {
+            let objects = objects();
+            let (mut absent, mut expected) = (Absent::default(), BTreeMap::<u64, Vec<(u16, u64)>>::new());
+            let mut count = 0;
+            for (address, pvbn) in runs.iter().flat_map(|(first, count)| *first..first + count).map(Pvbn).enumerate() {
+                let address = address as u64;
+                let holder = objects.iter().find(|object| object.find(pvbn).is_some());
+                if !absent.add_to_latest(pvbn, address) && let Some(object) = holder {
+                    absent.add(object.clone(), pvbn, address);
+                }
+                if let Some(object) = holder {
+                    let index = object.blocks().iter().position(|block| block.pvbn == pvbn).unwrap();
+                    expected.entry(object.first_pvbn().0).or_default().push((index as u16, address));
+                    count += 1;
+                }
+            }
+            prop_assert_eq!(absent.count, count);
+            let found: BTreeMap<u64, Vec<(u16, u64)>> =
+                absent.objects.into_iter().map(|(object, (_, blocks))| (object, blocks)).collect();
+            prop_assert_eq!(found, expected);
         }
     }
 }

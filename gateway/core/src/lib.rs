@@ -40,6 +40,8 @@ mod journal;
 mod marks;
 mod page;
 mod policies;
+#[cfg(test)]
+mod policy_change_cost;
 mod read;
 pub mod record;
 pub mod recovery;

@@ -36,10 +36,12 @@ impl<K: Ord + Copy, V> WeightedLru<K, V> {
 
     pub fn get(&mut self, key: K) -> Option<&V> {
         let entry = self.entries.get_mut(&key)?;
-        self.uses += 1;
-        self.order.remove(&entry.used);
-        entry.used = self.uses;
-        self.order.insert(self.uses, key);
+        if entry.used != self.uses {
+            self.uses += 1;
+            self.order.remove(&entry.used);
+            entry.used = self.uses;
+            self.order.insert(self.uses, key);
+        }
         Some(&entry.value)
     }
 

@@ -2,12 +2,14 @@
 //! are comparable with libCacheSim's (`ignore_obj_size`): a request for n units is n requests for one, reads and
 //! writes alike.
 
+mod requests;
+
 use crate::replay::{Error, Progress, ratio};
-use hashbrown::{HashMap, HashSet};
+use requests::{Part, Requests};
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 use tombolo_cache::{Capacity, Grouping, KeyedCache, Min, Policy, Replacement, UnknownPolicy};
-use tombolo_trace::{Operation, Record, Source, open};
+use tombolo_trace::Source;
 
 /// Belady's policy, which knows the future.
 pub const MIN: &str = "min";
@@ -42,7 +44,8 @@ pub enum Size {
 pub struct Report {
     pub requests: u64,
     pub reads: u64,
-    pub distinct: u64,
+    /// Different keys, where the whole trace was loaded.
+    pub distinct: Option<u64>,
     /// Wall time that reading the trace took.
     pub load_seconds: f64,
     pub runs: Vec<RunReport>,
@@ -61,123 +64,127 @@ pub struct RunReport {
     pub requests_per_second: f64,
 }
 
-/// Loads the trace and tries every run on it.
+/// Tries every run on the trace. One run needs each key but once, so the trace passes by; several, one that knows the
+/// future and one whose size is a share of the keys have it loaded first.
 pub fn run(job: &Job, progress: Progress<'_>) -> Result<Report, Error> {
+    let mut requests = Requests::open(&job.trace)?;
+    match &job.runs[..] {
+        [run] if !run.needs_whole_trace() => pass_by(run, &mut requests, progress),
+        runs => load_and_try(runs, &mut requests, progress),
+    }
+}
+
+fn pass_by(run: &Run, requests: &mut Requests, progress: Progress<'_>) -> Result<Report, Error> {
+    let (mut report, mut part) = (Report::default(), Part::default());
+    let mut attempt = Attempt::new(run, None, &[])?;
+    loop {
+        let began = Instant::now();
+        part.clear();
+        let is_over = !requests.fill(&mut part, PART_KEYS)?;
+        report.load_seconds += began.elapsed().as_secs_f64();
+        if is_over {
+            break;
+        }
+        report.count(&part);
+        attempt.replay(&part);
+        progress(report.requests, 0)?;
+    }
+    report.runs.push(attempt.report(&report));
+    Ok(report)
+}
+
+fn load_and_try(runs: &[Run], requests: &mut Requests, progress: Progress<'_>) -> Result<Report, Error> {
+    let (mut report, mut parts) = (Report::default(), Vec::new());
     let began = Instant::now();
-    let trace = Trace::load(job, progress)?;
-    let mut report = Report {
-        requests: trace.keys.len() as u64,
-        reads: trace.reads(),
-        distinct: trace.distinct,
-        load_seconds: began.elapsed().as_secs_f64(),
-        runs: Vec::new(),
-    };
-    for run in &job.runs {
-        report.runs.push(try_run(run, &trace, progress)?);
+    loop {
+        let mut part = Part::default();
+        if !requests.fill(&mut part, PART_KEYS)? {
+            break;
+        }
+        report.count(&part);
+        parts.push(part);
+        progress(report.requests, 0)?;
+    }
+    let distinct = requests::distinct(&parts);
+    report.distinct = Some(distinct);
+    report.load_seconds = began.elapsed().as_secs_f64();
+    for run in runs {
+        let mut attempt = Attempt::new(run, Some(distinct), &parts)?;
+        let mut done = 0;
+        for part in &parts {
+            attempt.replay(part);
+            done += part.keys.len() as u64;
+            progress(done, report.requests)?;
+        }
+        report.runs.push(attempt.report(&report));
     }
     Ok(report)
 }
 
-/// Keys in order, and which of the requests are reads.
-struct Trace {
-    keys: Vec<u64>,
-    is_write: Vec<u64>,
-    distinct: u64,
-}
+/// Keys that are read, and replayed, at a time: few enough to stay in the processor's cache.
+const PART_KEYS: usize = 1 << 16;
 
-/// Keys of one volume are its addresses; those of others lie apart.
-const VOLUME_SHIFT: u32 = 46;
-const VOLUMES_MAX: u64 = 1 << 17;
-
-impl Trace {
-    fn load(job: &Job, progress: Progress<'_>) -> Result<Self, Error> {
-        let mut reader = open(&job.trace)?;
-        let (mut record, mut trace) = (Record::default(), Self::empty());
-        let mut volumes: HashMap<u64, u64> = HashMap::new();
-        let mut distinct = HashSet::new();
-        while reader.next(&mut record)? {
-            let is_write = match record.operation {
-                Operation::Read => false,
-                Operation::Write => true,
-                Operation::Discard | Operation::Flush => continue,
-            };
-            let next = volumes.len() as u64;
-            let volume = *volumes.entry(record.volume).or_insert(next);
-            if volume > 0 && (volume >= VOLUMES_MAX || record.end() > 1 << VOLUME_SHIFT) {
-                let reason = "keys of several volumes must be below 2^46, in 2^17 volumes".into();
-                let field = "trace";
-                return Err(Error::Job { field, reason });
-            }
-            let base = volume << VOLUME_SHIFT;
-            for key in record.first..record.end() {
-                distinct.insert(base.wrapping_add(key));
-                trace.push(base.wrapping_add(key), is_write);
-                if trace.keys.len().is_multiple_of(PROGRESS_KEYS) {
-                    progress(trace.keys.len() as u64, 0)?;
-                }
-            }
-        }
-        trace.distinct = distinct.len() as u64;
-        Ok(trace)
-    }
-
-    fn empty() -> Self {
-        Self {
-            keys: Vec::new(),
-            is_write: Vec::new(),
-            distinct: 0,
-        }
-    }
-
-    fn push(&mut self, key: u64, is_write: bool) {
-        let at = self.keys.len();
-        if at.is_multiple_of(64) {
-            self.is_write.push(0);
-        }
-        self.is_write[at / 64] |= u64::from(is_write) << (at % 64);
-        self.keys.push(key);
-    }
-
-    fn is_write(&self, at: usize) -> bool {
-        self.is_write[at / 64] & 1 << (at % 64) != 0
-    }
-
-    fn reads(&self) -> u64 {
-        let writes: u64 = self.is_write.iter().map(|word| u64::from(word.count_ones())).sum();
-        self.keys.len() as u64 - writes
+impl Run {
+    fn needs_whole_trace(&self) -> bool {
+        self.policy == MIN || matches!(self.capacity, Size::Percent(_))
     }
 }
 
-/// Keys between two calls of [`Progress`].
-const PROGRESS_KEYS: usize = 1 << 20;
+impl Report {
+    fn count(&mut self, part: &Part) {
+        self.requests += part.keys.len() as u64;
+        self.reads += part.keys.len() as u64 - part.writes();
+    }
+}
 
-fn try_run(run: &Run, trace: &Trace, progress: Progress<'_>) -> Result<RunReport, Error> {
-    let capacity = capacity_of(run.capacity, trace.distinct)?;
-    let policy = policy_of(&run.policy, capacity, &trace.keys)?;
-    let mut cache = KeyedCache::new(capacity, policy);
-    let (mut misses, mut read_misses) = (0u64, 0u64);
-    let began = Instant::now();
-    for (part, keys) in trace.keys.chunks(PROGRESS_KEYS).enumerate() {
-        let start = part * PROGRESS_KEYS;
-        for (offset, key) in keys.iter().enumerate() {
-            if !cache.access(*key) {
-                misses += 1;
-                read_misses += u64::from(!trace.is_write(start + offset));
+/// A run under way.
+struct Attempt<'a> {
+    run: &'a Run,
+    capacity: Capacity,
+    cache: KeyedCache,
+    misses: u64,
+    read_misses: u64,
+    seconds: f64,
+}
+
+impl<'a> Attempt<'a> {
+    /// `distinct` and all parts are needed only by a run that says so.
+    fn new(run: &'a Run, distinct: Option<u64>, parts: &[Part]) -> Result<Self, Error> {
+        let capacity = capacity_of(run.capacity, distinct.unwrap_or(0))?;
+        let policy = policy_of(&run.policy, capacity, parts)?;
+        Ok(Self {
+            run,
+            capacity,
+            cache: KeyedCache::new(capacity, policy),
+            misses: 0,
+            read_misses: 0,
+            seconds: 0.0,
+        })
+    }
+
+    fn replay(&mut self, part: &Part) {
+        let began = Instant::now();
+        for (at, key) in part.keys.iter().enumerate() {
+            if !self.cache.access(*key) {
+                self.misses += 1;
+                self.read_misses += u64::from(!part.is_write(at));
             }
         }
-        progress((start + keys.len()) as u64, trace.keys.len() as u64)?;
+        self.seconds += began.elapsed().as_secs_f64();
     }
-    let seconds = began.elapsed().as_secs_f64();
-    Ok(RunReport {
-        policy: run.policy.clone(),
-        capacity: capacity.blocks,
-        misses,
-        read_misses,
-        miss_ratio: ratio(misses, trace.keys.len() as u64),
-        read_miss_ratio: ratio(read_misses, trace.reads()),
-        seconds,
-        requests_per_second: trace.keys.len() as f64 / seconds.max(1e-9),
-    })
+
+    fn report(&self, whole: &Report) -> RunReport {
+        RunReport {
+            policy: self.run.policy.clone(),
+            capacity: self.capacity.blocks,
+            misses: self.misses,
+            read_misses: self.read_misses,
+            miss_ratio: ratio(self.misses, whole.requests),
+            read_miss_ratio: ratio(self.read_misses, whole.reads),
+            seconds: self.seconds,
+            requests_per_second: whole.requests as f64 / self.seconds.max(1e-9),
+        }
+    }
 }
 
 fn capacity_of(size: Size, distinct: u64) -> Result<Capacity, Error> {
@@ -195,16 +202,17 @@ fn capacity_of(size: Size, distinct: u64) -> Result<Capacity, Error> {
     }
 }
 
-fn policy_of(name: &str, capacity: Capacity, keys: &[u64]) -> Result<Box<dyn Replacement>, Error> {
+fn policy_of(name: &str, capacity: Capacity, parts: &[Part]) -> Result<Box<dyn Replacement>, Error> {
     let refuse = |reason: String| Error::Job {
         field: "policy",
         reason,
     };
     if name == MIN {
+        let keys: Vec<u64> = parts.iter().flat_map(|part| &part.keys).copied().collect();
         if keys.len() >= u32::MAX as usize {
             return Err(refuse("the trace is too long for min".into()));
         }
-        return Ok(Box::new(Min::new(keys)));
+        return Ok(Box::new(Min::new(&keys)));
     }
     let policy: Policy = name.parse().map_err(|error: UnknownPolicy| refuse(error.to_string()))?;
     Ok(policy.build(capacity, Grouping::Slots))

@@ -217,6 +217,51 @@ fn lru_misses_what_lru_alone_misses() {
     }
 }
 
+/// A single run lets the trace pass by; several have it loaded.
+#[test]
+fn keys_come_out_the_same_however_the_trace_is_read() {
+    let folder = Folder::new();
+    // More keys than are read at a time, of two volumes, some of them written, some discarded.
+    let mut records = reads(5, 40_000);
+    for (at, record) in records.iter_mut().enumerate() {
+        record.volume = at as u64 % 2 * 7;
+        record.operation = match at % 10 {
+            0..=2 => Operation::Write,
+            3 => Operation::Discard,
+            _ => Operation::Read,
+        };
+        record.count += at as u64 % 3 * 4;
+    }
+    let path = folder.trace(&records);
+    let report = |runs: Value| {
+        let job = json!({"trace": {"path": path}, "runs": runs});
+        keys::run(&serde_json::from_value(job).unwrap(), &mut |_, _| Ok(())).unwrap()
+    };
+    let outcome = |report: &keys::Report, run: usize| {
+        let run = &report.runs[run];
+        (
+            report.requests,
+            report.reads,
+            run.misses,
+            run.read_misses,
+            run.miss_ratio,
+        )
+    };
+    let policies = ["lru", "arc", "sarc"];
+    let runs = policies.map(|policy| json!({"policy": policy, "capacity": {"keys": 500}}));
+    let together = report(json!(runs));
+    assert!(together.requests > 1 << 17 && together.reads < together.requests);
+    for (at, run) in runs.iter().enumerate() {
+        let alone = report(json!([run]));
+        assert_eq!(outcome(&alone, 0), outcome(&together, at), "{}", policies[at]);
+        assert_eq!(alone.distinct, None, "nothing is counted that nobody needs");
+    }
+    let share = report(json!([{"policy": "lru", "capacity": {"percent": 10.0}}]));
+    let distinct = together.distinct.unwrap();
+    assert_eq!(share.distinct, Some(distinct));
+    assert_eq!(u64::from(share.runs[0].capacity), distinct / 10);
+}
+
 #[test]
 fn duplicates_are_uploaded_once() {
     let folder = Folder::new();

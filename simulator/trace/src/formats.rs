@@ -35,13 +35,16 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
+    /// Field by field: a record is cleared for every request of a trace.
     pub fn clear(&mut self) {
-        let mut contents = std::mem::take(&mut self.contents);
-        contents.clear();
-        *self = Self {
-            contents,
-            ..Self::default()
-        };
+        self.time_us = 0;
+        self.operation = Operation::default();
+        self.client = 0;
+        self.volume = 0;
+        self.address = 0;
+        self.units = None;
+        self.bytes = 0;
+        self.contents.clear();
     }
 }
 

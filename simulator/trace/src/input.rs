@@ -68,6 +68,7 @@ impl Input {
     }
 
     /// The next `count` bytes; `None` at the end.
+    #[inline]
     pub fn take(&mut self, count: usize, what: &'static str) -> Result<Option<&[u8]>, Fault> {
         self.record_offset = self.offset;
         self.part(count, what)
@@ -81,13 +82,14 @@ impl Input {
         }
     }
 
+    #[inline]
     fn part(&mut self, count: usize, what: &'static str) -> Result<Option<&[u8]>, Fault> {
-        let available = self.peek(count)?.len();
-        if available == 0 && count > 0 {
-            return Ok(None);
-        }
-        if available < count {
-            return Err(Fault::Truncated(what));
+        if self.buffer.len() - self.start < count {
+            match self.peek(count)?.len() {
+                0 => return Ok(None),
+                available if available < count => return Err(Fault::Truncated(what)),
+                _ => {}
+            }
         }
         let from = self.start;
         self.consume(count);

@@ -62,6 +62,7 @@ pub fn open_stream(stream: impl Read + Send + 'static, source: &Source) -> Resul
     })?;
     let unit_bytes = u64::from(source.unit_bytes.unwrap_or(decoder.unit_bytes()).max(1));
     Ok(Box::new(Stream {
+        has_absolute_time: decoder.has_absolute_time(),
         format,
         unit_bytes,
         input,
@@ -101,6 +102,7 @@ struct Stream {
     decoder: Box<dyn Decoder>,
     source: Source,
     raw: Raw,
+    has_absolute_time: bool,
     /// The first time, which absolute times are counted from.
     base_us: Option<u64>,
     last_us: u64,
@@ -194,13 +196,15 @@ impl Stream {
         }
         self.taken += 1;
         self.place = self.input.place();
-        record.clear();
         self.address(record)?;
         record.time_us = self.raw.time_us;
         record.operation = self.raw.operation;
         record.client = self.raw.client;
         record.volume = self.raw.volume;
-        std::mem::swap(&mut record.contents, &mut self.raw.contents);
+        record.contents.clear();
+        if !self.raw.contents.is_empty() {
+            std::mem::swap(&mut record.contents, &mut self.raw.contents);
+        }
         let found = record.contents.len();
         if found > 0 && self.source.view == View::Blocks && found as u64 != record.count {
             let count = record.count;
@@ -226,9 +230,9 @@ impl Stream {
         } else {
             ADDRESS_BYTES_MAX
         };
-        let units = match raw.units {
+        match raw.units {
             Some(units) => bounded("length", units, max / self.unit_bytes, "the length of a request")?,
-            None => bounded("length", raw.bytes, max, "the length of a request")?.div_ceil(self.unit_bytes),
+            None => bounded("length", raw.bytes, max, "the length of a request")?,
         };
         record.bytes = raw.bytes;
         record.first = raw.address;
@@ -238,7 +242,7 @@ impl Stream {
         }
         let address_max = ADDRESS_BYTES_MAX / self.unit_bytes;
         bounded("address", raw.address, address_max, "an address below 2^62 bytes")?;
-        record.count = units;
+        record.count = raw.units.unwrap_or_else(|| raw.bytes.div_ceil(self.unit_bytes));
         if self.source.view == View::Blocks {
             let start = raw.address * self.unit_bytes;
             let bytes = raw.units.map_or(raw.bytes, |units| units * self.unit_bytes);
@@ -274,7 +278,7 @@ impl Stream {
     }
 
     fn put_in_order(&mut self, record: &mut Record) -> Result<(), Fault> {
-        let base = if self.decoder.has_absolute_time() {
+        let base = if self.has_absolute_time {
             *self.base_us.get_or_insert(record.time_us)
         } else {
             0

@@ -36,14 +36,4 @@ impl Record {
     pub fn end(&self) -> u64 {
         self.first.saturating_add(self.count)
     }
-
-    /// Empties the record, keeping its memory.
-    pub(crate) fn clear(&mut self) {
-        let mut contents = std::mem::take(&mut self.contents);
-        contents.clear();
-        *self = Self {
-            contents,
-            ..Self::default()
-        };
-    }
 }
