@@ -177,5 +177,8 @@ fn main() {
         graph("16 blocks each, unbounded", blocks, 16, u64::MAX);
         graph("64 blocks each, unbounded", blocks, 64, u64::MAX);
     }
-    println!("highest resident memory: {:.0} MiB", peak_bytes() as f64 / f64::from(1 << 20));
+    println!(
+        "highest resident memory: {:.0} MiB",
+        peak_bytes() as f64 / f64::from(1 << 20)
+    );
 }

@@ -52,10 +52,13 @@ enum Stop {
     NeedDescriptor(Pvbn, Wish),
 }
 
-/// Absent blocks by object: the block's index in the object, and its address.
+/// Blocks of an object: their indexes in it, and their addresses.
+type Blocks = Vec<(u16, u64)>;
+
+/// Absent blocks by object.
 #[derive(Default)]
 struct Absent {
-    objects: BTreeMap<u64, (Arc<ObjectDescriptor>, Vec<(u16, u64)>)>,
+    objects: BTreeMap<u64, (Arc<ObjectDescriptor>, Blocks)>,
     count: usize,
     /// The object of the block added last, and what index and PVBN it has there: those that follow mostly lie in the same
     /// object, which then need not be looked for.
