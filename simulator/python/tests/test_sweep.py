@@ -1,7 +1,12 @@
 """Sweeps: resumed, parallel, on Dask; failures are outcomes."""
 
 import json
-from collections.abc import Iterator
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -104,3 +109,32 @@ def test_results_are_loaded_with_their_jobs(trace: Path, tmp_path: Path) -> None
     assert json.dumps(found["lru_amp"]["report"])
     with pytest.raises(EngineError, match="there are no results"):
         sweep.load(tmp_path / "nowhere")
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.05)
+
+
+def processes_of(session: int) -> list[int]:
+    """Those that run, by /proc: a zombie has no command line."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getsid(int(path.name)) == session and (path / "cmdline").read_bytes():
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_sweep_that_is_ended_leaves_no_worker(trace: Path, tmp_path: Path) -> None:
+    seeds = [word for seed in range(500) for word in ("--seed", str(seed))]
+    words = ["sweep", str(trace), "-o", str(tmp_path), "--workers", "2", *seeds]
+    with subprocess.Popen([sys.executable, "-m", "tombolo_sim", *words], start_new_session=True) as process:
+        wait_until(lambda: len(list(tmp_path.glob("jobs/*.json"))) > 0, "a first result")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")

@@ -1,5 +1,6 @@
 """The command `tombolo-sim`. Each subcommand is a thin front of a module of the package."""
 
+import signal
 import sys
 
 import typer
@@ -27,9 +28,12 @@ history.register(app)
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 
 def main() -> None:
+    # As Ctrl-C: otherwise the workers of a sweep would go on without anybody.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     try:
         app()
     except (EngineError, OptionError, StoreError, CaptureError) as error:
