@@ -20,8 +20,6 @@ from tombolo_sim.report.results import quantile
 from tombolo_sim.sources import Trace
 from tombolo_sim.sweep import Task, execute
 
-PRESENT_POLICY = "lru_graph"
-"""The gateway's own when nothing is set."""
 SIZES = ("2%", "5%", "10%", "20%", "30%", "50%")
 POLICIES = ("lru+none", "lru+ramp", "lru_amp", "arc+amp", "lru_graph", "sarc_graph", "s3-fifo+amp")
 MONTH_SECONDS = 30 * 86_400

@@ -62,6 +62,9 @@ class Choice:
     flush_delay_ms: int = 5000
     pack_blocks: int = 64
     settings: dict[str, Any] = field(default_factory=dict)
+    wait_microdollars_per_second: int | None = None
+    """What a second that a reader waits is worth; None: whatever a prefetch costs."""
+    sequential_floor: bool = False
 
     def job(self) -> dict[str, Any]:
         cloud = known(CLOUDS, self.cloud, "cloud")
@@ -82,5 +85,7 @@ class Choice:
             **disk.job_fields(),
             "flush_delay_ms": self.flush_delay_ms,
             "pack_blocks": self.pack_blocks,
+            "microdollars_per_second": self.wait_microdollars_per_second,
+            "sequential_floor": self.sequential_floor,
             "dedup": self.dedup,
         }

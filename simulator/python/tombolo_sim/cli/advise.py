@@ -10,6 +10,7 @@ from tombolo_sim import advise as advising
 from tombolo_sim.cli import options
 from tombolo_sim.cli.options import AsJson, Format, Limit, TimeOrder, TraceArgument, Workers, output, print_json
 from tombolo_sim.cli.replay import CloudName, DiskName, arrivals_of
+from tombolo_sim.policies import DEFAULT
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +21,7 @@ def advise(
     path: TraceArgument,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder of the plot and the runs.")],
     cache: Annotated[str, typer.Option("--cache", help="The cache that there is now.")] = "10%",
-    policy_name: Annotated[str, typer.Option("--policy", help="The policy that it has now.")] = advising.PRESENT_POLICY,
+    policy_name: Annotated[str, typer.Option("--policy", help="The policy that it has now.")] = DEFAULT,
     sizes: Annotated[list[str] | None, typer.Option("--size", help="Other sizes to try.")] = None,
     policies: Annotated[list[str] | None, typer.Option("--try", help="Other policies to try.")] = None,
     cloud: CloudName = "modern",

@@ -18,7 +18,7 @@ from tombolo_sim.cli.options import (
 from tombolo_sim.engine import Json
 from tombolo_sim.jobs import Choice, OptionError, cache_blocks
 from tombolo_sim.models import CLOUDS
-from tombolo_sim.policies import policy
+from tombolo_sim.policies import DEFAULT, policy
 from tombolo_sim.progress import watching
 from tombolo_sim.report.results import quantile
 from tombolo_sim.sources import Trace
@@ -31,6 +31,13 @@ ArrivalsOption = Annotated[str, typer.Option("--arrivals", help="closed-loop, tr
 Addressing = Annotated[str, typer.Option("--addressing", help="What the prefetcher sees: logical or pvbn.")]
 Clients = Annotated[str, typer.Option("--clients", help="Whether it tells clients apart: trace or one.")]
 
+WaitPrice = Annotated[
+    int | None,
+    typer.Option("--wait-microdollars-per-second", min=0, help="A prefetch must save more waiting than it costs."),
+]
+SequentialFloor = Annotated[
+    bool, typer.Option("--sequential-floor", help="SARC keeps room for what is prefetched for streams.")
+]
 
 _GIB = 1 << 30
 
@@ -60,7 +67,7 @@ def run(
     path: TraceArgument,
     policy_name: Annotated[
         str, typer.Option("--policy", help="lru_seq … sarc_graph, or REPLACEMENT+PREFETCH.")
-    ] = "sarc_graph",
+    ] = DEFAULT,
     cache: Annotated[str, typer.Option("--cache", help="10% of the footprint, 64MiB, or blocks.")] = "10%",
     cloud: CloudName = "modern",
     disk: DiskName = None,
@@ -74,6 +81,8 @@ def run(
     flush_delay_ms: Annotated[int, typer.Option("--flush-delay-ms", min=1)] = 5000,
     pack_blocks: Annotated[int, typer.Option("--pack-blocks", min=1)] = 64,
     dedup: Annotated[bool, typer.Option("--dedup/--no-dedup")] = True,
+    wait_price: WaitPrice = None,
+    sequential_floor: SequentialFloor = False,
     store: Annotated[str | None, typer.Option("--store", help="memory:, berkeley:FILE, or s3://BUCKET/PREFIX.")] = None,
     file_format: Format = "auto",
     limit: Limit = None,
@@ -85,7 +94,7 @@ def run(
     choice = Choice(
         trace, policy(policy_name), cache_blocks(cache, distinct_blocks(trace, [cache])), cloud, disk, seed,
         arrivals_of(arrivals), time_scale, warmup, addressing, clients, dedup, flush_delay_ms, pack_blocks,
-        options.settings_of(settings),
+        options.settings_of(settings), wait_price, sequential_floor,
     )  # fmt: skip
     with watching(f"{trace.name} {policy_name}") as progress:
         if store is None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from tombolo_sim import plots, sweep
 from tombolo_sim.cli import options
 from tombolo_sim.cli.options import AsJson, Dask, Formats, Limit, TimeOrder, Workers, output, print_json
-from tombolo_sim.cli.replay import ArrivalsOption, Clients, arrivals_of, distinct_blocks
+from tombolo_sim.cli.replay import ArrivalsOption, Clients, SequentialFloor, WaitPrice, arrivals_of, distinct_blocks
 from tombolo_sim.engine import EngineError, Json
 from tombolo_sim.grid import Grid, Point, series_names, summary
 from tombolo_sim.jobs import Choice, cache_blocks
@@ -47,6 +47,8 @@ def sweep_command(
     arrivals: ArrivalsOption = "closed-loop",
     addressings: Addressings = ["logical"],  # noqa: B006
     clients: Clients = "trace",
+    wait_price: WaitPrice = None,
+    sequential_floor: SequentialFloor = False,
     formats: Formats = None,
     limit: Limit = None,
     time_order: TimeOrder = "error",
@@ -65,7 +67,8 @@ def sweep_command(
             choice = Choice(
                 trace, policy(point.policy), cache_blocks(point.cache, distinct), point.cloud, seed=point.seed,
                 arrivals=arrivals_of(arrivals), addressing=point.addressing, clients=clients,
-                settings=dict(point.settings),
+                settings=dict(point.settings), wait_microdollars_per_second=wait_price,
+                sequential_floor=sequential_floor,
             )  # fmt: skip
             tasks.append(sweep.Task("replay", choice.job(), f"{trace.name} {grid.label(point)}"))
             points.append((trace, point))
