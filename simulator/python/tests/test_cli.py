@@ -122,6 +122,12 @@ def test_a_bad_value_of_a_sweep_is_refused_by_name(trace: Path, tmp_path: Path, 
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_run_prefetches_nothing_where_waiting_has_no_price(runner: CliRunner, trace: Path) -> None:
+    words = ("run", trace, "--cache", "10%", "--json")
+    assert json.loads(outcome(runner, *words))["prefetched"]["blocks"] > 0
+    assert json.loads(outcome(runner, *words, "--wait-microdollars-per-second", "0"))["prefetched"]["blocks"] == 0
+
+
 def test_convert(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
     target = tmp_path / "made-up.tbtr"
     assert "3,000 records" in outcome(runner, "convert", trace, target)
