@@ -7,6 +7,9 @@ mod requests;
 use crate::replay::{Error, Progress, ratio};
 use requests::{Part, Requests};
 use serde::{Deserialize, Serialize};
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread;
 use std::time::Instant;
 use tombolo_cache::{Capacity, Grouping, KeyedCache, Min, Policy, Replacement, UnknownPolicy};
 use tombolo_trace::Source;
@@ -67,30 +70,47 @@ pub struct RunReport {
 /// Tries every run on the trace. One run needs each key but once, so the trace passes by; several, one that knows the
 /// future and one whose size is a share of the keys have it loaded first.
 pub fn run(job: &Job, progress: Progress<'_>) -> Result<Report, Error> {
-    let mut requests = Requests::open(&job.trace)?;
     match &job.runs[..] {
-        [run] if !run.needs_whole_trace() => pass_by(run, &mut requests, progress),
-        runs => load_and_try(runs, &mut requests, progress),
+        [run] if !run.needs_whole_trace() => pass_by(run, &job.trace, progress),
+        runs => load_and_try(runs, &mut Requests::open(&job.trace)?, progress),
     }
 }
 
-fn pass_by(run: &Run, requests: &mut Requests, progress: Progress<'_>) -> Result<Report, Error> {
-    let (mut report, mut part) = (Report::default(), Part::default());
+/// One thread reads the trace, the other replays it.
+fn pass_by(run: &Run, trace: &Source, progress: Progress<'_>) -> Result<Report, Error> {
+    let mut requests = Requests::open(trace)?;
     let mut attempt = Attempt::new(run, None, &[])?;
+    thread::scope(|scope| {
+        let (filled, parts) = sync_channel(PARTS_AHEAD);
+        let (used, empty) = channel();
+        let reader = scope.spawn(move || read(&mut requests, &filled, &empty));
+        let mut report = Report::default();
+        for part in parts {
+            report.count(&part);
+            attempt.replay(&part);
+            progress(report.requests, 0)?;
+            // A reader that is done needs no more.
+            let _ = used.send(part);
+        }
+        report.load_seconds = reader.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        report.runs.push(attempt.report(&report));
+        Ok(report)
+    })
+}
+
+/// Hands on the whole trace in parts; returns the seconds that reading took. Ends early when nobody wants more.
+fn read(requests: &mut Requests, filled: &SyncSender<Part>, empty: &Receiver<Part>) -> Result<f64, Error> {
+    let mut seconds = 0.0;
     loop {
         let began = Instant::now();
+        let mut part = empty.try_recv().unwrap_or_default();
         part.clear();
         let is_over = !requests.fill(&mut part, PART_KEYS)?;
-        report.load_seconds += began.elapsed().as_secs_f64();
-        if is_over {
-            break;
+        seconds += began.elapsed().as_secs_f64();
+        if is_over || filled.send(part).is_err() {
+            return Ok(seconds);
         }
-        report.count(&part);
-        attempt.replay(&part);
-        progress(report.requests, 0)?;
     }
-    report.runs.push(attempt.report(&report));
-    Ok(report)
 }
 
 fn load_and_try(runs: &[Run], requests: &mut Requests, progress: Progress<'_>) -> Result<Report, Error> {
@@ -123,6 +143,8 @@ fn load_and_try(runs: &[Run], requests: &mut Requests, progress: Progress<'_>) -
 
 /// Keys that are read, and replayed, at a time: few enough to stay in the processor's cache.
 const PART_KEYS: usize = 1 << 16;
+/// Parts that wait to be replayed.
+const PARTS_AHEAD: usize = 2;
 
 impl Run {
     fn needs_whole_trace(&self) -> bool {
