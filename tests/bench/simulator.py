@@ -22,8 +22,8 @@ SWEEP_LIMIT_S = 3600.0
 UNIT = "requests/s"
 COMMAND = REPOSITORY / ".venv/bin/tombolo-sim"
 REMARK = (
-    "A process a replay, one thread; from opening the file, which both read, to the miss ratio, which is the same to "
-    "the last miss. Rates are by processor time, user and system; those by the clock follow."
+    "A process a replay; ours reads the file on a second thread. From opening the file to the miss ratio, which is the "
+    "same to the last miss. Rates are by processor time, user and system; those by the clock follow."
 )
 
 
