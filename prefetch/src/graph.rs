@@ -14,6 +14,9 @@
 //! nothing but at triggers. The thresholds, which the paper does not give, are ours: a miss may fetch less likely nodes than a
 //! hit, because its reader shows that the working set is moving.
 //!
+//! While nothing is missed and nothing that was fetched ahead is used, nothing is recorded or expanded: a working set that the
+//! cache holds is known from when it was missed, and does not pay for more.
+//!
 //! Ghosts, triggers and ends are kept by track in fixed tables. The paper's list of recently read blocks is the cache's
 //! knowledge: [`Access::prefetched`] and [`Fate`] say what it is needed for.
 
@@ -44,6 +47,9 @@ use tombolo_base::{Instant, VolumeId};
 const HISTORY_TAG: u32 = 1 << 31;
 /// Tracks of one read or one report that are looked at.
 const TRACKS_MAX: u64 = 64;
+/// After so many reads in a row that found all in the cache, none of it fetched ahead, the graph rests: there is nothing to
+/// gain until a read waits again.
+const QUIET_READS: u32 = 1024;
 /// Slots swept at each read, and at each tick.
 const SWEEP_PER_READ: usize = 2;
 const SWEEP_PER_TICK: usize = 4096;
@@ -193,6 +199,8 @@ pub struct Graph {
     ends: Table<u32>,
     /// Tracks whose reading expands the graph.
     triggers: Table<u64>,
+    /// Reads since one waited or used what was fetched ahead.
+    quiet_reads: u32,
 }
 
 impl Graph {
@@ -213,6 +221,7 @@ impl Graph {
             ghosts: Table::new(config.ghosts_max.clamp(1, 1 << 26)),
             ends: Table::new(lists),
             triggers: Table::new(lists),
+            quiet_reads: 0,
             history,
             config: GraphConfig {
                 track_blocks: config.track_blocks.clamp(1, 64).next_power_of_two(),
@@ -247,6 +256,21 @@ impl Graph {
             reached = self.triggers.remove(track).or(reached);
         }
         reached
+    }
+
+    /// Whether this read comes after many that gave no reason to look ahead, and gives none itself.
+    fn rests(&mut self, access: &Access) -> bool {
+        let was_at_rest = self.quiet_reads >= QUIET_READS;
+        self.quiet_reads = match access.outcome {
+            Outcome::Hit if access.prefetched == 0 => self.quiet_reads.saturating_add(1),
+            _ => 0,
+        };
+        let is_at_rest = self.quiet_reads >= QUIET_READS;
+        if was_at_rest && !is_at_rest {
+            // What was read before the rest is not what is read before this.
+            self.previous = Table::new(self.config.clients_max.clamp(1, 1 << 20));
+        }
+        is_at_rest
     }
 
     fn change_degree(&mut self, source: u32, change: impl Fn(u16, u16) -> (u16, u16)) {
@@ -401,6 +425,9 @@ impl Prefetcher for Graph {
         }
         let pattern = self.amp.on_read(now, access, suggestions);
         let trigger = self.settle(&access);
+        if self.rests(&access) {
+            return pattern;
+        }
         self.history.sweep(now, SWEEP_PER_READ);
         let recorded = (pattern == Pattern::Random || self.config.populate == Populate::Every)
             .then(|| self.record(now, &access))

@@ -140,6 +140,25 @@ fn learnt(config: GraphConfig) -> (Graph, Vec<Suggestion>) {
     (policy, found)
 }
 
+#[test]
+fn it_rests_while_nothing_is_missed() {
+    let (mut policy, _) = learnt(config());
+    let mut suggests = |access| !suggestions(&mut policy, 1, access).is_empty();
+    let hit = |first| Access {
+        outcome: Outcome::Hit,
+        ..read(first, 8)
+    };
+    let places = [1000, 2000, 0].into_iter().cycle().take(QUIET_READS as usize);
+    let suggested: Vec<bool> = places.map(|first| suggests(hit(first))).collect();
+    let (last, before) = suggested.split_last().unwrap();
+    assert!(before.iter().all(|suggested| *suggested) && !last);
+    assert!(!suggests(hit(2000)));
+    assert!(!suggests(hit(5000)), "and nothing is recorded");
+    assert!(suggests(read(0, 8)), "a miss");
+    assert!(suggests(hit(1000)));
+    assert_eq!(policy.history.find(VolumeId(1), 5000), None);
+}
+
 fn source_degree(policy: &Graph) -> (u16, u16) {
     policy
         .history
