@@ -134,6 +134,11 @@ impl GraphConfig {
         HistoryConfig::within(self.memory_bytes_max, self.count_window_micros, initial)
     }
 
+    /// No client has read anything yet.
+    fn previous_reads(&self) -> Table<Address> {
+        Table::new(self.clients_max.clamp(1, 1 << 20))
+    }
+
     pub(crate) fn validate(&self, check: &mut dyn FnMut(&'static str, u64, bool, (&'static str, &'static str))) {
         let memory = (
             "at least 8 MiB",
@@ -217,7 +222,7 @@ impl Graph {
             memo: Memo::new(config.memo_entries, config.memo_micros),
             expansion: Expansion::default(),
             candidates: Vec::new(),
-            previous: Table::new(config.clients_max.clamp(1, 1 << 20)),
+            previous: config.previous_reads(),
             ghosts: Table::new(config.ghosts_max.clamp(1, 1 << 26)),
             ends: Table::new(lists),
             triggers: Table::new(lists),
@@ -268,7 +273,7 @@ impl Graph {
         let is_at_rest = self.quiet_reads >= QUIET_READS;
         if was_at_rest && !is_at_rest {
             // What was read before the rest is not what is read before this.
-            self.previous = Table::new(self.config.clients_max.clamp(1, 1 << 20));
+            self.previous = self.config.previous_reads();
         }
         is_at_rest
     }
