@@ -19,7 +19,7 @@ use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHe
 use crate::slots::{SLOTS_PER_PAGE, SlotState, Slots};
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
-use alloc::{collections::BTreeMap, string::String, sync::Arc, vec, vec::Vec};
+use alloc::{collections::BTreeMap, format, string::String, sync::Arc, vec, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 
 /// The local disk as recovery reads it.
@@ -31,6 +31,27 @@ pub trait LocalDisk {
     fn cache_is_new(&self) -> bool;
     /// Sum of the bytes in a slot.
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String>;
+}
+
+/// The local disk of a gateway that starts for the first time.
+pub struct NewDisk;
+
+impl LocalDisk for NewDisk {
+    fn segments(&self) -> Result<Vec<u64>, String> {
+        Ok(Vec::new())
+    }
+
+    fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String> {
+        Err(format!("there is no segment {segment}"))
+    }
+
+    fn cache_is_new(&self) -> bool {
+        true
+    }
+
+    fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
+        Err(format!("nothing is in slot {}", slot.0))
+    }
 }
 
 /// Why the gateway cannot start on this state.

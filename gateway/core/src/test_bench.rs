@@ -6,7 +6,7 @@ use crate::core_state::Core;
 use crate::event::{Command, Event, FetchItem, JobId, Span, Token};
 use crate::extent_map::{Extent, Target};
 use crate::policies::{Economy, Policies, PolicyCounters};
-use crate::recovery::{LocalDisk, Parts, recover};
+use crate::recovery::{NewDisk, Parts, recover};
 use alloc::sync::Arc;
 use std::sync::Mutex;
 use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
@@ -35,24 +35,6 @@ impl MetadataRead for Nothing {
 
     fn floor(&self, _: Table, _: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, Self::Error> {
         Ok(None)
-    }
-}
-
-impl LocalDisk for Nothing {
-    fn segments(&self) -> Result<Vec<u64>, String> {
-        Ok(Vec::new())
-    }
-
-    fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String> {
-        Err(format!("there is no segment {segment}"))
-    }
-
-    fn cache_is_new(&self) -> bool {
-        true
-    }
-
-    fn sum_slot(&self, _: Lcbn) -> Result<BlockSum, String> {
-        Ok(BlockSum(0))
     }
 }
 
@@ -175,7 +157,7 @@ impl Bench {
             policies,
             fresh_identity: 1,
         };
-        let (mut core, _) = recover(Instant(0), parts, &Nothing, &Nothing).unwrap();
+        let (mut core, _) = recover(Instant(0), parts, &Nothing, &NewDisk).unwrap();
         let blocks = (0..64).map(|index| {
             let fingerprint = Fingerprint([index as u8; 32]);
             (Pvbn(FIRST_PVBN + index), fingerprint, 4096, BlockEncoding::Plain)

@@ -6,9 +6,8 @@ use hashbrown::HashMap;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use tombolo_base::{BlockSum, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{BlockSum, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_core::checkpoint::{Frozen, MetadataRead, OBJECT_SPAN_MAX, Superblock, Table};
-use tombolo_core::recovery::LocalDisk;
 use tombolo_core::{Extent, MapPage, PAGE_ENTRIES, Target};
 
 #[derive(Debug)]
@@ -129,23 +128,5 @@ impl MetadataRead for Beginning {
 
     fn floor(&self, _table: Table, _key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, Infallible> {
         Ok(None)
-    }
-}
-
-impl LocalDisk for Beginning {
-    fn segments(&self) -> Result<Vec<u64>, String> {
-        Ok(Vec::new())
-    }
-
-    fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String> {
-        Err(format!("there is no segment {segment}"))
-    }
-
-    fn cache_is_new(&self) -> bool {
-        true
-    }
-
-    fn sum_slot(&self, _slot: Lcbn) -> Result<BlockSum, String> {
-        Err("there are no slots".into())
     }
 }

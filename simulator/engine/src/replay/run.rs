@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::time::Instant as WallInstant;
 use tombolo_base::{Instant, OBJECT_BLOCKS_MAX};
 use tombolo_core::checkpoint::Totals;
-use tombolo_core::recovery::{Parts, recover};
+use tombolo_core::recovery::{NewDisk, Parts, recover};
 use tombolo_core::{ClientId, Config, Core, Event, PolicyCounters};
 
 /// Blocks of a request to the gateway, at the most; a larger one of the trace comes in parts.
@@ -149,7 +149,7 @@ fn core_of(job: &Job, next_pvbn: u64, scan: &Scan) -> Result<Core, Error> {
         slot_count: job.cache_blocks,
         next_pvbn,
     };
-    match recover(Instant(0), parts, &beginning, &beginning) {
+    match recover(Instant(0), parts, &beginning, &NewDisk) {
         Ok((core, _)) => Ok(core),
         Err(error) => unreachable!("an empty state is refused: {error}"),
     }
