@@ -164,11 +164,10 @@ pub fn load_superblock<M: MetadataRead>(metadata: &M) -> Result<Option<Superbloc
     }
 }
 
-/// A segment's batches as far as they can be read.
+/// What a first look through a segment finds. Its batches are read again when they are wanted, so that memory holds
+/// one segment at a time.
 struct Segment {
     header: SegmentHeader,
-    /// Each with the LSN behind it.
-    batches: Vec<(Batch, Lsn)>,
     /// LSN behind the last readable batch.
     end: Lsn,
     /// What stopped the reading, where, and how many bytes follow.
@@ -205,42 +204,25 @@ fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock, fresh: bool)
             value: header.journal_identity,
         });
     }
-    let identity = header.journal_identity;
     let mut segment = Segment {
-        header,
-        batches: Vec::new(),
         end: header.first_lsn,
         stopped: None,
         durable: Lsn(0),
+        header,
     };
-    let mut offset = SEGMENT_HEADER_BYTES;
-    while offset < bytes.len() {
-        match Batch::decode(&bytes[offset..], identity) {
-            Ok((batch, length)) if batch.lsn == segment.end => {
-                segment.end = Lsn(batch.lsn.0 + length as u64);
-                segment.durable = segment.durable.max(batch.durable_lsn);
-                segment.batches.push((batch, segment.end));
-                offset += length;
-            }
-            Ok((batch, _)) => {
-                let error = DecodeError::Invalid {
-                    what: "batch LSN",
-                    value: batch.lsn.0,
-                };
-                segment.stop(error, bytes, offset, identity);
-                break;
-            }
-            Err(error) => {
-                segment.stop(error, bytes, offset, identity);
-                break;
-            }
-        }
+    let mut batches = Batches::new(bytes, &segment.header);
+    for found in &mut batches {
+        segment.end = found.end;
+        segment.durable = segment.durable.max(found.batch.durable_lsn);
+    }
+    if let (offset, Some(error)) = (batches.offset, batches.error) {
+        segment.stop(error, bytes, offset);
     }
     Ok(segment)
 }
 
 impl Segment {
-    fn stop(&mut self, error: DecodeError, bytes: &[u8], offset: usize, identity: u64) {
+    fn stop(&mut self, error: DecodeError, bytes: &[u8], offset: usize) {
         let rest = &bytes[offset..];
         // Preallocated space is zero: that is the ordinary end.
         if rest.iter().all(|byte| *byte == 0) {
@@ -248,6 +230,7 @@ impl Segment {
         }
         self.stopped = Some((error, offset as u64, rest.len() as u64));
         // Look for intact batches beyond the damage: they may say that the damaged part was durable.
+        let identity = self.header.journal_identity;
         let mut at = 1;
         while at + crate::record::BATCH_HEADER_BYTES <= rest.len() {
             if rest[at..].starts_with(b"TJB1")
@@ -258,6 +241,81 @@ impl Segment {
                 at += length;
             } else {
                 at += 1;
+            }
+        }
+    }
+}
+
+/// A batch of a segment, and where it lies.
+struct Found {
+    batch: Batch,
+    end: Lsn,
+    place: Place,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    segment: u64,
+    offset: u64,
+    lsn: Lsn,
+}
+
+/// A segment's batches one after another, up to the first that cannot be read.
+struct Batches<'b> {
+    bytes: &'b [u8],
+    segment: u64,
+    identity: u64,
+    offset: usize,
+    next: Lsn,
+    /// What ended it before the end of the bytes.
+    error: Option<DecodeError>,
+}
+
+impl<'b> Batches<'b> {
+    fn new(bytes: &'b [u8], header: &SegmentHeader) -> Self {
+        Self {
+            bytes,
+            segment: header.segment,
+            identity: header.journal_identity,
+            offset: SEGMENT_HEADER_BYTES,
+            next: header.first_lsn,
+            error: None,
+        }
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        if self.offset >= self.bytes.len() || self.error.is_some() {
+            return None;
+        }
+        match Batch::decode(&self.bytes[self.offset..], self.identity) {
+            Ok((batch, length)) if batch.lsn == self.next => {
+                let place = Place {
+                    segment: self.segment,
+                    offset: self.offset as u64,
+                    lsn: batch.lsn,
+                };
+                self.next = Lsn(batch.lsn.0 + length as u64);
+                self.offset += length;
+                Some(Found {
+                    batch,
+                    end: self.next,
+                    place,
+                })
+            }
+            Ok((batch, _)) => {
+                self.error = Some(DecodeError::Invalid {
+                    what: "batch LSN",
+                    value: batch.lsn.0,
+                });
+                None
+            }
+            Err(error) => {
+                self.error = Some(error);
+                None
             }
         }
     }
@@ -413,17 +471,10 @@ fn load_counters<M: MetadataRead>(metadata: &M) -> Result<BTreeMap<Vec<u8>, i64>
     Ok(counters)
 }
 
-/// A readable batch that may be replayed, and where it lies.
-struct Candidate {
-    batch: Batch,
-    end: Lsn,
-    segment: u64,
-    offset: u64,
-}
-
 /// The batches that continue the checkpoint one by one, and what ended them.
 struct Tail {
-    candidates: Vec<Candidate>,
+    /// Where they lie: of each of these segments those from the first LSN on and below the second.
+    parts: Vec<(SegmentHeader, Lsn, Lsn)>,
     kept: BTreeMap<u64, Lsn>,
     damage: Option<(u64, u64, DecodeError)>,
 }
@@ -437,17 +488,16 @@ fn replay<E>(
     let mut report = Report::default();
     let durable = segments.values().flatten().map(|segment| segment.durable).max();
     let durable = durable.unwrap_or(superblock.lsn).max(superblock.lsn);
-    let mut tail = read_tail(superblock, segments, &mut report);
-    let count = arrived_count(&tail.candidates, durable, disk).map_err(RecoveryError::Disk)?;
-    let given_up = tail.candidates.split_off(count);
-    if let Some(first) = given_up.first() {
+    let mut arrival = Arrival::new(durable);
+    let tail = read_tail(superblock, segments, disk, &mut arrival, &mut report);
+    let mut tail = tail.map_err(RecoveryError::Disk)?;
+    let given_up = arrival.first_given_up();
+    if let Some(first) = given_up {
         let what = "data of the batch";
-        let value = first.batch.lsn.0;
+        let value = first.lsn.0;
         report.cut = Some((first.segment, first.offset));
-        report.torn_bytes += given_up
-            .iter()
-            .map(|batch| batch.end.0 - batch.batch.lsn.0)
-            .sum::<u64>();
+        let end = tail.parts.last().map_or(first.lsn, |(_, _, end)| *end);
+        report.torn_bytes += end.0 - first.lsn.0;
         let later: Vec<u64> = tail
             .kept
             .range(first.segment + 1..)
@@ -459,13 +509,17 @@ fn replay<E>(
             .get_or_insert((first.segment, first.offset, DecodeError::Invalid { what, value }));
     }
     let mut position = superblock.lsn;
-    for candidate in tail.candidates {
-        report.batches += 1;
-        report.records += candidate.batch.records.len() as u64;
-        for record in candidate.batch.records {
-            replay_record(core, record, &mut report);
+    let end = given_up.map_or(Lsn(u64::MAX), |first| first.lsn);
+    for (header, from, to) in tail.parts {
+        let bytes = disk.read_segment(header.segment).map_err(RecoveryError::Disk)?;
+        for found in part_of(&bytes, &header, from, to.min(end)) {
+            report.batches += 1;
+            report.records += found.batch.records.len() as u64;
+            for record in found.batch.records {
+                replay_record(core, record, &mut report);
+            }
+            position = found.end;
         }
-        position = candidate.end;
     }
     if position < durable {
         let lsn = superblock.lsn;
@@ -488,13 +542,23 @@ fn replay<E>(
     Ok(report)
 }
 
-fn read_tail(
+/// The batches that begin at `from` or later, and before `to`.
+fn part_of<'b>(bytes: &'b [u8], header: &SegmentHeader, from: Lsn, to: Lsn) -> impl Iterator<Item = Found> + use<'b> {
+    let batches = Batches::new(bytes, header);
+    let batches = batches.skip_while(move |found| found.place.lsn < from);
+    batches.take_while(move |found| found.place.lsn < to)
+}
+
+/// Shows `arrival` each of the batches.
+fn read_tail<D: LocalDisk>(
     superblock: &Superblock,
     segments: BTreeMap<u64, Result<Segment, DecodeError>>,
+    disk: &D,
+    arrival: &mut Arrival,
     report: &mut Report,
-) -> Tail {
+) -> Result<Tail, String> {
     let mut tail = Tail {
-        candidates: Vec::new(),
+        parts: Vec::new(),
         kept: BTreeMap::new(),
         damage: None,
     };
@@ -532,30 +596,24 @@ fn read_tail(
             continue;
         }
         tail.kept.insert(number, segment.header.first_lsn);
-        let offset_of = |lsn: Lsn| lsn.0 - segment.header.first_lsn.0 + SEGMENT_HEADER_BYTES as u64;
-        for (batch, end) in segment.batches {
-            if end <= position {
-                continue;
-            }
-            // An earlier recovery gave up what follows and wrote the next segment in its place.
-            if batch.lsn != position || batch.lsn >= limit {
+        let from = position;
+        let bytes = disk.read_segment(number)?;
+        // An earlier recovery gave up what follows `limit` and wrote the next segment in its place.
+        for found in part_of(&bytes, &segment.header, from, limit) {
+            if found.place.lsn != position {
                 break;
             }
-            position = end;
-            tail.candidates.push(Candidate {
-                offset: offset_of(batch.lsn),
-                batch,
-                end,
-                segment: number,
-            });
+            position = found.end;
+            arrival.look(&found, disk)?;
         }
+        tail.parts.push((segment.header, from, position));
         if let Some((error, offset, bytes)) = segment.stopped {
             report.torn_bytes += bytes;
             report.cut = Some((number, offset));
             tail.damage.get_or_insert((number, offset, error));
         }
     }
-    tail
+    Ok(tail)
 }
 
 /// Where the next intact segment takes over from each.
@@ -584,19 +642,39 @@ struct Missing {
 /// Beyond what was known durable, a record may have reached the disk without its data; then replay ends before it.
 /// But a slot may also hold other data because it was used again, which is done only when a later record that makes
 /// the block dispensable is durable. So the longest prefix counts in which every block that is still needed is there.
-fn arrived_count(candidates: &[Candidate], durable: Lsn, disk: &impl LocalDisk) -> Result<usize, String> {
-    let count = candidates.len();
-    // Changes, from one prefix length to the next, in the number of blocks that are needed and missing.
-    let mut steps = vec![0i64; count + 2];
-    let mut missing: BTreeMap<Pvbn, Missing> = BTreeMap::new();
-    let mut places: BTreeMap<(VolumeId, u64), Pvbn> = BTreeMap::new();
-    for (index, candidate) in candidates.iter().enumerate() {
-        for record in &candidate.batch.records {
-            for pvbn in dispensable(record, &missing, &places) {
-                if let Some(found) = missing.remove(&pvbn) {
-                    places.remove(&(found.volume, found.block));
-                    steps[found.since + 1] += 1;
-                    steps[index + 1] -= 1;
+struct Arrival {
+    durable: Lsn,
+    count: usize,
+    /// Changes, from one prefix length to the next, in the number of blocks that are needed and missing.
+    steps: BTreeMap<usize, i64>,
+    missing: BTreeMap<Pvbn, Missing>,
+    places: BTreeMap<(VolumeId, u64), Pvbn>,
+    /// Where the batches lie that wrote a missing block.
+    suspects: BTreeMap<usize, Place>,
+}
+
+impl Arrival {
+    fn new(durable: Lsn) -> Self {
+        Self {
+            durable,
+            count: 0,
+            steps: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            places: BTreeMap::new(),
+            suspects: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the next batch in.
+    fn look(&mut self, found: &Found, disk: &impl LocalDisk) -> Result<(), String> {
+        let index = self.count;
+        self.count += 1;
+        for record in &found.batch.records {
+            for pvbn in dispensable(record, &self.missing, &self.places) {
+                if let Some(found) = self.missing.remove(&pvbn) {
+                    self.places.remove(&(found.volume, found.block));
+                    *self.steps.entry(found.since + 1).or_default() += 1;
+                    *self.steps.entry(index + 1).or_default() -= 1;
                 }
             }
             let Record::Write {
@@ -609,30 +687,40 @@ fn arrived_count(candidates: &[Candidate], durable: Lsn, disk: &impl LocalDisk) 
             else {
                 continue;
             };
-            if candidate.batch.lsn < durable {
+            if found.place.lsn < self.durable {
                 continue;
             }
             for (offset, (slot, sum)) in (0u64..).zip(each_slot(slots).zip(sums)) {
                 if disk.sum_slot(slot)? != *sum {
                     let (volume, block, since) = (*volume, first + offset, index);
-                    places.insert((volume, block), pvbn.plus(offset));
-                    missing.insert(pvbn.plus(offset), Missing { since, volume, block });
+                    self.places.insert((volume, block), pvbn.plus(offset));
+                    self.missing.insert(pvbn.plus(offset), Missing { since, volume, block });
+                    self.suspects.insert(index, found.place);
                 }
             }
         }
+        Ok(())
     }
-    for found in missing.values() {
-        steps[found.since + 1] += 1;
-    }
-    let mut needed_and_missing = 0;
-    let mut longest = 0;
-    for (length, step) in steps[..=count].iter().enumerate() {
-        needed_and_missing += step;
-        if needed_and_missing == 0 {
-            longest = length;
+
+    /// The batch behind the longest prefix, if that is not all of them.
+    fn first_given_up(mut self) -> Option<Place> {
+        for found in self.missing.values() {
+            *self.steps.entry(found.since + 1).or_default() += 1;
         }
+        let mut needed_and_missing = 0;
+        let mut longest = None;
+        for (length, step) in self.steps {
+            let before = needed_and_missing;
+            needed_and_missing += step;
+            // The prefix that is one shorter than the first bad one ends before a batch that wrote a missing block.
+            if before == 0 && needed_and_missing > 0 {
+                longest = Some(length - 1);
+            } else if needed_and_missing == 0 {
+                longest = None;
+            }
+        }
+        longest.and_then(|length| self.suspects.remove(&length))
     }
-    Ok(longest)
 }
 
 /// The missing blocks that are not needed any more once the record is applied.
@@ -765,20 +853,32 @@ mod tests {
         }
     }
 
-    fn candidates(records: Vec<Record>) -> Vec<Candidate> {
-        (0..)
-            .zip(records)
-            .map(|(index, record)| Candidate {
-                batch: Batch {
-                    lsn: Lsn(100 * index),
-                    durable_lsn: Lsn(0),
-                    records: vec![record],
-                },
-                end: Lsn(100 * index + 100),
+    /// A batch for each record, at LSN 0, 100, 200 and so on.
+    fn candidates(records: Vec<Record>) -> Vec<Found> {
+        let lsns = (0..).map(|index| Lsn(100 * index));
+        let found = lsns.zip(records).map(|(lsn, record)| Found {
+            batch: Batch {
+                lsn,
+                durable_lsn: Lsn(0),
+                records: vec![record],
+            },
+            end: Lsn(lsn.0 + 100),
+            place: Place {
                 segment: 1,
                 offset: 0,
-            })
-            .collect()
+                lsn,
+            },
+        });
+        found.collect()
+    }
+
+    fn arrived_count(candidates: &[Found], durable: Lsn, disk: &Sums) -> Result<usize, String> {
+        let mut arrival = Arrival::new(durable);
+        for found in candidates {
+            arrival.look(found, disk)?;
+        }
+        let given_up = arrival.first_given_up();
+        Ok(given_up.map_or(candidates.len(), |place| place.lsn.0 as usize / 100))
     }
 
     #[test]
