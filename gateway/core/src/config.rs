@@ -25,6 +25,9 @@ pub struct Config {
     pub hash_blocks: usize,
     pub hash_jobs_max: usize,
     pub uploads_max: usize,
+    /// When so many dirty blocks wait for the upload of others of the same contents, no more are hashed; the jobs under way
+    /// may add theirs. The batch that confirms an object redirects all that wait for it.
+    pub followers_max: usize,
     pub fetches_max: usize,
     /// Delay before a failed upload is tried again; doubles up to the second.
     pub upload_retry_ms_min: u64,
@@ -51,6 +54,7 @@ impl Default for Config {
             hash_blocks: 256,
             hash_jobs_max: 2,
             uploads_max: 8,
+            followers_max: 2_048,
             fetches_max: 16,
             upload_retry_ms_min: 500,
             upload_retry_ms_max: 30_000,

@@ -57,6 +57,8 @@ pub(crate) struct Flush {
     /// Confirmed, but a hash job that began before may still have missed them in the index.
     recent: VecDeque<(JobId, Vec<Fingerprint>)>,
     uploads: BTreeMap<JobId, Upload>,
+    /// Over all of `pending`.
+    follower_count: usize,
     /// A hash job met a slot that could not be read; no new one before this.
     hash_retry_at: Option<Instant>,
 }
@@ -122,7 +124,10 @@ impl Core {
         }
         self.flush.hash_retry_at = None;
         let jobs_max = self.config.hash_jobs_max;
-        while self.flush.hash_jobs.len() < jobs_max && self.flush.uploads.len() < 2 * self.config.uploads_max {
+        while self.flush.hash_jobs.len() < jobs_max
+            && self.flush.uploads.len() < 2 * self.config.uploads_max
+            && !self.has_followers_enough()
+        {
             let blocks = self.dirty.take_for_hashing(target, self.config.hash_blocks);
             if blocks.is_empty() {
                 if self.dirty.waiting(target).is_some() {
@@ -151,6 +156,12 @@ impl Core {
             );
             self.out.push(Command::Hash { job, items });
         }
+    }
+
+    /// Every block that is hashed now may turn out to be another follower, and the batch that confirms an object
+    /// redirects all of its followers. Once it has, the contents are known to be in the cloud and nothing follows them.
+    fn has_followers_enough(&self) -> bool {
+        self.flush.follower_count >= self.config.followers_max
     }
 
     pub(crate) fn on_hashed(&mut self, job: JobId, results: Vec<HashResult>) {
@@ -214,6 +225,7 @@ impl Core {
                 match (self.flush.pending.get_mut(&fingerprint), known) {
                     (Some(pending), _) if !pending.is_confirmed => {
                         pending.followers.push(pvbn);
+                        self.flush.follower_count += 1;
                         self.dirty.set_stage(pvbn, Stage::Following);
                     }
                     (Some(&mut Pending { pvbn: existing, .. }), _) | (None, Some(existing)) => {
@@ -251,10 +263,13 @@ impl Core {
         }
     }
 
-    /// A pack that is not full goes when nothing more of this round can fill it.
+    /// A pack that is not full goes when nothing more of this round can fill it, or may before it is in the cloud.
     fn close_pack(&mut self) {
         let Some(target) = self.flush.target else { return };
-        if !self.flush.pack.is_empty() && self.flush.hash_jobs.is_empty() && self.dirty.waiting(target).is_none() {
+        if !self.flush.pack.is_empty()
+            && self.flush.hash_jobs.is_empty()
+            && (self.has_followers_enough() || self.dirty.waiting(target).is_none())
+        {
             self.seal_pack();
         }
     }
@@ -342,8 +357,10 @@ impl Core {
             .copied()
             .partition(|item| corrupt.contains(&item.pvbn));
         for item in lost {
-            let followers = self.flush.pending.remove(&item.fingerprint);
-            for follower in followers.into_iter().flat_map(|pending| pending.followers) {
+            let pending = self.flush.pending.remove(&item.fingerprint);
+            let followers = pending.map(|pending| pending.followers).unwrap_or_default();
+            self.flush.follower_count -= followers.len();
+            for follower in followers {
                 // Their own copies are good: one of them will be uploaded instead.
                 if self.dirty.find(follower).is_some() {
                     self.dirty.requeue(follower);
@@ -425,7 +442,9 @@ impl Core {
                 continue;
             };
             pending.is_confirmed = true;
-            for follower in core::mem::take(&mut pending.followers) {
+            let followers = core::mem::take(&mut pending.followers);
+            self.flush.follower_count -= followers.len();
+            for follower in followers {
                 match self.dirty.find(follower).copied() {
                     Some(block) if self.dirty.is_live(&block) => {
                         self.totals.blocks_duplicate += 1;
@@ -526,3 +545,7 @@ impl Redirects {
 #[cfg(test)]
 #[path = "duplicates_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "followers_tests.rs"]
+mod followers_tests;

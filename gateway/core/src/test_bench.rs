@@ -138,18 +138,22 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(economy: Economy) -> Self {
+        let config = Config {
+            slot_count: SLOTS,
+            dirty_blocks_max: 8,
+            ..Config::default()
+        };
+        Self::with(config, economy)
+    }
+
+    pub(crate) fn with(config: Config, economy: Economy) -> Self {
         let (told, next, accesses, fates) = (Log::default(), Log::default(), Log::default(), Log::default());
         let foreteller = Foreteller {
             next: next.clone(),
             accesses: accesses.clone(),
             fates: fates.clone(),
         };
-        let config = Config {
-            slot_count: SLOTS,
-            dirty_blocks_max: 8,
-            ..Config::default()
-        };
-        let lru = Lru::new(Capacity::of_blocks(SLOTS));
+        let lru = Lru::new(Capacity::of_blocks(config.slot_count));
         let mut policies = Policies::new(Box::new(Recorder(lru, told.clone())), Box::new(foreteller));
         policies.economy = economy;
         let parts = Parts {

@@ -179,6 +179,16 @@ impl World {
         assert_eq!((batch.lsn, batch.lsn.0 + length as u64), (write.lsn, write.end.0));
         assert_eq!(length, write.bytes.len() - head);
         self.model.on_batch(&batch, write.end.0);
+        let config = &self.scenario.config;
+        let redirects = batch.records.iter().map(|record| match record {
+            Record::Redirect { count, .. } => *count as usize,
+            _ => 0,
+        });
+        let redirected: usize = redirects.sum();
+        assert!(
+            redirected <= config.followers_max + config.hash_jobs_max * config.hash_blocks,
+            "{redirected} blocks are redirected in one batch"
+        );
         for record in &batch.records {
             self.look_at_record(record);
         }

@@ -145,6 +145,7 @@ fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u32) -> Confi
         hash_blocks: 1 + prng.below(64) as usize,
         hash_jobs_max: 1 + prng.below(3) as usize,
         uploads_max: 1 + prng.below(4) as usize,
+        followers_max: 1 + prng.below(40) as usize,
         fetches_max: 1 + prng.below(6) as usize,
         upload_retry_ms_min: 1 + prng.below(20),
         upload_retry_ms_max: 20 + prng.below(500),
