@@ -17,7 +17,8 @@
 //! | `durability` | acknowledgements, group commit, checkpoints                              |
 //! | `volumes`    | creation, resize, deletion                                               |
 //! | `unneeded`   | clean copies of blocks that nothing maps to any more                     |
-//! | `entries`    | the file service's entries, laid over local metadata                     |
+//! | `entries`    | the file service's entries that have changed, and their counters         |
+//! | `entry_scan` | looks at entries: what has changed laid over local metadata              |
 //! | `recovery`   | the same state from local metadata and the journal                       |
 //! | `checkpoint` | the merge of the overlay into local metadata                             |
 //! | `record`     | the journal's bytes                                                      |
@@ -32,6 +33,7 @@ mod core_state;
 mod dirty;
 mod durability;
 mod entries;
+mod entry_scan;
 mod event;
 mod extent_map;
 mod fetch;
@@ -57,6 +59,7 @@ pub use checkpoint::{Frozen, Totals, Volume};
 pub use config::Config;
 pub use core_state::{Core, Counters, Snapshot, StoreState};
 pub use entries::{Entries, EntryLookup, EntryValue};
+pub use entry_scan::{EntryScan, StoredEntry};
 pub use event::{
     Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, MetadataChange,
     MetadataError, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun, StoreFailure, Token, UploadFailure,

@@ -3,14 +3,13 @@
 use super::Gateway;
 use super::requests::{AnswerCall, Data, Pending, Reply};
 use bytes::Bytes;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId, is_zero};
 use tombolo_core::checkpoint::{MetadataRead, Table, map_key};
 use tombolo_core::{
-    Answer, ClientId, EntryLookup, Event, LinkRun, MetadataChange, PAGE_ENTRIES, Refusal, ResolvedRun, Source, Span,
-    Token,
+    Answer, ClientId, Core, EntryScan, Event, LinkRun, MetadataChange, PAGE_ENTRIES, Refusal, ResolvedRun, Source,
+    Span, Token,
 };
 use tombolo_files::storage::{Change, Entry, FileSpan, MapRun, NO_SESSION, ReadDone, Storage, StorageError, SyncDone};
 
@@ -34,39 +33,16 @@ fn client_of(session: u64) -> ClientId {
 impl Storage for FileStorage {
     fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError> {
         let known = self.0.core().entry(key);
-        match known {
-            EntryLookup::Known(value) => Ok(value),
-            EntryLookup::Stored => self.0.metadata.entry(key).map_err(metadata_error),
-        }
+        known.or_stored(|| self.0.metadata.entry(key).map_err(metadata_error))
     }
 
     fn scan(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError> {
-        let mut found = Vec::new();
-        let mut from = from.to_vec();
-        while found.len() < limit && from.as_slice() < end {
-            let wanted = limit - found.len();
-            // In this order: see `Core::changed_entries`.
-            let changed = self.0.core().changed_entries(&from, end, wanted);
-            let stored = self.0.metadata.entries(&from, end, wanted).map_err(metadata_error)?;
-            let last_changed = (changed.len() == wanted).then(|| last_key(&changed)).flatten();
-            let last_stored = (stored.len() == wanted).then(|| last_key(&stored)).flatten();
-            // Beyond the first of the two that was cut short nothing is known.
-            let known_to = [last_changed, last_stored].into_iter().flatten().min();
-            let mut merged: BTreeMap<Vec<u8>, Option<Arc<[u8]>>> = BTreeMap::new();
-            merged.extend(stored.into_iter().map(|(key, value)| (key, Some(value))));
-            merged.extend(changed);
-            let within = |key: &Vec<u8>| known_to.as_ref().is_none_or(|last| key <= last);
-            let present = merged.into_iter().filter(|(key, _)| within(key));
-            found.extend(present.filter_map(|(key, value)| Some((key, value?))).take(wanted));
-            match known_to {
-                Some(last) => {
-                    from = last;
-                    from.push(0);
-                }
-                None => break,
-            }
+        let mut scan = EntryScan::new(from, end, limit);
+        while self.ask_core(|core| scan.begin_round(core)) {
+            let stored = self.0.metadata.entries(scan.from(), scan.end(), scan.wanted());
+            scan.end_round(stored.map_err(metadata_error)?);
         }
-        Ok(found)
+        Ok(scan.into_found())
     }
 
     fn counter(&self, key: &[u8]) -> Result<i64, StorageError> {
@@ -199,6 +175,11 @@ impl FileStorage {
         let event = event(token);
         self.0.recorder.note(client_of_event(&event), &event);
         self.0.drive(event);
+    }
+
+    /// Holds the core no longer than the question takes.
+    fn ask_core<T>(&self, question: impl FnOnce(&Core) -> T) -> T {
+        question(&self.0.core())
     }
 
     /// Waits for the answer, which as a rule is there at once.
@@ -358,10 +339,6 @@ fn volume_of(key: &[u8]) -> Option<VolumeId> {
 fn page_of(key: &[u8]) -> Option<u64> {
     let bytes = key.get(8..16)?.try_into().ok()?;
     Some(u64::from_be_bytes(bytes))
-}
-
-fn last_key<T>(entries: &[(Vec<u8>, T)]) -> Option<Vec<u8>> {
-    entries.last().map(|(key, _)| key.clone())
 }
 
 fn core_span(span: FileSpan) -> Span {
