@@ -1,3 +1,4 @@
+use alloc::vec::Vec;
 use core::fmt;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
@@ -74,6 +75,12 @@ impl BlockSum {
     /// Sums the bytes of one block.
     pub fn of(block: &[u8]) -> Self {
         Self(xxh3_64(block))
+    }
+
+    /// One per whole block; `None` for a block of zeroes, which is stored nowhere.
+    pub fn of_blocks(bytes: &[u8]) -> Vec<Option<Self>> {
+        let sum = |block: &[u8]| (!crate::is_zero(block)).then(|| Self::of(block));
+        bytes.chunks_exact(crate::BLOCK_BYTES).map(sum).collect()
     }
 }
 

@@ -19,6 +19,8 @@
 //! | `unneeded`   | clean copies of blocks that nothing maps to any more                     |
 //! | `entries`    | the file service's entries that have changed, and their counters         |
 //! | `entry_scan` | looks at entries: what has changed laid over local metadata              |
+//! | `map_walk`   | walks through sparse maps                                                |
+//! | `link`       | blocks made the same as others                                           |
 //! | `recovery`   | the same state from local metadata and the journal                       |
 //! | `checkpoint` | the merge of the overlay into local metadata                             |
 //! | `record`     | the journal's bytes                                                      |
@@ -39,6 +41,8 @@ mod extent_map;
 mod fetch;
 mod flush;
 mod journal;
+mod link;
+mod map_walk;
 mod marks;
 mod page;
 mod policies;
@@ -67,6 +71,8 @@ pub use event::{
 };
 pub use extent_map::{Extent, ExtentMap, Target};
 pub use journal::JournalWrite;
+pub use link::{Link, LinkStep};
+pub use map_walk::{MapWalk, WalkStep};
 pub use page::{MapPage, PAGE_ENTRIES};
 pub use policies::{Economy, Policies, PolicyCounters, PolicySnapshot, Tally};
 pub use record::{LinkRun, Lsn, SlotRun};

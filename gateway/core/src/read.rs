@@ -78,7 +78,7 @@ pub(crate) struct Reads {
 /// be looked at more often.
 const UNRESOLVED_MAX: u32 = 64;
 /// One answer to a map query looks at no more than this many blocks; the client asks again for the rest.
-const STATUS_BLOCKS_MAX: u64 = 1 << 16;
+pub(crate) const STATUS_BLOCKS_MAX: u64 = 1 << 16;
 /// Wishes that wait for local metadata at the same time; more are given up.
 const WISHES_WAITING_MAX: usize = 4096;
 

@@ -180,8 +180,7 @@ impl<S: Storage> FileService<S> {
         data: Bytes,
         mut record: FileRecord,
     ) -> Result<(), FileError> {
-        let sum = |block: &[u8]| (!is_zero(block)).then(|| BlockSum::of(block));
-        let sums: Vec<Option<BlockSum>> = data.chunks_exact(BLOCK_BYTES).map(sum).collect();
+        let sums = BlockSum::of_blocks(&data);
         let span = file.span(first, sums.len() as u64);
         let before = self.mapped_before_end(file, span)?;
         let after = sums.iter().flatten().count() as u64;

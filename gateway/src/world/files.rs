@@ -5,11 +5,11 @@ use super::requests::{AnswerCall, Data, Pending, Reply};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId, is_zero};
+use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId};
 use tombolo_core::checkpoint::{MetadataRead, Table, map_key};
 use tombolo_core::{
-    Answer, ClientId, Core, EntryScan, Event, LinkRun, MetadataChange, PAGE_ENTRIES, Refusal, ResolvedRun, Source,
-    Span, Token,
+    Answer, ClientId, Core, EntryScan, Event, Link, LinkRun, LinkStep, MapWalk, MetadataChange, PAGE_ENTRIES, Refusal,
+    Span, Token, WalkStep,
 };
 use tombolo_files::storage::{Change, Entry, FileSpan, MapRun, NO_SESSION, ReadDone, Storage, StorageError, SyncDone};
 
@@ -50,7 +50,7 @@ impl Storage for FileStorage {
     }
 
     fn commit(&self, change: Change) -> Result<(), StorageError> {
-        self.commit_with(change, Vec::new())
+        self.commit_core(core_change(change), Vec::new())
     }
 
     fn write(
@@ -60,87 +60,63 @@ impl Storage for FileStorage {
         sums: Vec<Option<BlockSum>>,
         change: Change,
     ) -> Result<(), StorageError> {
-        let span = core_span(span);
-        let change = core_change(change);
-        let event = |token| Event::Write {
-            token,
-            span,
-            sums,
-            force_unit_access: false,
-            locked: false,
-            change,
-        };
-        self.ask(Data::Write { buffer: data }, event).map(|_| ())
+        self.write_core(core_span(span), data, sums, core_change(change))
     }
 
     fn read(&self, session: u64, span: FileSpan, done: ReadDone) {
-        let client = client_of(session);
-        let span = core_span(span);
-        let length = span.count as usize * BLOCK_BYTES;
-        let data = Data::Read {
-            buffer: vec![0; length],
-            skip: 0,
-            length,
-        };
-        let call: AnswerCall = Box::new(move |result, data| {
-            done(match (result, data) {
-                (Ok(_), Data::Read { buffer, .. }) => Ok(buffer),
-                (Ok(_), _) => Err(StorageError::Failed("a read was answered without data".into())),
-                (Err(refusal), _) => Err(storage_error(&refusal)),
-            });
-        });
-        self.send(data, call, |token| Event::Read { token, client, span });
+        self.read_core(client_of(session), core_span(span), done);
     }
 
     fn map(&self, span: FileSpan) -> Result<Vec<MapRun>, StorageError> {
         let mut runs: Vec<MapRun> = Vec::new();
         let mut push = |count, mapped| match runs.last_mut() {
+            _ if count == 0 => {}
             Some(last) if last.mapped == mapped => last.count += count,
             _ => runs.push(MapRun { count, mapped }),
         };
-        let mut rest = core_span(span);
-        while let Some(skipped) = self.next_look(&rest)? {
-            if skipped > 0 {
-                push(skipped, false);
-                rest = behind(rest, skipped);
-                continue;
+        let mut walk = MapWalk::new(core_span(span));
+        loop {
+            match self.ask_core(|core| walk.step(core)) {
+                WalkStep::StoredPage { volume, page } => {
+                    let skipped = walk.on_stored_page(self.next_stored_page(volume, page)?);
+                    push(skipped, false);
+                }
+                WalkStep::Ask(span) => {
+                    let Answer::Status(found) = self.ask(Data::None, |token| Event::Status { token, span })? else {
+                        return Err(no_map());
+                    };
+                    walk.advance(found.iter().map(|run| run.count).sum());
+                    found.iter().for_each(|run| push(run.count, run.mapped));
+                }
+                WalkStep::Done => return Ok(runs),
             }
-            let Answer::Status(found) = self.ask(Data::None, |token| Event::Status { token, span: rest })? else {
-                return Err(no_map());
-            };
-            rest = behind(rest, found.iter().map(|run| run.count).sum());
-            found.iter().for_each(|run| push(run.count, run.mapped));
         }
-        Ok(runs)
     }
 
     fn link(&self, from: FileSpan, to_inode: u64, to_first: u64, change: Change) -> Result<(), StorageError> {
-        let (mut holes, mut links) = (change.holes, Vec::new());
-        let mut first = to_first;
-        let mut source = from.first;
-        for run in self.resolve(core_span(from))? {
-            let to = FileSpan {
-                inode: to_inode,
-                first,
-                count: run.count,
-            };
-            match run.source {
-                Source::Hole => holes.push(to),
-                Source::Stored(pvbn) => links.push(LinkRun {
-                    volume: VolumeId::of_inode(to_inode),
-                    first,
-                    count: run.count,
-                    pvbn,
-                }),
-                // It may still turn out to be a duplicate and move: its contents are copied within the cache, and
-                // deduplication makes them one again.
-                Source::Dirty => self.copy(FileSpan { first: source, ..to }, from.inode, to)?,
+        let from = core_span(from);
+        let to = Span {
+            volume: VolumeId::of_inode(to_inode),
+            first: to_first,
+            count: from.count,
+        };
+        let mut link = Link::new(from, to, core_change(change), COPY_BLOCKS_MAX);
+        loop {
+            match self.ask_core(|core| link.step(core)) {
+                LinkStep::StoredPage { volume, page } => link.on_stored_page(self.next_stored_page(volume, page)?),
+                LinkStep::Resolve(span) => {
+                    let Answer::Resolved(found) = self.ask(Data::None, |token| Event::Resolve { token, span })? else {
+                        return Err(no_map());
+                    };
+                    link.on_resolved(&found);
+                }
+                LinkStep::Copy { from, to } => {
+                    self.copy(from, to)?;
+                    link.on_copied();
+                }
+                LinkStep::Commit { change, links } => return self.commit_core(change, links),
             }
-            first += run.count;
-            source += run.count;
         }
-        let entries = change.entries;
-        self.commit_with(Change { entries, holes }, links)
     }
 
     fn next_mapped(&self, from: u64) -> Result<Option<u64>, StorageError> {
@@ -196,80 +172,61 @@ impl FileStorage {
         answer.map_err(|refusal| storage_error(&refusal))
     }
 
-    fn commit_with(&self, change: Change, links: Vec<LinkRun>) -> Result<(), StorageError> {
-        let change = core_change(change);
+    fn commit_core(&self, change: MetadataChange, links: Vec<LinkRun>) -> Result<(), StorageError> {
         let event = |token| Event::Commit { token, change, links };
         self.ask(Data::None, event).map(|_| ())
     }
 
-    fn resolve(&self, span: Span) -> Result<Vec<ResolvedRun>, StorageError> {
-        let mut runs = Vec::new();
-        let mut rest = span;
-        while let Some(skipped) = self.next_look(&rest)? {
-            if skipped > 0 {
-                runs.push(ResolvedRun {
-                    count: skipped,
-                    source: Source::Hole,
-                });
-                rest = behind(rest, skipped);
-                continue;
-            }
-            let Answer::Resolved(found) = self.ask(Data::None, |token| Event::Resolve { token, span: rest })? else {
-                return Err(no_map());
-            };
-            rest = behind(rest, found.iter().map(|run| run.count).sum());
-            runs.extend(found);
-        }
-        Ok(runs)
+    fn copy(&self, from: Span, to: Span) -> Result<(), StorageError> {
+        let data = self.read_now(from)?;
+        let sums = BlockSum::of_blocks(&data);
+        self.write_core(to, data.into(), sums, MetadataChange::default())
     }
 
-    /// How many blocks of the span can be skipped as holes before the core is asked; `None` at its end. A file may be
-    /// vast and nearly empty.
-    fn next_look(&self, rest: &Span) -> Result<Option<u64>, StorageError> {
-        Ok(match rest.count {
-            0 => None,
-            1..=PAGE_ENTRIES => Some(0),
-            _ => Some(self.next_candidate(*rest)? - rest.first),
-        })
-    }
-
-    /// The first block of the span that may be mapped, else its end.
-    fn next_candidate(&self, span: Span) -> Result<u64, StorageError> {
-        let changed = self.0.core().next_changed_block(span);
-        let stored = self.next_stored_page(span.volume, span.first / PAGE_ENTRIES)?;
-        let stored = stored.map(|page| (page * PAGE_ENTRIES).max(span.first));
-        let next = [changed, stored].into_iter().flatten().min();
-        Ok(next.unwrap_or(u64::MAX).min(span.end()))
-    }
-
-    fn copy(&self, from: FileSpan, from_inode: u64, to: FileSpan) -> Result<(), StorageError> {
-        let mut done = 0;
-        while done < to.count {
-            let count = COPY_BLOCKS_MAX.min(to.count - done);
-            let part = |inode, first| FileSpan { inode, first, count };
-            let data = self.read_now(part(from_inode, from.first + done))?;
-            let sums = data
-                .chunks_exact(BLOCK_BYTES)
-                .map(|block| (!is_zero(block)).then(|| BlockSum::of(block)))
-                .collect();
-            self.write(part(to.inode, to.first + done), data.into(), sums, Change::default())?;
-            done += count;
-        }
-        Ok(())
-    }
-
-    fn read_now(&self, span: FileSpan) -> Result<Vec<u8>, StorageError> {
-        let (sender, receiver) = sync_channel(1);
-        self.read(
-            NO_SESSION,
+    fn write_core(
+        &self,
+        span: Span,
+        data: Bytes,
+        sums: Vec<Option<BlockSum>>,
+        change: MetadataChange,
+    ) -> Result<(), StorageError> {
+        let event = |token| Event::Write {
+            token,
             span,
-            Box::new(move |result| {
-                let _ = sender.send(result);
-            }),
-        );
+            sums,
+            force_unit_access: false,
+            locked: false,
+            change,
+        };
+        self.ask(Data::Write { buffer: data }, event).map(|_| ())
+    }
+
+    fn read_now(&self, span: Span) -> Result<Vec<u8>, StorageError> {
+        let (sender, receiver) = sync_channel(1);
+        let done: ReadDone = Box::new(move |result| {
+            let _ = sender.send(result);
+        });
+        self.read_core(ClientId::default(), span, done);
         receiver
             .recv()
             .unwrap_or_else(|_| Err(StorageError::Failed("the gateway is stopping".into())))
+    }
+
+    fn read_core(&self, client: ClientId, span: Span, done: ReadDone) {
+        let length = span.count as usize * BLOCK_BYTES;
+        let data = Data::Read {
+            buffer: vec![0; length],
+            skip: 0,
+            length,
+        };
+        let call: AnswerCall = Box::new(move |result, data| {
+            done(match (result, data) {
+                (Ok(_), Data::Read { buffer, .. }) => Ok(buffer),
+                (Ok(_), _) => Err(StorageError::Failed("a read was answered without data".into())),
+                (Err(refusal), _) => Err(storage_error(&refusal)),
+            });
+        });
+        self.send(data, call, |token| Event::Read { token, client, span });
     }
 
     /// The first volume from `volume` on of which local metadata has a page.
@@ -307,15 +264,6 @@ impl FileStorage {
         let found = found.map_err(StorageError::Failed)?;
         let page = found.filter(|(key, _)| volume_of(key) == Some(volume));
         Ok(page.and_then(|(key, _)| page_of(&key)))
-    }
-}
-
-/// The span without its first blocks.
-fn behind(span: Span, count: u64) -> Span {
-    Span {
-        first: span.first + count,
-        count: span.count - count,
-        ..span
     }
 }
 

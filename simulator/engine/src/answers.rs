@@ -64,7 +64,7 @@ impl World {
             (Kind::Commit { change, links }, Answer::Committed) => {
                 self.model.acknowledge(since, &Change::Commit { change, links }, false);
             }
-            (Kind::Link(_), answer) => return self.go_on_linking(token, request, answer),
+            (Kind::Link(_), answer) => return self.on_link_answer(token, request, answer),
             (Kind::Partial(Stage::Locking), Answer::Locked) => return self.read_part(token, request),
             (Kind::Zero { force_unit_access }, Answer::Done) => {
                 if span.count > 0 {

@@ -83,6 +83,13 @@ impl World {
         }
     }
 
+    /// The number of the volume's first page from `page` on.
+    pub(crate) fn next_stored_page(&self, volume: VolumeId, page: u64) -> Option<u64> {
+        let Ok(found) = self.metadata.ceiling(Table::Map, &map_key(volume, page));
+        let (found, number) = map_of(&found?.0);
+        (found == volume).then_some(number)
+    }
+
     fn next_stored_map(&self, volume: VolumeId) -> Option<VolumeId> {
         let Ok(found) = self.metadata.ceiling(Table::Map, &map_key(volume, 0));
         found.map(|(key, _)| map_of(&key).0)

@@ -47,7 +47,7 @@ impl Clients {
     /// Connections do not survive the gateway.
     pub fn reset(&mut self) {}
 
-    fn token(&mut self) -> Token {
+    pub fn token(&mut self) -> Token {
         self.next_token += 1;
         Token(self.next_token)
     }
@@ -217,22 +217,28 @@ impl World {
         if self.scenario.canary == Some(Canary::SplitChange) {
             self.split_change(client, &mut event);
         }
+        let values = if is_read {
+            vec![ZERO; span.count as usize]
+        } else {
+            values
+        };
+        self.keep(token, client, kind, span, values);
+        self.step(event);
+        token
+    }
+
+    /// The request is under way.
+    pub(crate) fn keep(&mut self, token: Token, client: usize, kind: Kind, span: Span, values: Vec<Value>) {
         let request = Request {
             kind,
             client,
             span,
-            values: if is_read {
-                vec![ZERO; span.count as usize]
-            } else {
-                values
-            },
+            values,
             since: self.model.number(),
             at: self.now,
             is_cancelled: false,
         };
         self.requests.insert(token, request);
-        self.step(event);
-        token
     }
 
     pub(crate) fn sums(&mut self, values: &[Value]) -> Vec<Option<BlockSum>> {

@@ -10,7 +10,7 @@ use crate::request::Kind;
 use crate::world::World;
 use tombolo_base::{ENTRY_KEY_BYTES_MAX, EntryChange, VolumeId};
 use tombolo_core::record::VOLUME_BLOCKS_MAX;
-use tombolo_core::{Event, MetadataChange, Span};
+use tombolo_core::{Event, Link, MetadataChange, Span};
 
 /// A part of each file's map at its very end is used too.
 pub(crate) const FAR: u64 = VOLUME_BLOCKS_MAX - 1024;
@@ -132,18 +132,22 @@ impl World {
         let (Some(source), Some(target)) = (self.free_file(), self.free_file()) else {
             return self.client_rests(client);
         };
-        let from = self.file_span(source, FILE_SPAN_BLOCKS_MAX);
-        let to = Span {
-            count: from.count,
-            ..self.file_span(target, 1)
-        };
+        let mut from = self.file_span(source, FILE_SPAN_BLOCKS_MAX);
+        let mut to = self.file_span(target, 1);
+        if source != target && self.clients.prng.chance(200) {
+            // Nearly all of it is empty.
+            to.first = to.first.min(from.first);
+            from.count = VOLUME_BLOCKS_MAX - from.first;
+        }
+        to.count = from.count;
         if from.overlaps(&to) {
             return self.client_rests(client);
         }
         let is_exclusive = !self.is_in_use(source) && !self.is_in_use(target) && self.clients.prng.chance(500);
         // Without holes: they could lie in the source or the target, which are to be the same afterwards.
         let change = self.draw_entries(target);
-        self.begin_linking(client, Linking::new(from, to, is_exclusive, change));
+        let link = Link::new(from, to, change, self.scenario.write_blocks_max);
+        self.go_on_linking(client, Box::new(Linking::new(link, is_exclusive)));
     }
 
     /// Entries, and now and then holes of any length in any file.

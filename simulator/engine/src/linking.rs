@@ -1,119 +1,98 @@
-//! A link as the gateway makes it for the file service: what the source's blocks are mapped to, then a copy of those
-//! that are not in the cloud yet, through the cache, then one commit of the others with holes and entries.
+//! Clients that link, as the file service does: a [`Link`] says what it needs, and the next request of its client, or a
+//! look at local metadata some time later, brings that.
 
 use crate::change::Change;
+use crate::clients::no_span;
 use crate::contents::Value;
+use crate::operation::Operation;
 use crate::request::{Kind, Request};
 use crate::world::World;
-use std::collections::VecDeque;
 use tombolo_base::VolumeId;
-use tombolo_core::{Answer, LinkRun, MetadataChange, ResolvedRun, Source, Span, Token};
+use tombolo_core::{Answer, Link, LinkRun, LinkStep, MetadataChange, Span, Token};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Linking {
-    from: Span,
-    to: Span,
+    link: Link,
     is_exclusive: bool,
-    /// Blocks from the beginning of the span on that are resolved.
-    resolved: u64,
-    /// Parts of the source that are to be copied; the first is under way.
-    copies: VecDeque<Span>,
-    change: MetadataChange,
-    links: Vec<LinkRun>,
     pub stage: Stage,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// Local metadata is being looked at.
+    Looking,
     Resolving,
-    Reading,
+    Reading {
+        to: Span,
+    },
     Copying,
-    Committing,
+    Committing {
+        change: MetadataChange,
+        links: Vec<LinkRun>,
+    },
 }
 
 impl Linking {
-    pub fn new(from: Span, to: Span, is_exclusive: bool, change: MetadataChange) -> Self {
+    pub fn new(link: Link, is_exclusive: bool) -> Self {
         Self {
-            from,
-            to,
+            link,
             is_exclusive,
-            resolved: 0,
-            copies: VecDeque::new(),
-            change,
-            links: Vec::new(),
-            stage: Stage::Resolving,
+            stage: Stage::Looking,
         }
     }
 
     pub fn holds(&self, file: VolumeId) -> bool {
-        self.is_exclusive && (self.from.volume == file || self.to.volume == file)
+        self.is_exclusive && self.spans().iter().any(|span| span.volume == file)
     }
 
     pub fn spans(&self) -> [Span; 2] {
-        [self.from, self.to]
+        [self.link.from(), self.link.to()]
     }
 
-    pub fn metadata(&self) -> (&MetadataChange, &[LinkRun]) {
-        (&self.change, &self.links)
-    }
-
-    fn is_resolved(&self) -> bool {
-        self.resolved == self.from.count
-    }
-
-    fn rest(&self) -> Span {
-        Span {
-            first: self.from.first + self.resolved,
-            count: self.from.count - self.resolved,
-            ..self.from
-        }
-    }
-
-    /// Where a part of the source goes.
-    fn target_of(&self, part: Span) -> Span {
-        Span {
-            volume: self.to.volume,
-            first: self.to.first + (part.first - self.from.first),
-            count: part.count,
-        }
-    }
-
-    fn take_run(&mut self, run: ResolvedRun, copy_blocks_max: u64) {
-        let part = Span {
-            count: run.count,
-            ..self.rest()
-        };
-        self.resolved += run.count;
-        let target = self.target_of(part);
-        match run.source {
-            Source::Hole => self.change.holes.push(target),
-            Source::Stored(pvbn) => self.links.push(LinkRun {
-                volume: target.volume,
-                first: target.first,
-                count: target.count,
-                pvbn,
-            }),
-            Source::Dirty => {
-                for done in (0..part.count).step_by(copy_blocks_max as usize) {
-                    self.copies.push_back(Span {
-                        first: part.first + done,
-                        count: copy_blocks_max.min(part.count - done),
-                        ..part
-                    });
-                }
-            }
-        }
+    pub fn change(&self) -> &MetadataChange {
+        self.link.change()
     }
 }
 
 impl World {
-    pub(crate) fn begin_linking(&mut self, client: usize, linking: Linking) {
-        let span = linking.rest();
-        self.ask(client, Kind::Link(Box::new(linking)), span, Vec::new());
+    pub(crate) fn go_on_linking(&mut self, client: usize, mut linking: Box<Linking>) {
+        let (stage, span) = match linking.link.step(&self.core) {
+            LinkStep::StoredPage { volume, page } => {
+                linking.stage = Stage::Looking;
+                let token = self.clients.token();
+                self.keep(token, client, Kind::Link(linking), no_span(volume), Vec::new());
+                let micros = self.metadata_micros();
+                return self.schedule(micros, Operation::LinkLooks { token, volume, page });
+            }
+            LinkStep::Resolve(span) => (Stage::Resolving, span),
+            LinkStep::Copy { from, to } => (Stage::Reading { to }, from),
+            LinkStep::Commit { change, links } => {
+                let nothing = Span {
+                    count: 0,
+                    ..linking.link.to()
+                };
+                (Stage::Committing { change, links }, nothing)
+            }
+        };
+        linking.stage = stage;
+        self.ask(client, Kind::Link(linking), span, Vec::new());
+    }
+
+    pub(crate) fn link_has_looked(&mut self, token: Token, volume: VolumeId, page: u64) {
+        let page = self.next_stored_page(volume, page);
+        if let Some(Request {
+            kind: Kind::Link(mut linking),
+            client,
+            ..
+        }) = self.requests.remove(&token)
+        {
+            linking.link.on_stored_page(page);
+            self.go_on_linking(client, linking);
+        }
     }
 
     /// A stage is done.
-    pub(crate) fn go_on_linking(&mut self, token: Token, request: Request, answer: Answer) {
+    pub(crate) fn on_link_answer(&mut self, token: Token, request: Request, answer: Answer) {
         let Request {
             kind: Kind::Link(mut linking),
             client,
@@ -125,19 +104,16 @@ impl World {
         else {
             return;
         };
-        match (linking.stage, answer) {
+        match (linking.stage.clone(), answer) {
             (Stage::Resolving, Answer::Resolved(runs)) => {
-                assert!(!runs.is_empty() || span.count == 0, "a resolution tells something");
+                assert!(!runs.is_empty(), "a resolution tells something");
                 self.model.check_resolved(token, &runs);
-                for run in runs {
-                    linking.take_run(run, self.scenario.write_blocks_max);
-                }
+                linking.link.on_resolved(&runs);
             }
-            (Stage::Reading, Answer::Read) => {
+            (Stage::Reading { to }, Answer::Read) => {
                 self.model.check_read(token, &values);
-                let target = linking.target_of(span);
                 linking.stage = Stage::Copying;
-                self.ask(client, Kind::Link(linking), target, values);
+                self.ask(client, Kind::Link(linking), to, values);
                 return;
             }
             (Stage::Copying, Answer::Done) => {
@@ -145,42 +121,28 @@ impl World {
                 let values = &values;
                 let copy = Change::Write { span, values, change };
                 self.model.acknowledge(since, &copy, false);
-                linking.copies.pop_front();
+                linking.link.on_copied();
             }
-            (Stage::Committing, Answer::Committed) => {
-                self.acknowledge_link(&linking, since);
+            (Stage::Committing { change, links }, Answer::Committed) => {
+                let (change, links) = (&change, &links[..]);
+                self.model.acknowledge(since, &Change::Commit { change, links }, false);
+                self.check_link(&linking);
                 return self.client_rests(client);
             }
             (stage, answer) => panic!("{stage:?} of a link is answered by {answer:?}"),
         }
-        self.ask_next_stage(client, linking);
+        self.go_on_linking(client, linking);
     }
 
-    fn ask_next_stage(&mut self, client: usize, mut linking: Box<Linking>) {
-        let (stage, span) = if !linking.is_resolved() {
-            (Stage::Resolving, linking.rest())
-        } else if let Some(part) = linking.copies.front() {
-            (Stage::Reading, *part)
-        } else {
-            let nothing = Span { count: 0, ..linking.to };
-            (Stage::Committing, nothing)
+    /// Nobody else has touched the two files.
+    fn check_link(&self, linking: &Linking) {
+        let [from, to] = linking.spans();
+        let mapped = |span: Span| -> Vec<(u64, Value)> {
+            let blocks = self.model.state().mapped(span);
+            blocks.map(|(block, value)| (block - span.first, value)).collect()
         };
-        linking.stage = stage;
-        self.ask(client, Kind::Link(linking), span, Vec::new());
-    }
-
-    fn acknowledge_link(&mut self, linking: &Linking, since: u64) {
-        let (change, links) = linking.metadata();
-        self.model.acknowledge(since, &Change::Commit { change, links }, false);
         if linking.is_exclusive {
-            let values = |span: Span| -> Vec<Value> { self.model.state().values(span) };
-            assert_eq!(
-                values(linking.to),
-                values(linking.from),
-                "a link makes {:?} the same as {:?}",
-                linking.to,
-                linking.from
-            );
+            assert_eq!(mapped(to), mapped(from), "a link makes {to:?} the same as {from:?}");
         }
     }
 }

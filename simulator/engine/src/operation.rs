@@ -66,6 +66,12 @@ pub(crate) enum Operation {
         manifest: Manifest,
         upto: u64,
     },
+    /// A link looks for the next stored page of its source.
+    LinkLooks {
+        token: Token,
+        volume: VolumeId,
+        page: u64,
+    },
     /// The second half of a look at entries: what metadata says of them.
     Get(Get),
     Scan(Scan),
@@ -271,6 +277,7 @@ impl World {
                 self.step(Event::Checkpointed { result });
                 self.perhaps_crash_soon();
             }
+            Operation::LinkLooks { token, volume, page } => self.link_has_looked(token, volume, page),
             Operation::Get(get) => self.end_get(get),
             Operation::Scan(scan) => self.end_scan_round(scan),
             Operation::Restart => self.restart_wanted = true,

@@ -70,7 +70,7 @@ impl Kind {
     pub fn is_read(&self) -> bool {
         match self {
             Self::Read | Self::PartialRead { .. } | Self::Verify => true,
-            Self::Link(linking) => linking.stage == linking::Stage::Reading,
+            Self::Link(linking) => matches!(linking.stage, linking::Stage::Reading { .. }),
             _ => false,
         }
     }
@@ -102,7 +102,7 @@ impl Request {
     pub fn entries(&self) -> &[EntryChange] {
         match &self.kind {
             Kind::Write { change, .. } | Kind::Commit { change, .. } => &change.entries,
-            Kind::Link(linking) => &linking.metadata().0.entries,
+            Kind::Link(linking) => &linking.change().entries,
             _ => &[],
         }
     }
@@ -135,9 +135,10 @@ pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sum
             change: change.clone(),
         },
         Kind::Commit { change, links } => commit(token, change, links),
-        Kind::Link(linking) => match linking.stage {
+        Kind::Link(linking) => match &linking.stage {
+            linking::Stage::Looking => unreachable!("local metadata is no request to the core"),
             linking::Stage::Resolving => Event::Resolve { token, span },
-            linking::Stage::Reading => Event::Read { token, client, span },
+            linking::Stage::Reading { .. } => Event::Read { token, client, span },
             linking::Stage::Copying => Event::Write {
                 token,
                 span,
@@ -146,10 +147,7 @@ pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sum
                 locked: false,
                 change: MetadataChange::default(),
             },
-            linking::Stage::Committing => {
-                let (change, links) = linking.metadata();
-                commit(token, change, links)
-            }
+            linking::Stage::Committing { change, links } => commit(token, change, links),
         },
         Kind::Zero { force_unit_access } => Event::Zero {
             token,

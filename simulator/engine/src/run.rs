@@ -1,7 +1,6 @@
 //! One seed from beginning to end: load and faults, calm, and what must then hold.
 
 use crate::clients::REQUEST_MICROS_MAX;
-use crate::files::FAR;
 use crate::scenario::{Canary, Scenario};
 use crate::world::World;
 use std::ops::Range;
@@ -133,9 +132,7 @@ impl World {
             .map(|(volume, found)| (*volume, 0, found.values.len() as u64))
             .collect();
         for (file, blocks) in &self.model.state().files {
-            let end_of = |part: Range<u64>| blocks.range(part).next_back().map(|(block, _)| block + 1);
-            parts.extend(end_of(0..FAR).map(|end| (*file, 0, end)));
-            parts.extend(end_of(FAR..u64::MAX).map(|end| (*file, FAR, end)));
+            parts.extend(used_parts(blocks.keys().copied()).map(|part| (*file, part.start, part.end)));
         }
         let step = self.scenario.read_blocks_max;
         for (volume, start, end) in parts {
@@ -154,4 +151,19 @@ impl World {
             world.clients.to_verify.is_empty() && world.requests.values().all(|request| request.is_cancelled)
         });
     }
+}
+
+/// Holes longer than this between a file's blocks are left out.
+const HOLE_BLOCKS_MAX: u64 = 1024;
+
+/// The parts of a sparse file that hold its blocks, with what lies before each.
+fn used_parts(blocks: impl Iterator<Item = u64>) -> impl Iterator<Item = Range<u64>> {
+    let mut parts: Vec<Range<u64>> = Vec::new();
+    for block in blocks {
+        match parts.last_mut() {
+            Some(last) if block - last.end <= HOLE_BLOCKS_MAX => last.end = block + 1,
+            _ => parts.push(block.saturating_sub(HOLE_BLOCKS_MAX)..block + 1),
+        }
+    }
+    parts.into_iter()
 }

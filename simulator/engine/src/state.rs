@@ -78,6 +78,15 @@ impl State {
             .collect()
     }
 
+    /// Blocks of a file that are not holes.
+    pub fn mapped(&self, span: Span) -> impl Iterator<Item = (u64, Value)> {
+        let blocks = self.files.get(&span.volume).into_iter();
+        let blocks = blocks.flat_map(move |blocks| blocks.range(span.first..span.end()));
+        blocks
+            .filter(|(_, value)| **value != ZERO)
+            .map(|(block, value)| (*block, *value))
+    }
+
     /// In blocks; `None`: there is no such volume.
     pub fn size_of(&self, volume: VolumeId) -> Option<u64> {
         match volume.inode() {
