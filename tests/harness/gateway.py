@@ -53,6 +53,8 @@ class Gateway:
         self.store_directory = folder / "store"
         self.metrics_port = free_port()
         self.environment = dict(environment or {})
+        self.daemon_environment: dict[str, str] = {}
+        """What the daemon has beside that, and the command line has not."""
         for path in (self.state_directory, self.runtime_directory, self.store_directory):
             path.mkdir(exist_ok=True)
         defaults: Settings = {
@@ -94,7 +96,8 @@ class Gateway:
     def launch(self) -> None:
         """Starts the daemon without waiting for it: for starts that must fail."""
         self.config_path.write_text(to_toml(self.settings))
-        self.process.start([tombolo_binary(), "serve", "--config", self.config_path], self.environment)
+        environment = self.environment | self.daemon_environment
+        self.process.start([tombolo_binary(), "serve", "--config", self.config_path], environment)
 
     def refused_start(self, limit_s: float = 60.0) -> tuple[int, str]:
         """Starts a daemon that must refuse to run: its exit code and what it said."""

@@ -9,6 +9,8 @@ wrong place, is seen.
 | covered by an answered FLUSH | it, or a later one |
 | acknowledged, not flushed | as above when `keeps_acknowledged`, else anything from the last flushed one on |
 | sent, not acknowledged | it, or what was there before |
+
+One thread's writes are acknowledged in their order, so what is left of those that were not flushed is the first few.
 """
 
 import random
@@ -65,6 +67,8 @@ class StampedRange:
     writes: int = 0
     flushes: int = 0
     history: dict[int, BlockHistory] = field(default_factory=dict)
+    order: list[tuple[int, int]] = field(default_factory=list)
+    """Block and sequence number of each write since the last check."""
 
     def write_until(self, disk: Disk, stop: Callable[[], bool]) -> None:
         """Random overwrites with a flush (or a FUA write) now and then, until `stop` or an I/O error."""
@@ -79,6 +83,7 @@ class StampedRange:
     def _write(self, disk: Disk, block: int, fua: bool) -> None:
         known = self.history.setdefault(block, BlockHistory())
         known.sent += 1
+        self.order.append((block, known.sent))
         disk.write(block * BLOCK_BYTES, block_content(self.seed, block, known.sent), fua)
         known.acknowledged = known.sent
         if fua:
@@ -93,6 +98,7 @@ class StampedRange:
 
     def verify(self, disk: Disk, keeps_acknowledged: bool = False) -> None:
         """Checks every block written so far; what is found and then flushed is promised from here on."""
+        left: dict[int, int] = {}
         for block, known in sorted(self.history.items()):
             found = self._sequence_of(disk.read(block * BLOCK_BYTES, BLOCK_BYTES), block)
             oldest = known.acknowledged if keeps_acknowledged else known.flushed
@@ -101,10 +107,23 @@ class StampedRange:
                     f"block {block} (seed {self.seed}): found write {found}; flushed {known.flushed}, "
                     f"acknowledged {known.acknowledged}, sent {known.sent}"
                 )
-            known.acknowledged = found
+            left[block] = known.acknowledged = found
             # A write that was sent and is not there can no longer arrive: its connection is gone.
             known.sent = max(found, known.sent)
+        self._check_order(left)
         self.flush(disk)
+
+    def _check_order(self, left: dict[int, int]) -> None:
+        missing: tuple[int, int] | None = None
+        for block, sequence in self.order:
+            if left[block] < sequence:
+                missing = missing or (block, sequence)
+            elif missing and left[block] == sequence:
+                raise LostData(
+                    f"write {missing[1]} of block {missing[0]} (seed {self.seed}) is lost, and the later write "
+                    f"{sequence} of block {block} is there"
+                )
+        self.order.clear()
 
     def _sequence_of(self, data: bytes, block: int) -> int:
         magic, seed, index, sequence = HEADER.unpack_from(data)
@@ -135,6 +154,10 @@ class Writers:
     @property
     def flushes(self) -> int:
         return sum(part.flushes for part in self.ranges)
+
+    @property
+    def running(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
 
     def start(self, connect: Callable[[], Disk], survives: type[Exception] | tuple[type[Exception], ...] = ()) -> None:
         """Starts to write. An error of a kind in `survives` ends a thread quietly: its server was killed."""

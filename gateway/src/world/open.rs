@@ -149,7 +149,12 @@ impl Gateway {
         };
         cache.keep_below(core.slots_used_to());
         finish_recovery(&journal, &mut index, &report).map_err(disk("cannot tidy up the journal", &journal_path))?;
-        // What was replayed counts as durable from here on.
+        // What was replayed counts as durable from here on, and so do the names of all that a first start has made.
+        for folder in [&metadata_path, &state] {
+            File::open(folder)
+                .and_then(|opened| opened.sync_all())
+                .map_err(disk("sync", folder))?;
+        }
         cache.sync().map_err(disk("sync", &cache_path))?;
         journal.sync_existing().map_err(disk("sync", &journal_path))?;
 
