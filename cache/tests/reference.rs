@@ -1,13 +1,13 @@
-//! Miss ratios to ten digits against an independent simulator (libCacheSim 0.3.5, objects of size one) on public traces.
-//! They are too large to be part of the sources: `TOMBOLO_TRACES` names the folder that holds them, and without it the
-//! test says that it is skipped.
+//! Miss ratios to ten digits against an independent simulator (libCacheSim 0.3.5, objects of size one): on the sample that
+//! is part of the sources, and on public traces that are too large for that. The folder of these is named by
+//! `TOMBOLO_TRACES`, and their test is run by `cargo test -p tombolo-cache --test reference -- --ignored`.
 //!
 //! LIRS and W-TinyLFU differ from that simulator by design (see their modules) and are not compared.
 
 #[path = "support/traces.rs"]
 mod traces;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tombolo_cache::{Capacity, Grouping, KeyedCache, Min, Policy};
 
 struct Reference {
@@ -16,7 +16,21 @@ struct Reference {
     ratios: &'static [(&'static str, [&'static str; 3])],
 }
 
-const REFERENCES: [Reference; 3] = [
+/// Origin and licence are in `data/README.md`.
+const SAMPLE: Reference = Reference {
+    file: "web07.u32.zst",
+    sizes: [204, 2_048, 6_145],
+    ratios: &[
+        ("lru", ["0.6085420006", "0.4433511127", "0.3550539951"]),
+        ("arc", ["0.5809007068", "0.4194014556", "0.3409311858"]),
+        ("s3-fifo", ["0.5625082109", "0.4178380935", "0.3475787593"]),
+        ("sieve", ["0.5767886702", "0.4207283428", "0.3431776978"]),
+        ("2q", ["0.5659896477", "0.4301742032", "0.3593630941"]),
+        ("min", ["0.4662234951", "0.3190835282", "0.2691084895"]),
+    ],
+};
+
+const PUBLIC: [Reference; 3] = [
     Reference {
         file: "cloudPhysicsIO.oracleGeneral.bin.zst",
         sizes: [489, 4_897, 14_692],
@@ -64,24 +78,27 @@ fn ratio(name: &str, size: u32, trace: &[u64]) -> String {
     format!("{:.10}", misses as f64 / trace.len() as f64)
 }
 
-#[test]
-fn miss_ratios_equal_the_reference() {
-    let Some(folder) = std::env::var_os("TOMBOLO_TRACES").map(PathBuf::from) else {
-        eprintln!("SKIPPED: TOMBOLO_TRACES does not name a folder of traces");
-        return;
-    };
-    for reference in REFERENCES {
-        let path = folder.join(reference.file);
-        let trace = traces::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        for (name, expected) in reference.ratios {
-            for (size, expected) in reference.sizes.iter().zip(expected) {
-                assert_eq!(
-                    ratio(name, *size, &trace),
-                    *expected,
-                    "{name}, {size} blocks, {}",
-                    reference.file
-                );
-            }
+fn check(folder: &Path, reference: &Reference) {
+    let path = folder.join(reference.file);
+    let trace = traces::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    for (name, expected) in reference.ratios {
+        for (size, expected) in reference.sizes.iter().zip(expected) {
+            let found = ratio(name, *size, &trace);
+            assert_eq!(found, *expected, "{name}, {size} blocks, {}", reference.file);
         }
+    }
+}
+
+#[test]
+fn miss_ratios_of_the_sample_equal_the_reference() {
+    check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"), &SAMPLE);
+}
+
+#[test]
+#[ignore = "the traces are not part of the sources: TOMBOLO_TRACES names their folder"]
+fn miss_ratios_of_public_traces_equal_the_reference() {
+    let folder = std::env::var_os("TOMBOLO_TRACES").expect("TOMBOLO_TRACES names a folder of traces");
+    for reference in &PUBLIC {
+        check(&PathBuf::from(&folder), reference);
     }
 }
