@@ -14,6 +14,8 @@ from harness.tools import REPOSITORY, run
 UML_RUN = REPOSITORY / "scripts/uml-run.sh"
 SCRIPTS = REPOSITORY / "tests/guest"
 ADDRESS = "10.99.0.1"
+WIDE_REGISTERS = REPOSITORY / "build/uml/wide_registers.so"
+"""Lets it run on processors newer than it knows; made when the first guest starts."""
 
 
 def make_network(closing: ExitStack) -> str:
@@ -29,10 +31,10 @@ class Guest:
         self.process = Process("guest", folder / "guest.log")
         self.namespace = namespace
 
-    def start(self, script: str, *words: object, limit_s: int = 600) -> None:
-        """Boots and runs a script of tests/guest."""
+    def start(self, script: str, *words: object, limit_s: int = 600, preload: str = "") -> None:
+        """Boots and runs a script of tests/guest; `preload` replaces what is preloaded as a rule."""
         command = [str(UML_RUN), "run", self.namespace, str(SCRIPTS / script), *map(str, words)]
-        self.process.start(command, {"GUEST_LIMIT_S": str(limit_s)})
+        self.process.start(command, {"GUEST_LIMIT_S": str(limit_s), "GUEST_PRELOAD": preload})
 
     def said(self, line: str) -> bool:
         return f"GUEST {line}" in self.process.log_path.read_text(errors="replace")
