@@ -17,7 +17,7 @@ from harness.gateway import Gateway
 from harness.nbd import NbdError
 from harness.process import Process
 from harness.target import Tgtd
-from harness.tools import fio_binary, run, wait_for
+from harness.tools import built_tool, run, wait_for
 from harness.verifier import Writers
 
 THREADS = 4
@@ -138,7 +138,7 @@ def test_fio_verifies_its_data_through_a_kill_and_restart(
     url = tgtd.url(iqn).replace(":", "\\:")
     job = Process("fio", folder / "fio.log")
     closing.callback(job.kill9)
-    job.start([fio_binary(), *FIO_VERIFY, f"--filename={url}"])
+    job.start([built_tool("fio"), *FIO_VERIFY, f"--filename={url}"])
     time.sleep(3)
     assert job.running, job.log_tail()
     gateway.kill9()
@@ -167,7 +167,7 @@ def test_fio_finds_altered_data(folder: Path) -> None:
     """The tool above can fail: it is shown a file with one altered byte."""
     file = folder / "data"
     words: list[str | Path] = [
-        fio_binary(),
+        built_tool("fio"),
         "--name=v",
         "--ioengine=psync",
         f"--filename={file}",

@@ -15,7 +15,7 @@ from harness.guest import ADDRESS, Guest
 from harness.mount import Mount
 from harness.smbd import PASSWORD, Smbd
 from harness.smbtorture import smbtorture, worse_than_baseline
-from harness.tools import REPOSITORY
+from harness.tools import REPOSITORY, built_tool
 
 CLIENTS = ["nfs3", "nfs4.0", "nfs4.1", "nfs4.2", "cifs"]
 FAULTS_OF_THE_CLIENT = {"unlink::open_file_not_freed", "utimensat::follow_symlink"}
@@ -50,7 +50,7 @@ def tools(folder: Path) -> Path:
     place = folder / "tools"
     place.mkdir()
     for name in ("fsx", "pjdfstest"):
-        shutil.copy(suites.built_tool(name), place)
+        shutil.copy(built_tool(name), place)
     for name in ("fsx-network.toml", "pjdfstest.toml"):
         shutil.copy(suites.SETTINGS / name, place)
     return place

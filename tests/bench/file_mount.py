@@ -14,7 +14,7 @@ from bench.report import Section
 from bench.rotation import Figures, beside, rotate
 from harness.gateway import Gateway
 from harness.mount import Mount
-from harness.tools import fio_binary, run
+from harness.tools import built_tool, run
 
 SHARE = "benchmount"
 DATA = "c0/data"
@@ -91,7 +91,7 @@ class Tree:
         """One pass over the file, by threads that have a part of it each, cut off after a while."""
         part = size // transfer.threads
         words: list[str | Path] = [
-            fio_binary(),
+            built_tool("fio"),
             *("--name=job", "--thread", "--ioengine=psync", f"--filename={self.folder / DATA}"),
             *(f"--rw={transfer.operation}", f"--bs={transfer.block}", f"--numjobs={transfer.threads}"),
             *(f"--size={part}", f"--offset_increment={part}", f"--runtime={round(seconds_max * 1000)}ms"),

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from harness.tools import fio_binary, run
+from harness.tools import built_tool, run
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def address(url: str) -> list[str]:
 def words(workload: Workload, url: str, size: int, seconds: float | None) -> list[str]:
     """The command line. Every written block is new and incompressible, so that nothing is saved by deduplication."""
     options = [
-        str(fio_binary()),
+        str(built_tool("fio")),
         "--name=job",
         "--thread",
         *address(url),

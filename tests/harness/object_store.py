@@ -6,7 +6,7 @@ import boto3
 from botocore.config import Config
 
 from harness.process import Process
-from harness.tools import can_connect, free_port, versitygw_binary
+from harness.tools import built_tool, can_connect, free_port
 
 ACCESS_KEY = "tombolo-test"
 SECRET_KEY = "tombolo-test-secret"
@@ -32,8 +32,9 @@ class S3Server:
         return {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
 
     def start(self) -> None:
+        listen = f"127.0.0.1:{self.port}"
         self._process.start(
-            [versitygw_binary(), "--port", f"127.0.0.1:{self.port}", "--quiet", "--keep-alive", "posix", self.folder],
+            [built_tool("versitygw"), "--port", listen, "--quiet", "--keep-alive", "posix", self.folder],
             {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY},
         )
         self._process.wait_until(lambda: can_connect(self.port), 20, "listening socket")

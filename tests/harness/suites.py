@@ -13,17 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.images import gather_files
-from harness.tools import REPOSITORY, ToolFailed, run
+from harness.tools import REPOSITORY, ToolFailed, built_tool, run
 
 SETTINGS = REPOSITORY / "tests/suites"
 GIT = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
-
-
-def built_tool(name: str) -> Path:
-    path = REPOSITORY / "build/bin" / name
-    if not path.exists():
-        raise FileNotFoundError(f"{name} is missing: run `scripts/setup.sh test`")
-    return path
 
 
 def pjdfstest(folder: Path, *names: str) -> dict[str, str]:

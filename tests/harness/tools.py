@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -120,25 +119,10 @@ def built_binary(name: str, package: str, variable: str) -> Path:
     return max(built, key=lambda path: path.stat().st_mtime)
 
 
-@cache
-def versitygw_binary() -> Path:
-    """The S3 server: $TOMBOLO_VERSITYGW, build/bin, the search path, or Go's own folder."""
-    candidates = [
-        os.environ.get("TOMBOLO_VERSITYGW"),
-        str(REPOSITORY / "build/bin/versitygw"),
-        shutil.which("versitygw"),
-        str(Path.home() / "go/bin/versitygw"),
-    ]
-    for candidate in candidates:
-        if candidate and Path(candidate).exists():
-            return Path(candidate)
-    raise FileNotFoundError("versitygw is missing: run `scripts/setup.sh test`, or set TOMBOLO_VERSITYGW")
-
-
-@cache
-def fio_binary() -> Path:
-    """fio with the libiscsi and nbd engines; Debian's own lacks the former."""
-    path = Path(os.environ.get("TOMBOLO_FIO", REPOSITORY / "build/fio/fio"))
+def built_tool(name: str) -> Path:
+    """A program that scripts/setup.sh has built, in $TOMBOLO_TOOLS or build/bin; not one in the search path:
+    Debian's fio lacks libiscsi."""
+    path = Path(os.environ.get("TOMBOLO_TOOLS", REPOSITORY / "build/bin")) / name
     if not path.exists():
-        raise FileNotFoundError("fio with libiscsi is missing: run `scripts/setup.sh test`, or set TOMBOLO_FIO")
+        raise FileNotFoundError(f"{path} is missing: run `scripts/setup.sh test`")
     return path

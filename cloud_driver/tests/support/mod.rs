@@ -120,23 +120,16 @@ pub fn data_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
+/// Cargo's configuration says where `scripts/setup.sh` has put it.
 fn program() -> PathBuf {
-    let from_variable = std::env::var_os("TOMBOLO_VERSITYGW").map(PathBuf::from);
-    let in_path = std::env::var_os("PATH").into_iter().flat_map(|path| {
-        std::env::split_paths(&path)
-            .map(|directory| directory.join("versitygw"))
-            .collect::<Vec<_>>()
-    });
-    let in_go = std::env::var_os("HOME").map(|home| PathBuf::from(home).join("go/bin/versitygw"));
-    from_variable
-        .into_iter()
-        .chain(in_path)
-        .chain(in_go)
-        .find(|candidate| candidate.is_file())
-        .expect(
-            "versitygw is neither named by TOMBOLO_VERSITYGW nor in PATH nor in ~/go/bin; `make test` installs it, \
-             or: go install github.com/versity/versitygw/cmd/versitygw@v1.8.0",
-        )
+    let folder = std::env::var_os("TOMBOLO_TOOLS").expect("TOMBOLO_TOOLS is not set: run this test with cargo");
+    let program = Path::new(&folder).join("versitygw");
+    assert!(
+        program.is_file(),
+        "{} is missing: run scripts/setup.sh test",
+        program.display()
+    );
+    program
 }
 
 fn free_address() -> SocketAddr {

@@ -1,5 +1,5 @@
-//! The clients that people use, against an export in memory. They come from the Debian packages libnbd-bin,
-//! qemu-utils, nbdfuse and fio; one that is missing fails its test.
+//! The clients that people use, against an export in memory. They come from the Debian packages libnbd-bin and
+//! qemu-utils, and fio with its NBD engine from `scripts/setup.sh`; one that is missing fails its test.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn execute(program: &str, arguments: &[&str]) -> Output {
         .args(arguments)
         .stdin(Stdio::null())
         .output()
-        .unwrap_or_else(|error| panic!("{program} cannot be run ({error}): install libnbd-bin qemu-utils nbdfuse fio"))
+        .unwrap_or_else(|error| panic!("{program} cannot be run ({error}): run scripts/setup.sh test"))
 }
 
 /// Runs a program that must succeed; its output.
@@ -210,8 +210,10 @@ fn qemu_io_cannot_write_a_read_only_export() {
 fn fio_verifies_what_it_wrote_at_depth() {
     let fixture = fixture();
     let target = format!("--uri={}", uri(&fixture, "disk"));
+    // Cargo's configuration says where `scripts/setup.sh` has put it.
+    let tools = std::env::var("TOMBOLO_TOOLS").expect("TOMBOLO_TOOLS is not set: run this test with cargo");
     let text = run(
-        "fio",
+        &format!("{tools}/fio"),
         &[
             "--name=verify",
             "--ioengine=nbd",
@@ -255,7 +257,7 @@ fn nbdfuse_presents_the_export_as_a_file() {
         .arg(uri(&fixture, "disk"))
         .stdin(Stdio::null())
         .spawn()
-        .expect("nbdfuse cannot be run: install nbdfuse");
+        .expect("nbdfuse cannot be run: install libnbd-bin");
     let mount = Mount { child, file };
     let deadline = Instant::now() + Duration::from_secs(20);
     while fs::metadata(&mount.file).map_or(0, |metadata| metadata.len()) != SIZE {
