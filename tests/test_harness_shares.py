@@ -153,6 +153,37 @@ def test_exerciser_sees_a_door_that_is_late(tree: Path) -> None:
         Exerciser(SEED, [LocalDoor(tree), DoorWithMemory(tree)]).run(2000)
 
 
+class DoorThatIsLate(LocalDoor):
+    """Says three times more what it said before."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "late")
+        self._seen: dict[str, Status] = {}
+        self._left = 3
+
+    def status(self, path: str) -> Status:
+        found = super().status(path)
+        before = self._seen.get(path, found)
+        if before != found and self._left:
+            self._left -= 1
+            return before
+        self._left, self._seen[path] = 3, found
+        return found
+
+
+def test_exerciser_waits_only_for_doors_that_may_be_late(tree: Path) -> None:
+    with pytest.raises(Divergence, match="late:"):
+        Exerciser(SEED, [LocalDoor(tree), DoorThatIsLate(tree)], may_be_late=["local"], settle_s=10).run(2000)
+
+
+def test_exerciser_counts_what_was_late(tree: Path) -> None:
+    door = DoorThatIsLate(tree)
+    exerciser = Exerciser(SEED, [LocalDoor(tree), door], may_be_late=["late"], settle_s=10)
+    with pytest.raises(Divergence, match="late:"):  # In the end it is late with a change of its own.
+        exerciser.run(2000)
+    assert 0 < exerciser.late_looks < exerciser.looks
+
+
 @pytest.mark.parametrize(
     ("operation", "arguments", "refusal"),
     [

@@ -241,7 +241,8 @@ class Disk:
         return found
 
     def _some_number(self, folder: str, chance: random.Random) -> int:
-        return chance.choice([0, *(record.number for record, _ in self._pending_names if folder_of(record) == folder)])
+        numbers = [record.number for record, _ in self._pending_names if folder_of(record) == folder]
+        return chance.choice([0, chance.choice(numbers), numbers[-1]])
 
 
 def folder_of(record: Record) -> str:
