@@ -11,6 +11,7 @@ use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
 use crate::page::{MapPage, PAGE_ENTRIES};
+use crate::partial_write::PartialWrites;
 use crate::policies::{Foresight, PolicySnapshot};
 use crate::read::{Query, Reads};
 use crate::record::{Lsn, VOLUME_BLOCKS_MAX};
@@ -109,6 +110,7 @@ pub struct Core {
     pub(crate) descriptors: WeightedLru<u64, Arc<ObjectDescriptor>>,
     pub(crate) foresight: Foresight,
     pub(crate) writes: Writes,
+    pub(crate) partial_writes: PartialWrites,
     pub(crate) reads: Reads,
     pub(crate) fetches: Fetches,
     pub(crate) flush: Flush,
@@ -132,12 +134,21 @@ impl Core {
     pub fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Command>) {
         self.now = self.now.max(now);
         self.dispatch(event);
+        self.pump();
+        // A pump may have refused the read of a partial write's edge.
+        while self.partial_writes.has_answers() {
+            self.pump();
+        }
+        out.append(&mut self.out);
+    }
+
+    fn pump(&mut self) {
+        self.pump_partial_writes();
         self.pump_writes();
         self.pump_flush();
         self.pump_fetches();
         self.pump_durability();
         self.pump_policies();
-        out.append(&mut self.out);
     }
 
     fn dispatch(&mut self, event: Event) {
@@ -148,19 +159,18 @@ impl Core {
                 span,
                 sums,
                 force_unit_access,
-                locked,
                 change,
             } => {
-                self.on_write(token, span, sums, force_unit_access, locked, change);
+                self.on_write(token, span, sums, force_unit_access, change);
             }
+            Event::WritePartly { token, write } => self.on_write_partly(token, write),
+            Event::Merged { token, sums } => self.on_merged(token, sums),
             Event::Zero {
                 token,
                 span,
                 force_unit_access,
             } => self.on_zero(token, span, force_unit_access),
             Event::Flush { token } => self.on_flush(token),
-            Event::Lock { token, span } => self.on_lock(token, span),
-            Event::Unlock { token } => self.on_unlock(token),
             Event::Status { token, span } => self.on_query(token, span, Query::Status),
             Event::Resolve { token, span } => self.on_query(token, span, Query::Resolve),
             Event::Commit { token, change, links } => self.on_commit(token, change, links),
@@ -264,12 +274,16 @@ impl Core {
             "the backlog is bounded"
         );
         assert!(self.dirty.len() <= self.slots.dirty_count() as usize);
+        self.partial_writes
+            .check_invariants(|token| self.writes.is_locked(token));
         assert!(self.journal.durable() <= self.journal.next());
         assert_eq!(self.corrupt.len(), self.slots.corrupt_count() as usize);
     }
 
     pub(crate) fn answer(&mut self, token: Token, result: Result<Answer, Refusal>) {
-        self.out.push(Command::Answer { token, result });
+        if let Err(result) = self.partial_writes.take_answer(token, result) {
+            self.out.push(Command::Answer { token, result });
+        }
     }
 
     pub(crate) fn next_job(&mut self) -> crate::event::JobId {

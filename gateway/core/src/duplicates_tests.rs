@@ -59,7 +59,6 @@ fn write_duplicates(bench: &mut Bench, count: u64) {
         span: Span { volume, first, count },
         sums: vec![Some(SUM); count as usize],
         force_unit_access: false,
-        locked: false,
         change: MetadataChange::default(),
     });
     assert!(carry_out(bench).is_empty());

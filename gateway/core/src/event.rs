@@ -30,6 +30,26 @@ impl Span {
         self.first.saturating_add(self.count)
     }
 
+    /// What lies before a part of the span, and what lies behind it.
+    pub fn around(&self, part: Option<Self>) -> [Self; 2] {
+        let nothing = Self {
+            first: self.end(),
+            count: 0,
+            ..*self
+        };
+        let part = part.unwrap_or(nothing);
+        let before = Self {
+            count: part.first - self.first,
+            ..*self
+        };
+        let behind = Self {
+            first: part.end(),
+            count: self.end() - part.end(),
+            ..*self
+        };
+        [before, behind]
+    }
+
     pub fn overlaps(&self, other: &Self) -> bool {
         self.volume == other.volume && self.first < other.end() && other.first < self.end()
     }
@@ -42,6 +62,27 @@ pub struct MetadataChange {
     pub holes: Vec<Span>,
 }
 
+/// A write of blocks of which the first, the last, or both keep some of their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartialWrite {
+    pub span: Span,
+    /// Names the read of the first block, if that keeps bytes: what it holds comes through [`Command::ReadSlots`] under
+    /// this token, which is never answered.
+    pub head: Option<Token>,
+    /// Likewise the last block. One block that is both is read as `head`.
+    pub tail: Option<Token>,
+    /// Blocks of the span that become holes. The request's buffer has those before them, then those behind them.
+    pub zeroes: Option<Span>,
+    pub force_unit_access: bool,
+}
+
+impl PartialWrite {
+    /// The blocks before those that become holes, and those behind them.
+    pub fn written(&self) -> [Span; 2] {
+        self.span.around(self.zeroes)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Answered with the blocks' contents through [`Command::ReadSlots`].
@@ -51,14 +92,12 @@ pub enum Event {
         client: ClientId,
         span: Span,
     },
-    /// Whole blocks. `sums` has an entry per block, `None` for a block of zeroes. `locked` says that the writer
-    /// holds a lock taken by [`Event::Lock`] with the same token.
+    /// Whole blocks. `sums` has an entry per block, `None` for a block of zeroes.
     Write {
         token: Token,
         span: Span,
         sums: Vec<Option<BlockSum>>,
         force_unit_access: bool,
-        locked: bool,
         /// Made in the same step: after a crash all of it is there, or nothing.
         change: MetadataChange,
     },
@@ -78,14 +117,15 @@ pub enum Event {
     Flush {
         token: Token,
     },
-    /// Excludes other writers from blocks that will be read, changed in part and written; ends with the write of the
-    /// same token, or with [`Event::Unlock`].
-    Lock {
+    /// A write that changes its first or last block only in part, in one step.
+    WritePartly {
         token: Token,
-        span: Span,
+        write: PartialWrite,
     },
-    Unlock {
+    /// [`Command::Merge`] is carried out. `sums` has an entry per block of the request's buffer.
+    Merged {
         token: Token,
+        sums: Vec<Option<BlockSum>>,
     },
     /// Which blocks are mapped.
     Status {
@@ -236,6 +276,10 @@ pub enum Command {
         token: Token,
         pieces: Vec<ReadPiece>,
     },
+    /// Lay the request's bytes over what its edges hold ([`PartialWrite`]), which has been read.
+    Merge {
+        token: Token,
+    },
     WriteJournal(JournalWrite),
     /// Cache file and every journal segment written so far to stable storage.
     Sync,
@@ -290,8 +334,6 @@ pub enum Answer {
     Committed,
     /// The buffer that the world filled holds the blocks.
     Read,
-    /// The lock is held.
-    Locked,
     /// From the beginning of the span, perhaps not to its end.
     Status(Vec<StatusRun>),
     /// Likewise.

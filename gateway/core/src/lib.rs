@@ -7,7 +7,8 @@
 //!
 //! | module       | holds                                                                    |
 //! |--------------|--------------------------------------------------------------------------|
-//! | `write`      | writes, zeroes, locks: from request to journal record                    |
+//! | `write`      | writes and zeroes: from request to journal record                        |
+//! | `partial_write` | writes that keep some bytes of a block: exclusion, reading, merging   |
 //! | `read`       | reads and map queries: from request to slots                             |
 //! | `policies`   | the policies at work: what they are told and what they achieve           |
 //! | `ahead`      | from suggestions to fetches                                              |
@@ -45,6 +46,7 @@ mod link;
 mod map_walk;
 mod marks;
 mod page;
+mod partial_write;
 mod policies;
 #[cfg(test)]
 mod policy_change_cost;
@@ -66,8 +68,8 @@ pub use entries::{Entries, EntryLookup, EntryValue};
 pub use entry_scan::{EntryScan, StoredEntry};
 pub use event::{
     Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, MetadataChange,
-    MetadataError, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun, StoreFailure, Token, UploadFailure,
-    UploadItem, WritePiece,
+    MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun, StoreFailure, Token,
+    UploadFailure, UploadItem, WritePiece,
 };
 pub use extent_map::{Extent, ExtentMap, Target};
 pub use journal::JournalWrite;

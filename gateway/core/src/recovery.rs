@@ -13,6 +13,7 @@ use crate::durability::{Becomes, Durability};
 use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
+use crate::partial_write::PartialWrites;
 use crate::policies::{Foresight, Policies};
 use crate::read::Reads;
 use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader, SlotRun};
@@ -373,6 +374,7 @@ fn empty_core(
         descriptors: WeightedLru::new(config.descriptor_cache_bytes),
         foresight,
         writes: Writes::default(),
+        partial_writes: PartialWrites::default(),
         reads: Reads::default(),
         fetches: Fetches::default(),
         flush: Flush::default(),

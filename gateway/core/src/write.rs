@@ -1,12 +1,12 @@
-//! Writes, zeroes and locks: from a client's request to its journal record.
+//! Writes and zeroes: from a client's request to its journal record.
 //!
-//! A write passes, in this order: range check, exclusion (a partial write of a block holds a lock on it while it reads
-//! and changes it), the cap on dirty blocks, slots, bytes into the slots, journal. What cannot go on waits in
+//! A write passes, in this order: range check, exclusion (a partial write holds a lock on its blocks, see
+//! `partial_write`), the cap on dirty blocks, slots, bytes into the slots, journal. What cannot go on waits in
 //! `blocked` (exclusion) or `stalled` (cap or slots), both in order of arrival.
 
 use crate::core_state::Core;
 use crate::dirty::{DirtyBlock, Stage};
-use crate::event::{Answer, Command, DiskError, MetadataChange, Refusal, Span, Token, WritePiece};
+use crate::event::{Answer, Command, DiskError, MetadataChange, PartialWrite, Refusal, Span, Token, WritePiece};
 use crate::record::{Record, SlotRun};
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -29,7 +29,10 @@ enum Kind {
     Write {
         sums: Vec<Option<BlockSum>>,
         force_unit_access: bool,
+        /// It holds a lock.
         locked: bool,
+        /// Blocks within that become holes; the sums are those of the others.
+        zeroes: Option<Span>,
         change: MetadataChange,
     },
     Zero {
@@ -46,6 +49,7 @@ struct Running {
     /// One per block that is not zero, in order.
     slots: Vec<Lcbn>,
     force_unit_access: bool,
+    zeroes: Option<Span>,
     change: MetadataChange,
 }
 
@@ -70,6 +74,10 @@ impl Writes {
         !self.stalled.is_empty()
     }
 
+    pub fn is_locked(&self, token: Token) -> bool {
+        self.locks.contains_key(&token)
+    }
+
     fn conflicts_with_lock(&self, token: Token, span: &Span) -> bool {
         self.locks
             .iter()
@@ -89,14 +97,14 @@ impl Core {
         span: Span,
         sums: Vec<Option<BlockSum>>,
         force_unit_access: bool,
-        locked: bool,
         change: MetadataChange,
     ) {
         assert_eq!(sums.len() as u64, span.count, "a sum per block");
         let kind = Kind::Write {
             sums,
             force_unit_access,
-            locked,
+            locked: false,
+            zeroes: None,
             change,
         };
         self.admit(Waiting {
@@ -116,7 +124,27 @@ impl Core {
         });
     }
 
-    pub(crate) fn on_lock(&mut self, token: Token, span: Span) {
+    /// A partial write has its bytes, and goes on under its lock.
+    pub(crate) fn write_merged(&mut self, token: Token, write: PartialWrite, sums: Vec<Option<BlockSum>>) {
+        let written: u64 = write.written().iter().map(|span| span.count).sum();
+        assert_eq!(sums.len() as u64, written, "a sum per block");
+        let kind = Kind::Write {
+            sums,
+            force_unit_access: write.force_unit_access,
+            locked: true,
+            zeroes: write.zeroes,
+            change: MetadataChange::default(),
+        };
+        self.admit(Waiting {
+            token,
+            span: write.span,
+            kind,
+            since: self.now,
+        });
+    }
+
+    /// Excludes other writers from the blocks, for [`Core::read_edges`].
+    pub(crate) fn lock(&mut self, token: Token, span: Span) {
         self.admit(Waiting {
             token,
             span,
@@ -125,7 +153,7 @@ impl Core {
         });
     }
 
-    pub(crate) fn on_unlock(&mut self, token: Token) {
+    pub(crate) fn unlock(&mut self, token: Token) {
         self.writes.locks.remove(&token);
         self.retry_blocked();
     }
@@ -133,8 +161,9 @@ impl Core {
     pub(crate) fn on_cancel(&mut self, token: Token) {
         self.writes.blocked.retain(|waiting| waiting.token != token);
         self.writes.stalled.retain(|waiting| waiting.token != token);
-        if !self.writes.running.contains_key(&token) {
-            self.on_unlock(token);
+        let goes_on = self.writes.running.contains_key(&token) || self.partial_writes.cancel(token);
+        if !goes_on {
+            self.unlock(token);
         }
     }
 
@@ -148,8 +177,7 @@ impl Core {
             (None, Ok(())) => None,
         };
         if let Some(refusal) = refusal {
-            self.writes.locks.remove(&waiting.token);
-            self.answer(waiting.token, Err(refusal));
+            self.refuse(waiting.token, refusal);
             return self.retry_blocked();
         }
         let behind_another = self
@@ -164,6 +192,12 @@ impl Core {
         }
     }
 
+    fn refuse(&mut self, token: Token, refusal: Refusal) {
+        self.writes.locks.remove(&token);
+        self.partial_writes.forget(token);
+        self.answer(token, Err(refusal));
+    }
+
     fn is_excluded(&self, waiting: &Waiting) -> bool {
         self.writes.conflicts_with_lock(waiting.token, &waiting.span)
             || (matches!(waiting.kind, Kind::Lock) && self.writes.conflicts_with_running(&waiting.span))
@@ -172,8 +206,7 @@ impl Core {
     fn start(&mut self, waiting: Waiting) {
         // What waited may have waited for longer than its volume lived.
         if let Err(refusal) = self.check_spans(waiting.spans()) {
-            self.writes.locks.remove(&waiting.token);
-            return self.answer(waiting.token, Err(refusal));
+            return self.refuse(waiting.token, refusal);
         }
         match waiting.kind {
             Kind::Zero { .. } if waiting.span.count == 0 => {
@@ -182,7 +215,7 @@ impl Core {
             }
             Kind::Lock => {
                 self.writes.locks.insert(waiting.token, waiting.span);
-                self.answer(waiting.token, Ok(Answer::Locked));
+                self.read_edges(waiting.token);
             }
             Kind::Zero { force_unit_access } => {
                 let Span { volume, first, count } = waiting.span;
@@ -221,6 +254,7 @@ impl Core {
                 Kind::Write {
                     sums,
                     force_unit_access,
+                    zeroes,
                     change,
                     ..
                 },
@@ -242,6 +276,7 @@ impl Core {
                 sums,
                 slots,
                 force_unit_access,
+                zeroes,
                 change,
             },
         );
@@ -287,12 +322,13 @@ impl Core {
             sums,
             slots,
             force_unit_access,
+            zeroes,
             change,
         } = running;
-        self.totals.blocks_written += span.count;
-        self.totals.blocks_zero += span.count - slots.len() as u64;
-        let (written, blocks) = self.records(span, &sums, &slots);
-        let mut records = hole_records(change.holes);
+        self.totals.blocks_written += sums.len() as u64;
+        self.totals.blocks_zero += (sums.len() - slots.len()) as u64;
+        let (written, blocks) = self.records(&span.around(zeroes), &sums, &slots);
+        let mut records = hole_records(change.holes.into_iter().chain(zeroes));
         records.extend(written);
         if !change.entries.is_empty() {
             records.push(Record::Entries(change.entries));
@@ -309,52 +345,49 @@ impl Core {
     /// order is the journal's.
     fn records(
         &mut self,
-        span: Span,
+        spans: &[Span],
         sums: &[Option<BlockSum>],
         slots: &[Lcbn],
     ) -> (Vec<Record>, Vec<(DirtyBlock, BlockSum)>) {
         let mut records = Vec::new();
         let mut blocks = Vec::with_capacity(slots.len());
-        let mut slots = slots;
+        let (mut sums, mut slots) = (sums, slots);
         let mut next_pvbn = self.next_pvbn;
-        let mut index = 0;
-        for run in sums.chunk_by(|left, right| left.is_some() == right.is_some()) {
-            let first = span.first + index as u64;
-            index += run.len();
-            if run[0].is_none() {
-                records.push(Record::Hole {
-                    volume: span.volume,
-                    first,
-                    count: run.len() as u64,
-                });
-                continue;
-            }
-            let (own, rest) = slots.split_at(run.len());
-            slots = rest;
-            let present: Vec<BlockSum> = run.iter().flatten().copied().collect();
-            for (offset, (slot, sum)) in own.iter().zip(&present).enumerate() {
-                let (pvbn, block) = (next_pvbn.plus(offset as u64), first + offset as u64);
-                let stage = Stage::Queued;
-                blocks.push((
-                    DirtyBlock {
-                        pvbn,
+        for span in spans {
+            let (own, rest) = sums.split_at(span.count as usize);
+            sums = rest;
+            let mut first = span.first;
+            for run in own.chunk_by(|left, right| left.is_some() == right.is_some()) {
+                let count = run.len() as u64;
+                let part = Span { first, count, ..*span };
+                first += count;
+                if run[0].is_none() {
+                    records.extend(hole_records([part]));
+                    continue;
+                }
+                let (own, rest) = slots.split_at(run.len());
+                slots = rest;
+                let present: Vec<BlockSum> = run.iter().flatten().copied().collect();
+                let pvbn = next_pvbn;
+                next_pvbn = next_pvbn.plus(count);
+                for (offset, (slot, sum)) in (0..).zip(own.iter().zip(&present)) {
+                    let block = DirtyBlock {
+                        pvbn: pvbn.plus(offset),
                         slot: *slot,
-                        volume: span.volume,
-                        block,
-                        stage,
-                    },
-                    *sum,
-                ));
+                        volume: part.volume,
+                        block: part.first + offset,
+                        stage: Stage::Queued,
+                    };
+                    blocks.push((block, *sum));
+                }
+                records.push(Record::Write {
+                    volume: part.volume,
+                    first: part.first,
+                    pvbn,
+                    slots: slot_runs(own),
+                    sums: present,
+                });
             }
-            let pvbn = next_pvbn;
-            next_pvbn = next_pvbn.plus(run.len() as u64);
-            records.push(Record::Write {
-                volume: span.volume,
-                first,
-                pvbn,
-                slots: slot_runs(own),
-                sums: present,
-            });
         }
         (records, blocks)
     }
@@ -407,7 +440,7 @@ impl Core {
 
     fn refuse_stalled(&mut self, token: Token, refusal: Refusal) {
         self.answer(token, Err(refusal));
-        self.on_unlock(token);
+        self.unlock(token);
     }
 
     /// Acknowledges, later the closer the backlog is to its cap.
@@ -498,7 +531,7 @@ fn write_pieces(sums: &[Option<BlockSum>], slots: &[Lcbn]) -> Vec<WritePiece> {
     pieces
 }
 
-pub(crate) fn hole_records(holes: Vec<Span>) -> Vec<Record> {
+pub(crate) fn hole_records(holes: impl IntoIterator<Item = Span>) -> Vec<Record> {
     let holes = holes.into_iter().filter(|hole| hole.count > 0);
     holes
         .map(|Span { volume, first, count }| Record::Hole { volume, first, count })

@@ -2,7 +2,7 @@
 //! rest goes to workers, which drive the core themselves when they are done.
 
 use super::Gateway;
-use super::requests::{Data, Pending, Reply};
+use super::requests::{Pending, Reply};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -13,9 +13,13 @@ use tombolo_core::{Answer, Command, DiskError, Event, MetadataError, ReadPiece, 
 impl Gateway {
     pub(super) fn execute(self: &Arc<Self>, command: Command, events: &mut Vec<Event>) {
         match command {
-            Command::Answer { token, result } => self.answer(token, result, events),
+            Command::Answer { token, result } => self.answer(token, result),
             Command::WriteSlots { token, pieces } => events.push(self.write_slots(token, &pieces)),
             Command::ReadSlots { token, pieces } => self.read_slots(token, pieces, events),
+            Command::Merge { token } => {
+                let sums = self.requests.merge(token);
+                events.push(Event::Merged { token, sums });
+            }
             Command::WriteJournal(write) => {
                 let result = self
                     .journal
@@ -68,10 +72,7 @@ impl Gateway {
         }
     }
 
-    fn answer(self: &Arc<Self>, token: Token, result: Result<Answer, Refusal>, events: &mut Vec<Event>) {
-        if matches!(result, Ok(Answer::Locked)) {
-            return self.begin_merge(token, events);
-        }
+    fn answer(&self, token: Token, result: Result<Answer, Refusal>) {
         let Some(Pending { data, reply }) = self.requests.take(token) else {
             return;
         };
@@ -83,17 +84,10 @@ impl Gateway {
                 let _ = sender.send(result);
             }
             Reply::Call(call) => call(result, data),
-            Reply::Merge { parent, tail } => self.merge_block(parent, tail, result, data, events),
+            Reply::Edge => {}
             Reply::Client(completion, started) => {
                 self.meters.observe(&started, result.is_ok());
                 completion.complete(super::export::nbd_answer(result, data));
-            }
-            Reply::Part(parts) => {
-                if let Some((completion, started, refusal)) = parts.finish(result.map(|_| ())) {
-                    self.meters.observe(&started, refusal.is_none());
-                    let result = refusal.map_or(Ok(Answer::Done), Err);
-                    completion.complete(super::export::nbd_answer(result, Data::None));
-                }
             }
         }
     }

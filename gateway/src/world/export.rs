@@ -1,14 +1,13 @@
-//! Volumes as NBD exports: cuts a client's bytes into blocks, reads what a partial write leaves alone, and says in
-//! NBD's terms how it went.
+//! Volumes as NBD exports: cuts a client's bytes into blocks, and says in NBD's terms how it went.
 
 use super::Gateway;
 use super::files::SESSION_CLIENTS;
-use super::requests::{Data, Parts, Pending, Reply};
+use super::requests::{Data, Edge, Pending, Reply};
 use crate::meters::Started;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId, is_zero};
-use tombolo_core::{Answer, ClientId, Event, MetadataChange, Refusal, Span, StatusRun, Token};
+use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId};
+use tombolo_core::{Answer, ClientId, Event, MetadataChange, PartialWrite, Refusal, Span, StatusRun, Token};
 use tombolo_nbd::{self as nbd, Completion, Export, ExportInfo, Exports, NbdError, OpenError, Request};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -112,7 +111,7 @@ impl Export for VolumeExport {
                 fua,
                 no_hole: _,
             } => {
-                self.zero(offset, length, fua, completion, started);
+                self.zero(offset, length, fua, Reply::Client(completion, started));
             }
             Request::BlockStatus {
                 offset,
@@ -166,7 +165,7 @@ impl VolumeExport {
     fn write(&self, offset: u64, data: Vec<u8>, fua: bool, reply: Reply) {
         let span = self.enclosing(offset, data.len() as u64);
         if offset.is_multiple_of(BLOCK) && data.len().is_multiple_of(BLOCK_BYTES) {
-            let sums = block_sums(&data);
+            let sums = BlockSum::of_blocks(&data);
             let pending = Pending {
                 data: Data::Write { buffer: data.into() },
                 reply,
@@ -176,22 +175,51 @@ impl VolumeExport {
                 span,
                 sums,
                 force_unit_access: fua,
-                locked: false,
                 change: MetadataChange::default(),
             });
         }
-        let skip = (offset % BLOCK) as usize;
+        let (head, tail) = kept_bytes(offset, data.len() as u64);
         let mut buffer = vec![0; (span.count * BLOCK) as usize];
-        buffer[skip..skip + data.len()].copy_from_slice(&data);
-        let data = Data::Merge {
-            buffer,
-            skip,
-            length: data.len(),
+        buffer[head..head + data.len()].copy_from_slice(&data);
+        self.write_partly(span, buffer, (head, tail), None, fua, reply);
+    }
+
+    /// Writes the buffer except for so many bytes at its beginning and its end, which stay as they are.
+    fn write_partly(
+        &self,
+        span: Span,
+        buffer: Vec<u8>,
+        (head, tail): (usize, usize),
+        zeroes: Option<Span>,
+        fua: bool,
+        reply: Reply,
+    ) {
+        let is_one_block = buffer.len() == BLOCK_BYTES;
+        let head = self.edge(head, head > 0);
+        let tail = self.edge(tail, tail > 0 && !(is_one_block && head.read.is_some()));
+        let write = PartialWrite {
             span,
+            head: head.read,
+            tail: tail.read,
+            zeroes,
             force_unit_access: fua,
-            reads: 0,
         };
-        self.send(Pending { data, reply }, |token| Event::Lock { token, span });
+        let data = Data::Partial { buffer, head, tail };
+        self.send(Pending { data, reply }, |token| Event::WritePartly { token, write });
+    }
+
+    fn edge(&self, bytes: usize, is_read: bool) -> Edge {
+        let data = || Data::Read {
+            buffer: vec![0; BLOCK_BYTES],
+            skip: 0,
+            length: BLOCK_BYTES,
+        };
+        let pending = is_read.then(|| Pending {
+            data: data(),
+            reply: Reply::Edge,
+        });
+        let read = pending.map(|pending| self.gateway.requests.insert(pending));
+        Edge { bytes, read }
     }
 
     /// Advice: whole blocks only.
@@ -217,172 +245,36 @@ impl VolumeExport {
         });
     }
 
-    /// Every byte must read as zero afterwards: whole blocks become holes, the rest is written.
-    fn zero(&self, offset: u64, length: u32, fua: bool, completion: Completion, started: Started) {
-        let end = offset + u64::from(length);
-        let (first, last) = (offset.div_ceil(BLOCK), end / BLOCK);
-        if offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK) {
-            let span = Span {
-                volume: self.volume,
-                first,
-                count: last - first,
-            };
-            let pending = Pending::plain(Reply::Client(completion, started));
-            return self.send(pending, |token| Event::Zero {
+    /// Every byte must read as zero afterwards: whole blocks become holes, the rest is written, all in one step.
+    fn zero(&self, offset: u64, length: u32, fua: bool, reply: Reply) {
+        let length = u64::from(length);
+        let span = self.enclosing(offset, length);
+        let (head, tail) = kept_bytes(offset, length);
+        let (first, end) = (offset.div_ceil(BLOCK), (offset + length) / BLOCK);
+        let whole = Span {
+            first,
+            count: end.saturating_sub(first),
+            ..span
+        };
+        if (head, tail) == (0, 0) {
+            self.send(Pending::plain(reply), |token| Event::Zero {
                 token,
                 span,
                 force_unit_access: fua,
             });
-        }
-        if first >= last {
-            return self.write(
-                offset,
-                vec![0; length as usize],
-                fua,
-                Reply::Client(completion, started),
-            );
-        }
-        let (head, tail) = ((first * BLOCK - offset) as usize, (end - last * BLOCK) as usize);
-        let count = 1 + usize::from(head > 0) + usize::from(tail > 0);
-        let parts = Parts::new(count, completion, started);
-        if head > 0 {
-            self.write(offset, vec![0; head], fua, Reply::Part(parts.clone()));
-        }
-        let span = Span {
-            volume: self.volume,
-            first,
-            count: last - first,
-        };
-        self.send(Pending::plain(Reply::Part(parts.clone())), |token| Event::Zero {
-            token,
-            span,
-            force_unit_access: fua,
-        });
-        if tail > 0 {
-            self.write(last * BLOCK, vec![0; tail], fua, Reply::Part(parts));
+        } else if whole.count == 0 {
+            self.write(offset, vec![0; length as usize], fua, reply);
+        } else {
+            let buffer = vec![0; ((span.count - whole.count) * BLOCK) as usize];
+            self.write_partly(span, buffer, (head, tail), Some(whole), fua, reply);
         }
     }
 }
 
-impl Gateway {
-    /// A partial write holds its lock: read the blocks that it leaves in part as they are.
-    pub(super) fn begin_merge(self: &Arc<Self>, token: Token, events: &mut Vec<Event>) {
-        let planned = self.requests.with(token, |data| {
-            let Data::Merge {
-                buffer,
-                skip,
-                length,
-                span,
-                reads,
-                ..
-            } = data
-            else {
-                return None;
-            };
-            let head = *skip > 0;
-            let ends_inside = !(*skip + *length).is_multiple_of(BLOCK_BYTES);
-            // One block may be both; it is read once.
-            let tail = ends_inside && !(head && buffer.len() == BLOCK_BYTES);
-            *reads = u8::from(head) + u8::from(tail);
-            Some((*span, head, tail))
-        });
-        let Some(Some((span, head, tail))) = planned else {
-            return;
-        };
-        let mut read = |block: u64, tail: bool| {
-            let data = Data::Read {
-                buffer: vec![0; BLOCK_BYTES],
-                skip: 0,
-                length: BLOCK_BYTES,
-            };
-            let reply = Reply::Merge { parent: token, tail };
-            let token = self.requests.insert(Pending { data, reply });
-            events.push(Event::Read {
-                token,
-                client: ClientId::default(),
-                span: Span {
-                    first: block,
-                    count: 1,
-                    ..span
-                },
-            });
-        };
-        if head {
-            read(span.first, false);
-        }
-        if tail {
-            read(span.end() - 1, true);
-        }
-    }
-
-    /// One of the blocks has come; with the last, the write goes on.
-    pub(super) fn merge_block(
-        self: &Arc<Self>,
-        parent: Token,
-        is_tail: bool,
-        result: Result<Answer, Refusal>,
-        data: Data,
-        events: &mut Vec<Event>,
-    ) {
-        let old = match (result, data) {
-            (Ok(Answer::Read), Data::Read { buffer, .. }) => buffer,
-            (Err(refusal), _) => {
-                if let Some(Pending { reply, data }) = self.requests.take(parent) {
-                    events.push(Event::Unlock { token: parent });
-                    // The parent goes through the same door as every other answer.
-                    let token = self.requests.insert(Pending { reply, data });
-                    self.execute(
-                        tombolo_core::Command::Answer {
-                            token,
-                            result: Err(refusal),
-                        },
-                        events,
-                    );
-                }
-                return;
-            }
-            (Ok(other), _) => unreachable!("a read is answered with data, not {other:?}"),
-        };
-        let ready = self.requests.with(parent, |data| {
-            let Data::Merge {
-                buffer,
-                skip,
-                length,
-                span,
-                force_unit_access,
-                reads,
-            } = data
-            else {
-                return None;
-            };
-            let written = *skip..*skip + *length;
-            let base = if is_tail { buffer.len() - BLOCK_BYTES } else { 0 };
-            for (index, byte) in old.iter().enumerate() {
-                if !written.contains(&(base + index)) {
-                    buffer[base + index] = *byte;
-                }
-            }
-            *reads -= 1;
-            (*reads == 0).then(|| (*span, block_sums(buffer), *force_unit_access))
-        });
-        if let Some(Some((span, sums, force_unit_access))) = ready {
-            events.push(Event::Write {
-                token: parent,
-                span,
-                sums,
-                force_unit_access,
-                locked: true,
-                change: MetadataChange::default(),
-            });
-        }
-    }
-}
-
-fn block_sums(bytes: &[u8]) -> Vec<Option<BlockSum>> {
-    bytes
-        .chunks_exact(BLOCK_BYTES)
-        .map(|block| (!is_zero(block)).then(|| BlockSum::of(block)))
-        .collect()
+/// Bytes that a request leaves alone in its first block, and in its last.
+fn kept_bytes(offset: u64, length: u64) -> (usize, usize) {
+    let (start, end) = (offset % BLOCK, (offset + length) % BLOCK);
+    (start as usize, ((BLOCK - end) % BLOCK) as usize)
 }
 
 /// An answer of the core in NBD's terms.

@@ -195,7 +195,6 @@ impl FileStorage {
             span,
             sums,
             force_unit_access: false,
-            locked: false,
             change,
         };
         self.ask(Data::Write { buffer: data }, event).map(|_| ())

@@ -94,8 +94,13 @@ impl Recorder {
         match event {
             Event::Read { span, .. } => self.put(client, Operation::Read, *span, &[]),
             Event::Write { span, sums, .. } => self.put(client, Operation::Write, *span, sums),
-            // A write of parts of blocks begins with it; what the blocks will hold is not known yet.
-            Event::Lock { span, .. } => self.put(client, Operation::Write, *span, &[]),
+            // What the blocks will hold is not known yet.
+            Event::WritePartly { write, .. } => {
+                let written = write.written().into_iter().filter(|span| span.count > 0);
+                written.for_each(|span| self.put(client, Operation::Write, span, &[]));
+                let zeroes = write.zeroes.into_iter();
+                zeroes.for_each(|span| self.put(client, Operation::Discard, span, &[]));
+            }
             Event::Zero { span, .. } => self.put(client, Operation::Discard, *span, &[]),
             Event::Flush { .. } => self.put(client, Operation::Flush, NOTHING, &[]),
             Event::Commit { change, .. } => {

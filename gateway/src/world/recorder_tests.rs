@@ -29,7 +29,6 @@ fn write_event(span: Span, sums: &[u64]) -> Event {
         span,
         sums: sums.iter().map(sum).collect(),
         force_unit_access: false,
-        locked: false,
         change: MetadataChange::default(),
     }
 }

@@ -5,67 +5,22 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard};
-use tombolo_core::{Answer, Refusal, Span, Token};
+use std::sync::{Mutex, MutexGuard};
+use tombolo_base::BlockSum;
+use tombolo_core::{Answer, Refusal, Token};
 use tombolo_nbd::Completion;
 
 /// Who gets the answer.
 pub enum Reply {
     Client(Completion, Started),
-    /// One of several parts of a client's request.
-    Part(Arc<Parts>),
-    /// A block that a partial write needs; `tail` says which of the two.
-    Merge {
-        parent: Token,
-        tail: bool,
-    },
+    /// A block that a partial write keeps in part; never answered.
+    Edge,
     Channel(SyncSender<Result<Answer, Refusal>>),
     /// Runs on the thread that brings the answer, so it must not wait.
     Call(AnswerCall),
 }
 
 pub type AnswerCall = Box<dyn FnOnce(Result<Answer, Refusal>, Data) + Send>;
-
-/// A client's request that was split; it is answered when the last part is.
-pub struct Parts {
-    state: Mutex<PartsState>,
-}
-
-struct PartsState {
-    left: usize,
-    refusal: Option<Refusal>,
-    client: Option<(Completion, Started)>,
-}
-
-impl Parts {
-    pub fn new(count: usize, completion: Completion, started: Started) -> Arc<Self> {
-        let client = Some((completion, started));
-        Arc::new(Self {
-            state: Mutex::new(PartsState {
-                left: count,
-                refusal: None,
-                client,
-            }),
-        })
-    }
-
-    /// Counts a part; the last one gets the client and the first refusal.
-    pub fn finish(&self, result: Result<(), Refusal>) -> Option<(Completion, Started, Option<Refusal>)> {
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        state.left -= 1;
-        if let Err(refusal) = result {
-            state.refusal.get_or_insert(refusal);
-        }
-        if state.left > 0 {
-            return None;
-        }
-        let refusal = state.refusal.take();
-        state
-            .client
-            .take()
-            .map(|(completion, started)| (completion, started, refusal))
-    }
-}
 
 /// The bytes of a request.
 pub enum Data {
@@ -80,20 +35,43 @@ pub enum Data {
     Write {
         buffer: Bytes,
     },
-    /// Whole blocks of which the client wrote `skip..skip + length`; the rest is read first, under a lock.
-    Merge {
+    /// Whole blocks, to be written; of the first and the last some bytes are to be kept ([`Data::merge`]).
+    Partial {
         buffer: Vec<u8>,
-        skip: usize,
-        length: usize,
-        span: Span,
-        force_unit_access: bool,
-        reads: u8,
+        head: Edge,
+        tail: Edge,
     },
     /// A map query for the bytes `skip..skip + length` of the span.
     Status {
         skip: u64,
         length: u64,
     },
+}
+
+/// Bytes that a partial write keeps at its beginning, or at its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Edge {
+    pub bytes: usize,
+    /// The read of the block that they are in, as [`tombolo_core::PartialWrite`] has it.
+    pub read: Option<Token>,
+}
+
+impl Data {
+    /// Takes over what is kept of the blocks that were read.
+    fn merge(&mut self, first: &[u8], last: &[u8]) {
+        if let Self::Partial { buffer, head, tail } = self {
+            buffer[..head.bytes].copy_from_slice(&first[..head.bytes]);
+            let kept = buffer.len() - tail.bytes;
+            buffer[kept..].copy_from_slice(&last[last.len() - tail.bytes..]);
+        }
+    }
+
+    fn edges(&self) -> [Edge; 2] {
+        match self {
+            Self::Partial { head, tail, .. } => [*head, *tail],
+            _ => Default::default(),
+        }
+    }
 }
 
 pub struct Pending {
@@ -123,8 +101,41 @@ impl Requests {
         token
     }
 
+    /// Takes the request, and what it has had read.
     pub fn take(&self, token: Token) -> Option<Pending> {
-        self.lock().remove(&token)
+        let mut requests = self.lock();
+        let taken = requests.remove(&token)?;
+        for edge in taken.data.edges() {
+            edge.read.and_then(|read| requests.remove(&read));
+        }
+        Some(taken)
+    }
+
+    /// Lays a partial write's bytes over what its edges hold. Sums of its blocks; none if it is not known.
+    pub fn merge(&self, token: Token) -> Vec<Option<BlockSum>> {
+        let mut requests = self.lock();
+        let Some(edges) = requests.get(&token).map(|pending| pending.data.edges()) else {
+            return Vec::new();
+        };
+        let mut read = |edge: Edge| match edge.read.and_then(|read| requests.remove(&read)) {
+            Some(Pending {
+                data: Data::Read { buffer, .. },
+                ..
+            }) => Some(buffer),
+            _ => None,
+        };
+        let (first, last) = (read(edges[0]), read(edges[1]));
+        // One block that is both is read once.
+        let first = first.unwrap_or_default();
+        let last = last.as_ref().unwrap_or(&first);
+        let Some(pending) = requests.get_mut(&token) else {
+            return Vec::new();
+        };
+        pending.data.merge(&first, last);
+        match &pending.data {
+            Data::Partial { buffer, .. } => BlockSum::of_blocks(buffer),
+            _ => Vec::new(),
+        }
     }
 
     /// Works on the request's bytes in place.
@@ -136,7 +147,7 @@ impl Requests {
     pub fn take_written(&self, token: Token) -> Bytes {
         self.with(token, |data| match data {
             Data::Write { buffer } => std::mem::take(buffer),
-            Data::Merge { buffer, .. } => std::mem::take(buffer).into(),
+            Data::Partial { buffer, .. } => std::mem::take(buffer).into(),
             Data::Read { .. } | Data::None | Data::Status { .. } => Bytes::new(),
         })
         .unwrap_or_default()
@@ -146,7 +157,7 @@ impl Requests {
     pub fn take_buffer(&self, token: Token) -> Vec<u8> {
         self.with(token, |data| match data {
             Data::Read { buffer, .. } => std::mem::take(buffer),
-            Data::Write { .. } | Data::Merge { .. } | Data::None | Data::Status { .. } => Vec::new(),
+            Data::Write { .. } | Data::Partial { .. } | Data::None | Data::Status { .. } => Vec::new(),
         })
         .unwrap_or_default()
     }

@@ -2,12 +2,11 @@
 //! client does next.
 
 use crate::change::Change;
-use crate::contents::Value;
 use crate::linking;
-use crate::request::{Kind, Request, Stage};
+use crate::request::{Kind, Request};
 use crate::world::World;
 use tombolo_base::Pvbn;
-use tombolo_core::{Answer, Event, MetadataChange, Refusal, Span, StatusRun, Token};
+use tombolo_core::{Answer, Refusal, Span, StatusRun, Token};
 
 impl World {
     pub(crate) fn on_answer(&mut self, token: Token, result: Result<Answer, Refusal>) {
@@ -27,10 +26,7 @@ impl World {
     /// The client has gone; what the request did or not is for the journal to say.
     fn forget_cancelled(&mut self, token: Token, request: Request) {
         self.model.end_read(token);
-        if request.kind == Kind::Partial(Stage::Locking) {
-            // Answered in the same step in which it was cancelled, or refused: either way nothing is held.
-            self.model.end_expectation(token);
-        }
+        self.forget_edges(&request);
     }
 
     fn on_success(&mut self, token: Token, request: Request, answer: Answer) {
@@ -40,10 +36,6 @@ impl World {
             (Kind::Verify, Answer::Read) => {
                 self.model.check_read(token, &request.values);
                 return self.verify_next();
-            }
-            (Kind::PartialRead { lock }, Answer::Read) => {
-                self.model.check_read(token, &request.values);
-                return self.write_part(*lock, request.values);
             }
             (
                 Kind::Write {
@@ -56,16 +48,11 @@ impl World {
                 let change = Change::Write { span, values, change };
                 self.model.acknowledge(since, &change, *force_unit_access);
             }
-            (Kind::Partial(Stage::Writing), Answer::Done) => {
-                let (values, change) = (&request.values, &MetadataChange::default());
-                let change = Change::Write { span, values, change };
-                self.model.acknowledge(since, &change, false);
-            }
+            (Kind::Partial(write), Answer::Done) => self.acknowledge_partial(*write, &request),
             (Kind::Commit { change, links }, Answer::Committed) => {
                 self.model.acknowledge(since, &Change::Commit { change, links }, false);
             }
             (Kind::Link(_), answer) => return self.on_link_answer(token, request, answer),
-            (Kind::Partial(Stage::Locking), Answer::Locked) => return self.read_part(token, request),
             (Kind::Zero { force_unit_access }, Answer::Done) => {
                 if span.count > 0 {
                     self.model.acknowledge(since, &Change::Zero(span), *force_unit_access);
@@ -99,45 +86,10 @@ impl World {
         self.model.check_status(token, mapped);
     }
 
-    fn read_part(&mut self, token: Token, mut request: Request) {
-        let (client, span) = (request.client, request.span);
-        request.kind = Kind::Partial(Stage::Reading);
-        self.requests.insert(token, request);
-        self.ask(client, Kind::PartialRead { lock: token }, span, Vec::new());
-    }
-
-    fn write_part(&mut self, lock: Token, before: Vec<Value>) {
-        let Some(mut request) = self.requests.remove(&lock) else {
-            return;
-        };
-        if request.is_cancelled {
-            return;
-        }
-        let (span, client) = (request.span, request.client);
-        if self.clients.prng.chance(100) {
-            self.step(Event::Unlock { token: lock });
-            return self.client_rests(client);
-        }
-        let values = self.fresh_values(span.count);
-        let sums = self.sums(&values);
-        self.model.expect(lock, span, values.clone(), before);
-        request.kind = Kind::Partial(Stage::Writing);
-        request.values = values;
-        request.since = self.model.number();
-        self.requests.insert(lock, request);
-        self.step(Event::Write {
-            token: lock,
-            span,
-            sums,
-            force_unit_access: false,
-            locked: true,
-            change: MetadataChange::default(),
-        });
-    }
-
     fn on_refusal(&mut self, token: Token, request: Request, refusal: &Refusal) {
         let volume_changed = self.model.end_read(token) || self.volume_changed(&request);
         self.model.end_expectation(token);
+        self.forget_edges(&request);
         assert!(
             self.may_refuse(&request, refusal, volume_changed),
             "{:?} of {:?} is refused without a reason: {refusal}",
@@ -151,14 +103,6 @@ impl World {
             request.kind
         );
         match request.kind {
-            Kind::PartialRead { lock } => {
-                if let Some(locked) = self.requests.remove(&lock)
-                    && !locked.is_cancelled
-                {
-                    self.step(Event::Unlock { token: lock });
-                    self.client_rests(locked.client);
-                }
-            }
             Kind::Verify => {
                 self.clients.verify_refusals += 1;
                 if !matches!(refusal, Refusal::Lost { .. }) {
@@ -200,11 +144,14 @@ impl World {
             }
             Refusal::TooLarge(_) => false,
             Refusal::Busy => match &request.kind {
-                Kind::Write { .. } | Kind::Partial(Stage::Writing) => true,
+                Kind::Write { .. } | Kind::Partial(_) => true,
                 Kind::Link(linking) => linking.stage == linking::Stage::Copying,
                 _ => false,
             },
-            Refusal::CloudUnavailable(_) => self.life.store_faults > 0 && request.kind.is_read(),
+            Refusal::CloudUnavailable(_) => {
+                let reads = request.kind.is_read() || matches!(request.kind, Kind::Partial(_));
+                self.life.store_faults > 0 && reads
+            }
             // A failed sync may have dropped what was never flushed; the restart will find out.
             Refusal::Lost { pvbn, .. } => self.life.has_failed || self.may_be_lost(*pvbn),
             Refusal::Disk(_) => self.life.disk_faults > 0,

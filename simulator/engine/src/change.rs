@@ -3,7 +3,7 @@
 use crate::contents::{Value, ZERO};
 use crate::state::Effect;
 use tombolo_base::VolumeId;
-use tombolo_core::{LinkRun, MetadataChange, Span};
+use tombolo_core::{LinkRun, MetadataChange, PartialWrite, Span};
 
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
@@ -15,6 +15,11 @@ pub enum Change<'a> {
     Commit {
         change: &'a MetadataChange,
         links: &'a [LinkRun],
+    },
+    Partial {
+        write: PartialWrite,
+        /// Of the blocks that do not become holes.
+        values: &'a [Value],
     },
     Zero(Span),
     Create(&'a str, u64),
@@ -31,6 +36,18 @@ impl Change<'_> {
             }
             Change::Commit { change, links } => {
                 without_metadata(effects, change).is_some_and(|rest| are_links(rest, links))
+            }
+            Change::Partial { write, values } => {
+                let change = MetadataChange {
+                    holes: write.zeroes.into_iter().collect(),
+                    ..MetadataChange::default()
+                };
+                let [before, behind] = write.written();
+                let (first, last) = values.split_at(before.count as usize);
+                without_metadata(effects, &change).is_some_and(|rest| {
+                    (0..=rest.len())
+                        .any(|count| is_write(&rest[..count], before, first) && is_write(&rest[count..], behind, last))
+                })
             }
             Change::Zero(span) => {
                 (span.count == 0 && effects.is_empty()) || matches!(effects, [hole] if is_hole(hole, span))

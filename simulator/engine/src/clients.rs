@@ -3,7 +3,7 @@
 
 use crate::contents::{Value, ZERO, bytes_of};
 use crate::operation::Operation;
-use crate::request::{Kind, Request, Stage, event_of};
+use crate::request::{Kind, Request, event_of};
 use crate::scenario::{Canary, Scenario};
 use crate::world::World;
 use std::collections::VecDeque;
@@ -105,8 +105,7 @@ impl World {
             }
             810..=859 => self.ask_flush(client),
             860..=929 => {
-                let span = self.span(volume, blocks, 2.min(self.scenario.write_blocks_max));
-                self.ask(client, Kind::Partial(Stage::Locking), span, Vec::new());
+                self.ask_partial_write(client, volume, blocks);
             }
             930..=949 => {
                 let span = self.span(volume, blocks, blocks.max(1));
@@ -136,7 +135,7 @@ impl World {
     }
 
     /// Half of the spans begin within a few hot blocks; sometimes one is empty, or lies beyond the end.
-    fn span(&mut self, volume: VolumeId, blocks: u64, count_max: u64) -> Span {
+    pub(crate) fn span(&mut self, volume: VolumeId, blocks: u64, count_max: u64) -> Span {
         let prng = &mut self.clients.prng;
         let reach = if prng.chance(500) { blocks.min(24) } else { blocks };
         let first = prng.below(reach.max(1));
@@ -194,16 +193,28 @@ impl World {
             let index = self.clients.prng.below(count) as usize;
             if let Some((token, request)) = self.requests.iter_mut().nth(index)
                 && !request.is_cancelled
-                && !matches!(request.kind, Kind::PartialRead { .. } | Kind::Verify)
+                && !matches!(request.kind, Kind::Edge | Kind::Verify)
                 && request.span.volume.inode().is_none()
             {
                 request.is_cancelled = true;
                 let (token, other) = (*token, request.client);
+                if let Kind::Partial(write) = request.kind {
+                    let edges = [write.head, write.tail].into_iter().flatten();
+                    edges.for_each(|edge| self.cancel_edge(edge));
+                }
+                self.model.end_expectation(token);
                 self.step(Event::Cancel { token });
                 self.client_rests(other);
             }
         }
         self.client_rests(client);
+    }
+
+    /// What is read of it goes nowhere.
+    fn cancel_edge(&mut self, edge: Token) {
+        if let Some(request) = self.requests.get_mut(&edge) {
+            request.is_cancelled = true;
+        }
     }
 
     pub(crate) fn ask(&mut self, client: usize, kind: Kind, span: Span, values: Vec<Value>) -> Token {

@@ -49,6 +49,7 @@ mod metadata;
 mod model;
 pub mod objects;
 mod operation;
+mod partial;
 pub mod policies;
 pub mod replay;
 mod request;

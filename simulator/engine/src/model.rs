@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use tombolo_base::{EntryChange, Pvbn, VolumeId};
 use tombolo_core::record::{Batch, Record};
-use tombolo_core::{LinkRun, MetadataChange, ResolvedRun, Source, Span, Token};
+use tombolo_core::{LinkRun, PartialWrite, ResolvedRun, Source, Span, Token};
 
 #[derive(Clone, Debug)]
 struct Step {
@@ -35,22 +35,19 @@ struct Claim {
     effects: Vec<Effect>,
 }
 
-/// A partial write's view: nobody may change the blocks before its write.
+/// A partial write's view: nobody may change these blocks before its write.
 #[derive(Debug)]
 struct Expectation {
-    span: Span,
+    write: PartialWrite,
     values: Vec<Value>,
-    before: Vec<Value>,
-    /// Partial writes bring no entries with them.
-    nothing_else: MetadataChange,
+    before: Vec<(u64, Value)>,
 }
 
 impl Expectation {
     fn change(&self) -> Change<'_> {
-        Change::Write {
-            span: self.span,
+        Change::Partial {
+            write: self.write,
             values: &self.values,
-            change: &self.nothing_else,
         }
     }
 }
@@ -113,7 +110,8 @@ impl Model {
             if let Effect::Create { volume, .. } | Effect::Resize { volume, .. } | Effect::Delete { volume } = effect {
                 self.volume_changes.insert(*volume, self.number);
                 // A partial write that a change of the volume's size passes by may bring its old blocks back.
-                self.expectations.retain(|_, expected| expected.span.volume != *volume);
+                self.expectations
+                    .retain(|_, expected| expected.write.span.volume != *volume);
             }
             self.current.apply(effect);
             self.watches.values_mut().for_each(|watch| watch.see(effect));
@@ -270,14 +268,9 @@ impl Model {
         watch.check(found, limit);
     }
 
-    /// The write that follows was computed from `before`.
-    pub fn expect(&mut self, token: Token, span: Span, values: Vec<Value>, before: Vec<Value>) {
-        let expectation = Expectation {
-            span,
-            values,
-            before,
-            nothing_else: MetadataChange::default(),
-        };
+    /// The write that follows was computed from what the blocks held before.
+    pub fn expect(&mut self, token: Token, write: PartialWrite, values: Vec<Value>, before: Vec<(u64, Value)>) {
+        let expectation = Expectation { write, values, before };
         self.expectations.insert(token, expectation);
     }
 
@@ -294,12 +287,14 @@ impl Model {
         let Some(expected) = found.and_then(|token| self.expectations.remove(&token)) else {
             return;
         };
-        assert_eq!(
-            self.current.values(expected.span),
-            expected.before,
-            "a partial write is atomic: {:?}",
-            expected.span
-        );
+        for (block, before) in expected.before {
+            assert_eq!(
+                self.current.value(expected.write.span.volume, block),
+                before,
+                "a partial write is atomic: block {block} of {:?}",
+                expected.write.span
+            );
+        }
     }
 
     /// A change is acknowledged; `flushed` says that it was promised to be on stable storage.

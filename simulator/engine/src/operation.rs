@@ -29,6 +29,9 @@ pub(crate) enum Operation {
         token: Token,
         pieces: Vec<WritePiece>,
     },
+    Merge {
+        token: Token,
+    },
     ReadSlots {
         token: Token,
         pieces: Vec<ReadPiece>,
@@ -96,6 +99,7 @@ impl World {
             Command::Hash { .. } => delays.hash,
             Command::Upload { .. } => delays.put,
             Command::Checkpoint { .. } => delays.checkpoint,
+            Command::Merge { token } => return self.begin_merge(*token),
             Command::Answer { .. } | Command::TrimJournal { .. } | Command::Remember { .. } => {
                 return self.carry_out_now(command);
             }
@@ -145,7 +149,9 @@ impl World {
                 frozen,
                 upto: self.disk.order(),
             },
-            Command::Answer { .. } | Command::TrimJournal { .. } | Command::Remember { .. } => return,
+            Command::Answer { .. } | Command::Merge { .. } | Command::TrimJournal { .. } | Command::Remember { .. } => {
+                return;
+            }
         };
         self.schedule(micros, operation);
     }
@@ -234,6 +240,7 @@ impl World {
             Operation::ClientLinks(client) => self.ask_link(client),
             Operation::Deliver(event) => self.step(event),
             Operation::WriteSlots { token, pieces } => self.write_slots(token, &pieces),
+            Operation::Merge { token } => self.merge(token),
             Operation::ReadSlots { token, pieces } => self.read_slots(token, &pieces),
             Operation::WriteJournal(write) => self.write_journal(&write),
             Operation::Sync { upto } => self.sync(upto),

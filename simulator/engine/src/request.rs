@@ -4,7 +4,7 @@ use crate::contents::{Block, Value, ZERO, value_of};
 use crate::linking::{self, Linking};
 use std::collections::BTreeMap;
 use tombolo_base::{BlockSum, EntryChange};
-use tombolo_core::{ClientId, Event, LinkRun, MetadataChange, Span, Token};
+use tombolo_core::{ClientId, Event, LinkRun, MetadataChange, PartialWrite, Span, Token};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -27,12 +27,10 @@ pub(crate) enum Kind {
         covers: u64,
     },
     Status,
-    /// A partial write: lock, read (under a token of its own), write.
-    Partial(Stage),
-    /// The read of the partial write that holds the lock.
-    PartialRead {
-        lock: Token,
-    },
+    /// A write that keeps some bytes of its edges.
+    Partial(PartialWrite),
+    /// The read of such an edge, which is never answered.
+    Edge,
     Create {
         name: String,
         blocks: u64,
@@ -43,13 +41,6 @@ pub(crate) enum Kind {
     Delete,
     /// A read of the final check.
     Verify,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Locking,
-    Reading,
-    Writing,
 }
 
 #[derive(Debug)]
@@ -69,7 +60,7 @@ impl Kind {
     /// Returns contents.
     pub fn is_read(&self) -> bool {
         match self {
-            Self::Read | Self::PartialRead { .. } | Self::Verify => true,
+            Self::Read | Self::Edge | Self::Verify => true,
             Self::Link(linking) => matches!(linking.stage, linking::Stage::Reading { .. }),
             _ => false,
         }
@@ -122,7 +113,8 @@ impl Request {
 pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sums: Vec<Option<BlockSum>>) -> Event {
     let client = ClientId(client as u32);
     match kind {
-        Kind::Read | Kind::PartialRead { .. } | Kind::Verify => Event::Read { token, client, span },
+        Kind::Read | Kind::Verify => Event::Read { token, client, span },
+        Kind::Edge => unreachable!("the core reads edges by itself"),
         Kind::Write {
             force_unit_access,
             change,
@@ -131,7 +123,6 @@ pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sum
             span,
             sums,
             force_unit_access: *force_unit_access,
-            locked: false,
             change: change.clone(),
         },
         Kind::Commit { change, links } => commit(token, change, links),
@@ -144,7 +135,6 @@ pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sum
                 span,
                 sums,
                 force_unit_access: false,
-                locked: false,
                 change: MetadataChange::default(),
             },
             linking::Stage::Committing { change, links } => commit(token, change, links),
@@ -156,7 +146,7 @@ pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sum
         },
         Kind::Flush { .. } => Event::Flush { token },
         Kind::Status => Event::Status { token, span },
-        Kind::Partial(_) => Event::Lock { token, span },
+        Kind::Partial(write) => Event::WritePartly { token, write: *write },
         Kind::Create { name, blocks } => Event::VolumeCreate {
             token,
             name: name.clone(),

@@ -31,6 +31,8 @@ pub enum Canary {
     WrongSlot,
     /// The entries that belong to a write are sent in a commit of their own.
     SplitChange,
+    /// The whole blocks of a WRITE ZEROES with a ragged end are sent in a request of their own.
+    SplitZeroes,
     /// Journal batches reach the disk without their entries, though with all else.
     LoseEntriesOfBatch,
     /// A checkpoint that a crash interrupts has everything but the entries.

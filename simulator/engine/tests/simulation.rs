@@ -64,12 +64,17 @@ fn a_write_to_the_wrong_slot_is_noticed() {
 /// The index must not know what the journal may lose; it takes a rare order of events to suffer from it.
 #[test]
 fn an_index_ahead_of_the_journal_is_noticed() {
-    assert_noticed(Canary::FreezeIndexLate, 1_100..1_600);
+    assert_noticed(Canary::FreezeIndexLate, 400..800);
 }
 
 #[test]
 fn entries_that_are_journaled_apart_from_their_data_are_noticed() {
     assert_noticed(Canary::SplitChange, 0..20);
+}
+
+#[test]
+fn zeroes_that_are_journaled_apart_from_their_ragged_ends_are_noticed() {
+    assert_noticed(Canary::SplitZeroes, 0..20);
 }
 
 #[test]

@@ -184,7 +184,6 @@ impl<'a> World<'a> {
                 span,
                 sums: self.sums(request),
                 force_unit_access: false,
-                locked: false,
                 change: MetadataChange::default(),
             },
             Kind::Discard => Event::Zero {
@@ -284,6 +283,7 @@ impl<'a> World<'a> {
                 self.events.push_back(Event::Hashed { job, results });
             }
             Command::Upload { job, items } => self.upload(job, &items)?,
+            Command::Merge { .. } => unreachable!("a trace's requests are of whole blocks"),
             Command::Remember { descriptor } => {
                 if self.dedup {
                     self.metadata.remember(&descriptor);
