@@ -108,15 +108,15 @@ def share(gateway: Gateway) -> Iterator[str]:
         gateway.check()
 
 
-MountFactory = Callable[[], Mount]
+MountFactory = Callable[..., Mount]
 
 
 @pytest.fixture
 def make_mount(gateway: Gateway, share: str, closing: ExitStack) -> MountFactory:
-    """Mounts of the share that are not there yet."""
+    """Mounts of the share that are not there yet, at the place of another if told so."""
 
-    def make() -> Mount:
-        mount = Mount(gateway, share)
+    def make(folder: Path | None = None) -> Mount:
+        mount = Mount(gateway, share, folder)
         closing.callback(mount.close)
         return mount
 

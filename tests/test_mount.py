@@ -352,3 +352,61 @@ def test_archive_of_fifty_thousand_files_unpacks(mount: Mount, source: Path) -> 
 def test_projects_are_built_in_a_share(mount: Mount) -> None:
     suites.build_c(mount.folder)
     suites.build_rust(mount.folder)
+def assert_both_serve(first: Path, second: Path) -> None:
+    """Two live mounts of a share at one place: neither takes the other's session away."""
+    with (first / "file").open("w+b", buffering=0) as file, (second / "file").open("r+b", buffering=0) as other:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        (first / "removed").touch()
+        with (first / "removed").open("w+b", buffering=0) as removed:
+            (first / "removed").unlink()
+            for number in range(10):
+                removed.write(b"x")
+                with pytest.raises(BlockingIOError):
+                    fcntl.lockf(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (second / f"{number}").touch(exist_ok=False)
+                (first / f"{number}").unlink()
+            assert os.fstat(removed.fileno()).st_size == 10
+
+
+def test_mount_outlives_another_one_at_its_place(mount: Mount, make_mount: MountFactory) -> None:
+    """A mount that is in use when it is unmounted lazily is held on, out of sight, while another takes its place."""
+    folder = os.open(mount.folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        mount.detach()
+        again = make_mount(mount.folder).start()
+        assert_both_serve(Path(f"/proc/self/fd/{folder}"), again.folder)
+        # The first one goes its way, and the second is none the worse for it.
+        os.close(folder)
+        folder = -1
+        assert mount.process.wait(20) == 0
+        (again.folder / "file").write_bytes(b"still here")
+    finally:
+        if folder >= 0:
+            os.close(folder)
+
+
+def test_mounts_in_two_namespaces_at_one_place_stand_side_by_side(mount: Mount, make_mount: MountFactory) -> None:
+    elsewhere = make_mount(mount.folder)
+    elsewhere.launch("unshare", "--mount", "--propagation", "private")
+    folder = Path(f"/proc/{elsewhere.process.pid}/root{mount.folder}")
+    own = mount.folder.stat().st_dev
+    elsewhere.process.wait_until(lambda: folder.stat().st_dev != own, 20, "mount in its namespace")
+    assert_both_serve(mount.folder, folder)
+
+
+def test_locks_of_a_killed_mount_go_when_it_is_mounted_again(mount: Mount, make_mount: MountFactory) -> None:
+    """The next holder is known as the one that it follows: nobody waits for a grace period."""
+    (mount.folder / "file").touch()
+    witness = make_mount().start()
+    with contextlib.suppress(OSError), (mount.folder / "file").open("rb+") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        mount.kill9()
+        mount.detach()
+    with (witness.folder / "file").open("rb+") as file:
+        with pytest.raises(BlockingIOError):
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Once it answers it is attached.
+        (make_mount(mount.folder).start().folder / "file").stat()
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+

@@ -1,6 +1,9 @@
 //! The process that holds a share's mount: the mount outlives the gateway, and a gateway that comes back is handed its
 //! descriptors again.
 
+mod identity;
+
+use identity::Identity;
 use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -21,6 +24,8 @@ pub struct MountOptions {
     pub share: String,
     /// An existing directory.
     pub directory: PathBuf,
+    /// Where the holder keeps who it is; see [`identity`].
+    pub state: PathBuf,
     /// Descriptors of the mount, each served by a thread of the gateway.
     pub threads: u32,
 }
@@ -72,7 +77,8 @@ pub fn run(options: &MountOptions, mounted: impl FnOnce()) -> Result<(), MountEr
         read_only: false,
         data_bytes_max: TRANSFER_BYTES_MAX,
     })?;
-    let mut holder = Holder::new(kernel_mount, holder_config(options))?;
+    let identity = Identity::take(&options.state, &options.share, &options.directory);
+    let mut holder = Holder::new(kernel_mount, holder_config(options, &identity))?;
     let stop = stop_at_signal()?;
     let mut mounted = Some(mounted);
     let held = holder.hold(&stop, |_| {
@@ -110,11 +116,11 @@ fn end(holder: &mut Holder, options: &MountOptions) -> Result<(), MountError> {
     })
 }
 
-fn holder_config(options: &MountOptions) -> HolderConfig {
+fn holder_config(options: &MountOptions, identity: &Identity) -> HolderConfig {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     HolderConfig {
         socket: options.files_socket.clone(),
-        client_name: format!("mount:{}", options.directory.display()),
+        client_name: identity.client_name(&options.directory),
         share_name: options.share.clone(),
         incarnation: since_epoch.as_nanos() as u64,
         stable: false,

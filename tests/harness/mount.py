@@ -28,24 +28,27 @@ def mounted_type(folder: Path) -> str | None:
 
 class Mount:
     """Not mounted until `start`, at a folder of its own that nobody looks into by accident: a look may wait for the
-    daemon. `close` never does."""
+    daemon. `close` never does. With `folder`, at another mount's place."""
 
-    def __init__(self, gateway: Gateway, share: str) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="tombolo-mount-"))
+    def __init__(self, gateway: Gateway, share: str, folder: Path | None = None) -> None:
+        self._owns_folder = folder is None
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="tombolo-mount-"))
         self._gateway = gateway
         self._share = share
         self.process = Process("mount", gateway.folder / f"{self.folder.name}.log")
 
-    def start(self) -> Self:
-        self.launch()
+    def start(self, *options: str) -> Self:
+        """With options of `tombolo share mount`."""
+        self.launch(options=options)
         self.process.wait_until(lambda: mounted_type(self.folder) is not None, READY_LIMIT_S, "mount")
         return self
 
-    def launch(self) -> None:
-        """Starts the process without waiting: for mounts that must fail."""
+    def launch(self, *before: str, options: tuple[str, ...] = ()) -> None:
+        """Starts the process without waiting: for mounts that must fail, or that are not seen from here. `before` are
+        words of a command that starts it."""
         socket = ["--socket", str(self._gateway.admin_socket)]
-        words = [*socket, "share", "mount", self._share, str(self.folder)]
-        self.process.start([tombolo_binary(), *words], self._gateway.environment)
+        words = [*socket, "share", "mount", self._share, str(self.folder), *options]
+        self.process.start([*before, tombolo_binary(), *words], self._gateway.environment)
 
     def stop(self) -> None:
         """SIGTERM unmounts and ends the process with exit code 0."""
@@ -59,7 +62,8 @@ class Mount:
     def close(self) -> None:
         self.detach()
         self.process.kill9()
-        self.folder.rmdir()
+        if self._owns_folder:
+            self.folder.rmdir()
 
     def detach(self) -> None:
         """Takes the mount away, also from under those who use it."""

@@ -89,10 +89,12 @@ fn client_shown(session: &SessionInfo) -> String {
 
 fn hold_mount(client: &Client, arguments: &MountArguments) -> Result<(), CliError> {
     check_share_name(&arguments.name)?;
+    let files_socket = files_socket(client.socket())?;
     let options = MountOptions {
-        files_socket: files_socket(client.socket())?,
         share: arguments.name.clone(),
-        directory: arguments.directory.clone(),
+        directory: absolute(&arguments.directory)?,
+        state: state_directory(&files_socket),
+        files_socket,
         threads: arguments.threads,
     };
     // It stays for long, and what happens meanwhile is for the supervisor's log.
@@ -102,12 +104,23 @@ fn hold_mount(client: &Client, arguments: &MountArguments) -> Result<(), CliErro
 
 /// Both sockets stand in the runtime directory. The gateway need not run yet, so nothing is looked up.
 pub(super) fn files_socket(admin_socket: &Path) -> Result<PathBuf, CliError> {
-    let absolute = std::path::absolute(admin_socket).map_err(|error| CliError::File {
+    Ok(absolute(admin_socket)?.with_file_name("files.sock"))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, CliError> {
+    std::path::absolute(path).map_err(|error| CliError::File {
         action: "cannot make absolute",
-        path: admin_socket.to_owned(),
+        path: path.to_owned(),
         error,
-    })?;
-    Ok(absolute.with_file_name("files.sock"))
+    })
+}
+
+/// As systemd.exec(5) says it with StateDirectory=, which outlives a restart of the machine; else beside the socket.
+fn state_directory(files_socket: &Path) -> PathBuf {
+    match std::env::var_os("STATE_DIRECTORY") {
+        Some(directory) if Path::new(&directory).is_absolute() => directory.into(),
+        _ => files_socket.parent().unwrap_or(Path::new("/")).to_owned(),
+    }
 }
 
 /// As sd_notify(3): what needs the mount is started once it is there. Whoever is not run by systemd has no such socket,

@@ -26,6 +26,7 @@ mod workers;
 
 pub use export::VolumeExports;
 pub use files::FileStorage;
+pub(crate) use open::fresh_identity;
 pub use open::{OpenError, Options};
 pub use recorder::Recorder;
 pub use requests::Reply;

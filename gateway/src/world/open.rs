@@ -295,7 +295,7 @@ fn finish_recovery(journal: &JournalFiles, index: &mut Index, report: &Report) -
     Ok(())
 }
 
-pub(super) fn fresh_identity() -> u64 {
+pub(crate) fn fresh_identity() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: the buffer is ours and as long as said. Without entropy the time has to do.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };

@@ -30,12 +30,13 @@ struct Entry {
 
 struct Client {
     name: String,
+    share: String,
     incarnation: u64,
     device: bool,
 }
 
 impl Client {
-    /// Whether this client's connection makes way for a new one.
+    /// Whether this client's connection makes way for a new one, by the same name on the same share, that
     ///
     /// | the new one | makes way |
     /// |---|---|
@@ -44,6 +45,7 @@ impl Client {
     /// | resumes | those that the client has closed: it sends again what it lacks the answer to |
     fn makes_way(&self, new: &Attach, connection: &Connection) -> bool {
         self.name == new.client_name
+            && self.share == new.share_name
             && (self.incarnation != new.incarnation
                 || (self.device && new.device)
                 || (new.resume && peer_is_gone(&connection.socket)))
@@ -151,6 +153,7 @@ impl Registration {
         if let Some(entry) = table.connections.get_mut(&id) {
             entry.client = Some(Client {
                 name: attach.client_name.clone(),
+                share: attach.share_name.clone(),
                 incarnation: attach.incarnation,
                 device: attach.device,
             });
