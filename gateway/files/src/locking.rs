@@ -177,6 +177,24 @@ impl<S: Storage> FileService<S> {
         self.unlock(caller, inode, family, owner, LockRange::WHOLE)
     }
 
+    /// Frees what was taken through an open file of the session, which has ended. Nothing is looked up when that is
+    /// nothing, as for most files.
+    pub fn close_handle(&self, caller: &Caller, inode: u64, handle: u64) -> Result<(), FileError> {
+        let session = caller.session;
+        if !locked(&self.locks).table.has_handle(inode, session, handle) {
+            return Ok(());
+        }
+        let free = |table: &mut LockTable, inode| {
+            Ok(Answer {
+                outcome: Outcome::Granted,
+                woken: table.close_handle(inode, session, handle),
+            })
+        };
+        let (_, due) = self.change_locks(caller, inode, None, free)?;
+        answer(due);
+        Ok(())
+    }
+
     /// Takes a waiting request back: it is answered with [`FileError::Interrupted`]. False when it waits no more.
     pub fn cancel_lock(&self, waiter: WaiterId) -> bool {
         let reply = {

@@ -72,6 +72,9 @@ pub struct Lock {
     pub kind: LockKind,
     /// For people who ask with F_GETLK; decides nothing.
     pub pid: u32,
+    /// The open file it was taken through, by the number that the session has for it; it ends with that at the latest.
+    /// 0: none.
+    pub handle: u64,
 }
 
 impl Lock {
@@ -79,6 +82,10 @@ impl Lock {
         self.owner != other.owner
             && (self.kind == LockKind::Write || other.kind == LockKind::Write)
             && self.range.overlaps(other.range)
+    }
+
+    fn is_through(&self, session: u64, handle: u64) -> bool {
+        handle != 0 && self.handle == handle && self.owner.session == session
     }
 }
 
@@ -163,7 +170,7 @@ pub struct SavedInode {
 /// | invariant |
 /// |---|
 /// | no two granted locks of one family and inode conflict |
-/// | locks of one owner are disjoint; where two of one kind touch they are one |
+/// | locks of one owner are disjoint; where two of one kind and open file touch they are one |
 /// | every waiter is blocked by a granted lock |
 /// | `granted_count` is the sum over `inodes`, none of which is empty |
 #[derive(Clone, Debug, Default)]
@@ -276,6 +283,20 @@ impl LockTable {
             granted.remove(|of, lock| of == family && lock.owner == owner);
         });
         self.wake(inode)
+    }
+
+    /// Frees all that was taken through the open file, as its end does. A POSIX owner has given up its own by then; what
+    /// is left are the locks of the open file itself (F_OFD_SETLK, flock).
+    pub fn close_handle(&mut self, inode: u64, session: u64, handle: u64) -> Vec<Woken> {
+        self.shrink(inode, |granted| {
+            granted.remove(|_, lock| lock.is_through(session, handle))
+        });
+        self.wake(inode)
+    }
+
+    pub fn has_handle(&self, inode: u64, session: u64, handle: u64) -> bool {
+        let granted = self.inodes.get(&inode);
+        granted.is_some_and(|granted| granted.iter().any(|(_, lock)| lock.is_through(session, handle)))
     }
 
     /// Takes a waiting request back; false when it waits no more, so that its result is on its way.

@@ -81,6 +81,7 @@ impl Thread<'_> {
                     range: LockRange::WHOLE,
                     kind: LockKind::Write,
                     pid: 1,
+                    handle: 0,
                 };
                 let replied = Box::new(|_| ());
                 let waits = service.set_lock_wait(caller, inode, LockFamily::Posix, lock, replied)?;

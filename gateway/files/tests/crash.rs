@@ -95,6 +95,7 @@ fn carry_out(service: &Service, caller: &Caller, inodes: &[u64], operation: Oper
                 range: LockRange::WHOLE,
                 kind: LockKind::Read,
                 pid: 1,
+                handle: 0,
             };
             service.set_lock(caller, inode, LockFamily::Posix, wanted).map(|()| 0)
         }

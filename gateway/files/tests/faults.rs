@@ -94,6 +94,7 @@ fn script() -> Vec<Step> {
                 range: LockRange::WHOLE,
                 kind: LockKind::Write,
                 pid: 1,
+                handle: 0,
             };
             world
                 .service

@@ -14,6 +14,7 @@ fn lock(owner: u64, kind: LockKind) -> Lock {
         range: LockRange::WHOLE,
         kind,
         pid: owner as u32,
+        handle: 0,
     }
 }
 

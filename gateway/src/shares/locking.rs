@@ -141,7 +141,8 @@ pub fn release(session: &Inner, caller: &Caller, node: u64, release: &Release) -
     if release.unlock_flock {
         service.close_owner(caller, node, LockFamily::Flock, release.lock_owner)?;
     }
-    Ok(())
+    // Of locks of the open file itself (F_OFD_SETLK) the kernel says nothing here, not even their owner.
+    service.close_handle(caller, node, release.fh)
 }
 
 fn family(flock: bool) -> LockFamily {
@@ -166,6 +167,7 @@ fn wanted(caller: &Caller, request: &LockRequest) -> Option<Lock> {
         range: range(request),
         kind,
         pid: request.lock.pid,
+        handle: request.fh,
     })
 }
 

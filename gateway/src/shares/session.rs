@@ -248,11 +248,11 @@ impl Inner {
                 let flags = convert::open_flags(*flags, *kill_privileges);
                 let create = || service.create(caller, at(name), new(*mode, *umask, 0), flags);
                 let (found, _) = pending.attempt(create)?;
-                Ok(Reply::Created(self.entry(&found), opened()))
+                Ok(Reply::Created(self.entry(&found), opened(caller)))
             }
             Request::Tmpfile { mode, umask, .. } => {
                 let found = service.tmpfile(caller, node, new(*mode, *umask, 0))?;
-                Ok(Reply::Created(self.entry(&found), opened()))
+                Ok(Reply::Created(self.entry(&found), opened(caller)))
             }
             Request::Setxattr {
                 name,
@@ -278,7 +278,7 @@ impl Inner {
             Request::Open { flags, kill_privileges } => {
                 let flags = convert::open_flags(*flags, *kill_privileges);
                 pending.attempt(|| service.open_inode(caller, node, flags))?;
-                Ok(Reply::Opened(opened()))
+                Ok(Reply::Opened(opened(caller)))
             }
             _ => Err(FileError::NotSupported("this request")),
         }
@@ -310,11 +310,11 @@ impl Inner {
             Request::Open { flags, kill_privileges } => {
                 let flags = convert::open_flags(*flags, *kill_privileges);
                 service.open_inode(caller, node, flags)?;
-                Ok(Reply::Opened(opened()))
+                Ok(Reply::Opened(opened(caller)))
             }
             Request::Opendir { .. } => {
                 service.open_inode(caller, node, tombolo_files::OpenFlags::default())?;
-                Ok(Reply::Opened(opened()))
+                Ok(Reply::Opened(opened(caller)))
             }
             Request::Release(release) => {
                 locking::release(self, caller, node, release)?;
@@ -541,9 +541,17 @@ fn done(result: Result<(), FileError>) -> Result<Reply, FileError> {
     result.map(|()| Reply::Done)
 }
 
-/// All requests work without a handle.
-fn opened() -> Opened {
-    Opened::default()
+/// The open file goes by the number of the request that opened it: the session's client gives each number once, a
+/// restart changes nothing in that, and a request that is sent again opens the same. Most requests do without.
+fn opened(caller: &Caller) -> Opened {
+    let fh = match caller.request {
+        RequestNumber::Number(number) | RequestNumber::Again(number) => number,
+        RequestNumber::Unnumbered => 0,
+    };
+    Opened {
+        fh,
+        ..Opened::default()
+    }
 }
 
 fn sized(value: Vec<u8>, size: u32) -> Result<Reply, FileError> {

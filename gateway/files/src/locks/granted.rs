@@ -91,10 +91,11 @@ fn sort(locks: &mut [Lock]) {
     locks.sort_by_key(|lock| (lock.range.start, lock.owner));
 }
 
-/// Two disjoint locks that are to be one: same owner, same kind, end to end.
+/// Two disjoint locks that are to be one: same owner, same kind, same open file, end to end.
 pub fn merges(first: &Lock, second: &Lock) -> bool {
     let touches = |low: &Lock, high: &Lock| low.range.end.checked_add(1) == Some(high.range.start);
-    first.owner == second.owner && first.kind == second.kind && (touches(first, second) || touches(second, first))
+    let alike = |lock: &Lock| (lock.owner, lock.kind, lock.handle);
+    alike(first) == alike(second) && (touches(first, second) || touches(second, first))
 }
 
 /// What is left of an overlapping lock on either side of `gone`.

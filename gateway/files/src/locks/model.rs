@@ -26,6 +26,11 @@ enum Step {
         family: LockFamily,
         owner: LockOwner,
     },
+    CloseHandle {
+        inode: u64,
+        session: u64,
+        handle: u64,
+    },
     /// The waiter at this place among all of them.
     Cancel(usize),
     EndSession(u64),
@@ -55,13 +60,23 @@ fn families() -> impl Strategy<Value = LockFamily> {
 
 fn sets() -> impl Strategy<Value = Step> {
     let kinds = prop_oneof![Just(LockKind::Read), Just(LockKind::Write)];
-    (0..INODES, families(), owners(), ranges(), kinds, 0u32..9, any::<bool>()).prop_map(
-        |(inode, family, owner, range, kind, pid, wait)| {
+    let pids_and_handles = (0u32..9, 0u64..3);
+    (
+        0..INODES,
+        families(),
+        owners(),
+        ranges(),
+        kinds,
+        pids_and_handles,
+        any::<bool>(),
+    )
+        .prop_map(|(inode, family, owner, range, kind, (pid, handle), wait)| {
             let lock = Lock {
                 owner,
                 range: whole_if_flock(family, range),
                 kind,
                 pid,
+                handle,
             };
             Step::Set {
                 inode,
@@ -69,8 +84,7 @@ fn sets() -> impl Strategy<Value = Step> {
                 lock,
                 wait,
             }
-        },
-    )
+        })
 }
 
 fn whole_if_flock(family: LockFamily, range: LockRange) -> LockRange {
@@ -95,6 +109,8 @@ fn steps() -> impl Strategy<Value = Step> {
         4 => unlocks(),
         1 => (0..INODES, families(), owners())
             .prop_map(|(inode, family, owner)| Step::CloseOwner { inode, family, owner }),
+        1 => (0..INODES, 1u64..3, 0u64..3)
+            .prop_map(|(inode, session, handle)| Step::CloseHandle { inode, session, handle }),
         1 => (0usize..8).prop_map(Step::Cancel),
     ];
     let undone = (0..INODES, plain.clone()).prop_map(|(inode, step)| Step::TakeBack(inode, Box::new(step)));
@@ -106,8 +122,8 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Who holds a byte, and how.
-type Cell = BTreeMap<LockOwner, LockKind>;
+/// Who holds a byte, how, and through which open file.
+type Cell = BTreeMap<LockOwner, (LockKind, u64)>;
 
 #[derive(Clone, Debug, Default)]
 struct Model {
@@ -122,8 +138,8 @@ fn bytes_of(range: LockRange) -> impl Iterator<Item = u64> {
 impl Model {
     fn holders_against(&self, inode: u64, family: LockFamily, lock: &Lock) -> BTreeSet<LockOwner> {
         let cells = bytes_of(lock.range).filter_map(|byte| self.cells.get(&(inode, family, byte)));
-        let holders = cells.flatten().filter(|(owner, kind)| {
-            **owner != lock.owner && (**kind == LockKind::Write || lock.kind == LockKind::Write)
+        let holders = cells.flatten().filter(|(owner, (kind, _))| {
+            **owner != lock.owner && (*kind == LockKind::Write || lock.kind == LockKind::Write)
         });
         holders.map(|(owner, _)| *owner).collect()
     }
@@ -133,13 +149,19 @@ impl Model {
             self.cells
                 .entry((inode, family, byte))
                 .or_default()
-                .insert(lock.owner, lock.kind);
+                .insert(lock.owner, (lock.kind, lock.handle));
         }
     }
 
     fn free(&mut self, is_freed: impl Fn(u64, LockFamily, u64, LockOwner) -> bool) {
         for ((inode, family, byte), cell) in &mut self.cells {
             cell.retain(|owner, _| !is_freed(*inode, *family, *byte, *owner));
+        }
+    }
+
+    fn free_handle(&mut self, inode: u64, session: u64, handle: u64) {
+        for (_, cell) in self.cells.iter_mut().filter(|((of, ..), _)| *of == inode) {
+            cell.retain(|owner, (_, through)| owner.session != session || *through != handle);
         }
     }
 
@@ -200,7 +222,7 @@ fn cell_of(table: &LockTable, inode: u64, family: LockFamily, byte: u64) -> Cell
     let mut cell = Cell::new();
     for (of, lock) in table.inodes.get(&inode).into_iter().flat_map(GrantedLocks::iter) {
         if of == family && lock.range.start <= byte && byte <= lock.range.end {
-            let twice = cell.insert(lock.owner, lock.kind);
+            let twice = cell.insert(lock.owner, (lock.kind, lock.handle));
             assert_eq!(twice, None, "an owner holds a byte twice");
         }
     }
@@ -251,8 +273,9 @@ fn run_set(table: &mut LockTable, model: &mut Model, (inode, family, lock, wait)
         assert!(blockers.contains(&conflict.owner));
         assert!(conflict.conflicts(&lock));
         assert!(
-            bytes_of(conflict.range)
-                .all(|byte| { model.cells[&(inode, family, byte)].get(&conflict.owner) == Some(&conflict.kind) })
+            bytes_of(conflict.range).all(|byte| {
+                model.cells[&(inode, family, byte)][&conflict.owner] == (conflict.kind, conflict.handle)
+            })
         );
     } else if family == LockFamily::Posix && model.would_deadlock(inode, &lock) {
         assert_eq!(answer, Err(LockError::Deadlock));
@@ -294,6 +317,19 @@ fn run(table: &mut LockTable, model: &mut Model, step: Step) {
             model.free(|of, kin, _, whose| (of, kin, whose) == (inode, family, owner));
             assert_eq!(ids(&woken), model.wake());
         }
+        Step::CloseHandle { inode, session, handle } => {
+            let held = model.cells.iter().filter(|((of, ..), _)| *of == inode);
+            let through = |(owner, (_, through)): (&LockOwner, &(LockKind, u64))| {
+                handle != 0 && owner.session == session && *through == handle
+            };
+            let has_some = held.flat_map(|(_, cell)| cell).any(through);
+            assert_eq!(table.has_handle(inode, session, handle), has_some);
+            let woken = table.close_handle(inode, session, handle);
+            if handle != 0 {
+                model.free_handle(inode, session, handle);
+            }
+            assert_eq!(ids(&woken), model.wake());
+        }
         Step::Cancel(place) => {
             if let Some(id) = model.waiting.get(place).map(|(id, ..)| *id) {
                 assert!(table.cancel(id));
@@ -332,9 +368,10 @@ fn run_end_session(table: &mut LockTable, model: &mut Model, session: u64) {
 /// Makes a step on this inode and undoes it there. Steps that are not about one inode are left out.
 fn take_back(table: &mut LockTable, model: &mut Model, inode: u64, mut step: Step) {
     match &mut step {
-        Step::Set { inode: of, .. } | Step::Unlock { inode: of, .. } | Step::CloseOwner { inode: of, .. } => {
-            *of = inode
-        }
+        Step::Set { inode: of, .. }
+        | Step::Unlock { inode: of, .. }
+        | Step::CloseOwner { inode: of, .. }
+        | Step::CloseHandle { inode: of, .. } => *of = inode,
         _ => return,
     }
     let saved = table.save(inode);
@@ -358,7 +395,7 @@ proptest! {
 
     #[test]
     fn a_damaged_record_is_refused_or_read_as_what_it_says(
-        damage in prop::collection::vec((0usize..119, any::<u8>()), 0..4),
+        damage in prop::collection::vec((0usize..143, any::<u8>()), 0..4),
     ) {
         let mut table = LockTable::default();
         for (of, start) in [(1, 0), (2, 20), (1, 40)] {
@@ -372,7 +409,7 @@ proptest! {
             // Order apart, there is one way to write a set of locks.
             let again = table.encode(1).unwrap();
             let sorted = |bytes: &[u8]| {
-                let mut locks: Vec<Vec<u8>> = bytes[5..].chunks(38).map(<[u8]>::to_vec).collect();
+                let mut locks: Vec<Vec<u8>> = bytes[5..].chunks(46).map(<[u8]>::to_vec).collect();
                 locks.sort();
                 locks
             };
@@ -392,6 +429,7 @@ fn write_lock(of: u64, start: u64, end: u64) -> Lock {
         range: LockRange { start, end },
         kind: LockKind::Write,
         pid: of as u32,
+        handle: 0,
     }
 }
 
@@ -493,7 +531,7 @@ fn a_record_with_conflicting_locks_is_refused() {
     outcome(&mut table, 1, write_lock(1, 0, 9), false).unwrap();
     outcome(&mut table, 1, write_lock(2, 20, 29), false).unwrap();
     let good = table.encode(1).unwrap();
-    let start_of_second = 5 + 38 + 18;
+    let start_of_second = 5 + 46 + 18;
     let mut bad = good.clone();
     bad[start_of_second] = 9;
     assert!(matches!(table.load(1, &bad), Err(DecodeError::Invalid { .. })));

@@ -2,17 +2,17 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | version, 1 |
+//! | 1 | version, 2 |
 //! | 4 | count of locks |
-//! | 38 each | family (0 POSIX, 1 flock), kind (0 read, 1 write), session, owner, start, end (u64 each), pid (u32) |
+//! | 46 each | family (0 POSIX, 1 flock), kind (0 read, 1 write), session, owner, start, end, handle (u64 each), pid (u32) |
 
 use super::granted::{GrantedLocks, merges};
 use super::{Lock, LockFamily, LockKind, LockOwner, LockRange};
 use tombolo_base::{DecodeError, ENTRY_VALUE_BYTES_MAX, Reader, Writer};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const HEAD_BYTES: usize = 5;
-const LOCK_BYTES: usize = 38;
+const LOCK_BYTES: usize = 46;
 /// What an inode may hold: a round figure below what a value has room for.
 pub const LOCKS_PER_RECORD_MAX: usize = 1536;
 const _: () = assert!(HEAD_BYTES + LOCK_BYTES * LOCKS_PER_RECORD_MAX <= ENTRY_VALUE_BYTES_MAX);
@@ -34,6 +34,7 @@ pub fn encode(granted: &GrantedLocks) -> Vec<u8> {
             .u64(lock.owner.owner)
             .u64(lock.range.start)
             .u64(lock.range.end)
+            .u64(lock.handle)
             .u32(lock.pid);
     }
     writer.0
@@ -79,6 +80,7 @@ fn decode_lock(reader: &mut Reader<'_>) -> Result<(LockFamily, Lock), DecodeErro
         start: reader.u64("start of a lock")?,
         end: reader.u64("end of a lock")?,
     };
+    let handle = reader.u64("handle of a lock")?;
     let pid = reader.u32("pid of a lock")?;
     if range.start > range.end {
         return Err(invalid("end of a lock", range.end));
@@ -88,6 +90,7 @@ fn decode_lock(reader: &mut Reader<'_>) -> Result<(LockFamily, Lock), DecodeErro
         range,
         kind,
         pid,
+        handle,
     };
     Ok((family, lock))
 }
