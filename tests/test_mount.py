@@ -115,6 +115,47 @@ def test_directory_is_listed_whole_while_it_changes(mount: Mount) -> None:
     assert len(listed) == len(set(listed)) == len(stable)
 
 
+def test_directory_is_listed_whole_while_its_entries_are_renamed(mount: Mount) -> None:
+    """What is renamed stays: it is listed once, by the old name or the new one, and the listing ends."""
+    generator, generations = random.Random(SEED), [0] * 3000
+    for number in range(len(generations)):
+        (mount.folder / f"{number}.0").touch()
+
+    def rename(number: int) -> None:
+        generations[number] += 1
+        new = mount.folder / f"{number}.{generations[number]}"
+        (mount.folder / f"{number}.{generations[number] - 1}").rename(new)
+
+    seen = []
+    with os.scandir(mount.folder) as entries:
+        for entry in entries:
+            seen.append(int(entry.name.split(".")[0]))
+            assert len(seen) <= len(generations), "listed again"
+            rename(seen[-1])
+            rename(generator.randrange(len(generations)))
+    assert sorted(seen) == list(range(len(generations)))
+
+
+def test_listing_ends_while_entries_are_made(mount: Mount) -> None:
+    for number in range(3000):
+        (mount.folder / f"old{number}").touch()
+    with os.scandir(mount.folder) as entries:
+        for number, entry in enumerate(entries):
+            assert number < 3000, "what is made for each entry is listed in turn"
+            (mount.folder / f"{entry.name}.new").touch()
+
+
+def test_rewound_directory_shows_what_was_made(mount: Mount) -> None:
+    """As opendir(3) would: rewinddir(3) begins anew."""
+    (mount.folder / "first").touch()
+    descriptor = os.open(mount.folder, os.O_RDONLY | os.O_DIRECTORY)
+    assert os.listdir(descriptor) == ["first"]
+    (mount.folder / "second").touch()
+    # Python rewinds the descriptor before it lists.
+    assert sorted(os.listdir(descriptor)) == ["first", "second"]
+    os.close(descriptor)
+
+
 def test_default_access_lists_are_inherited(mount: Mount) -> None:
     folder = mount.folder / "folder"
     folder.mkdir()
@@ -323,35 +364,6 @@ def test_killed_mount_can_be_mounted_again(mount: Mount, make_mount: MountFactor
     assert (again.folder / "file").read_bytes() == b"x"
 
 
-# Long runs
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("settings", ["fsx.toml", "fsx-no-maps.toml"])
-def test_fsx_finds_no_fault_in_a_million_operations(mount: Mount, source: Path, settings: str) -> None:
-    # In ten processes: fsx never unmaps what it has read through, and a process may have 65,530 maps.
-    for seed in range(SEED, SEED + 10):
-        suites.fsx(mount.folder / "file", source, 100_000, seed, settings)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_large_repository(mount: Mount, source: Path) -> None:
-    suites.git(mount.folder, source, 400 * MIB)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_archive_of_fifty_thousand_files_unpacks(mount: Mount, source: Path) -> None:
-    suites.tar_of_small_files(mount.folder, source, 50_000)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(3600)
-def test_projects_are_built_in_a_share(mount: Mount) -> None:
-    suites.build_c(mount.folder)
-    suites.build_rust(mount.folder)
 def assert_both_serve(first: Path, second: Path) -> None:
     """Two live mounts of a share at one place: neither takes the other's session away."""
     with (first / "file").open("w+b", buffering=0) as file, (second / "file").open("r+b", buffering=0) as other:
@@ -410,3 +422,32 @@ def test_locks_of_a_killed_mount_go_when_it_is_mounted_again(mount: Mount, make_
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+# Long runs
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("settings", ["fsx.toml", "fsx-no-maps.toml"])
+def test_fsx_finds_no_fault_in_a_million_operations(mount: Mount, source: Path, settings: str) -> None:
+    # In ten processes: fsx never unmaps what it has read through, and a process may have 65,530 maps.
+    for seed in range(SEED, SEED + 10):
+        suites.fsx(mount.folder / "file", source, 100_000, seed, settings)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_large_repository(mount: Mount, source: Path) -> None:
+    suites.git(mount.folder, source, 400 * MIB)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_archive_of_fifty_thousand_files_unpacks(mount: Mount, source: Path) -> None:
+    suites.tar_of_small_files(mount.folder, source, 50_000)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_projects_are_built_in_a_share(mount: Mount) -> None:
+    suites.build_c(mount.folder)
+    suites.build_rust(mount.folder)

@@ -7,6 +7,7 @@
 
 mod checking;
 mod convert;
+mod listings;
 mod locking;
 mod meters;
 mod news;

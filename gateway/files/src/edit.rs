@@ -92,6 +92,14 @@ impl Edit {
         Ok(())
     }
 
+    /// Another name at the same position, in place of one that is there.
+    pub fn change_name(&mut self, directory: u64, name: &[u8], new: &[u8], record: NameRecord) {
+        self.delete(keys::name(directory, name));
+        self.put_name(directory, new, record);
+        self.tell_name(directory, name, record.inode);
+        self.tell_name(directory, new, 0);
+    }
+
     pub fn tell_name(&mut self, parent: u64, name: &[u8], before: u64) {
         self.news.push(Changed::Name {
             parent,

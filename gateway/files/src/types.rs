@@ -217,6 +217,20 @@ pub struct NameIn<'a> {
     pub name: &'a [u8],
 }
 
+/// A part of a directory: the entries whose cookies are greater than `after` and less than `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Positions {
+    pub after: u64,
+    pub end: u64,
+}
+
+impl From<u64> for Positions {
+    /// All after this cookie; 0: all.
+    fn from(after: u64) -> Self {
+        Self { after, end: u64::MAX }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
     pub name: Vec<u8>,

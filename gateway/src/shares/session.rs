@@ -12,6 +12,7 @@
 //! kernel, which cannot be told so, the request waits, as on a hard mount, until it succeeds or is interrupted.
 
 use super::convert::{self, errno};
+use super::listings::Listings;
 use super::news::Listening;
 use super::{Shares, locking, now};
 use crate::meters::Started;
@@ -46,6 +47,7 @@ pub(super) struct Inner {
     stable: bool,
     _listening: Listening,
     is_unmounted: AtomicBool,
+    listings: Listings,
     pub waiting: locking::Waiting,
 }
 
@@ -106,6 +108,7 @@ impl ShareSession {
             stable,
             _listening: listening,
             is_unmounted: AtomicBool::new(false),
+            listings: Listings::default(),
             waiting: locking::Waiting::default(),
         }))
     }
@@ -320,7 +323,10 @@ impl Inner {
                 locking::release(self, caller, node, release)?;
                 done(service.release(caller, node))
             }
-            Request::Releasedir { .. } => done(service.release(caller, node)),
+            Request::Releasedir { fh, .. } => {
+                self.listings.close(*fh);
+                done(service.release(caller, node))
+            }
             Request::Flush { lock_owner, .. } => done(locking::close(self, caller, node, *lock_owner)),
             Request::Statfs => self.statfs(caller),
             Request::Getxattr { name, size } => sized(service.getxattr(caller, node, name)?, *size),
@@ -420,14 +426,15 @@ impl Inner {
 
     fn readdir(&self, caller: &Caller, node: u64, readdir: &Readdir, plus: bool) -> Result<Reply, FileError> {
         let mut buffer = DirectoryBuffer::new(readdir.size);
-        let mut cookie = readdir.offset;
+        let end = || self.shares.service.directory_end(caller, node);
+        let mut positions = self.listings.positions(readdir, end)?;
         'full: loop {
             let entries = self
                 .shares
                 .service
-                .readdir(caller, node, cookie, ENTRIES_AT_A_TIME, plus)?;
+                .readdir(caller, node, positions, ENTRIES_AT_A_TIME, plus)?;
             let Some(last) = entries.last() else { break };
-            cookie = last.cookie;
+            positions.after = last.cookie;
             for entry in &entries {
                 let name = DirectoryEntry {
                     node: entry.inode,

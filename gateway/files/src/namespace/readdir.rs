@@ -1,37 +1,38 @@
 //! Listing a directory, in the order of its cookies: the order in which the names were made.
 
 use crate::error::FileError;
-use crate::keys::{self, tag};
+use crate::keys;
 use crate::node::Node;
 use crate::records::CookieRecord;
 use crate::service::FileService;
 use crate::storage::Storage;
-use crate::types::{Caller, DirectoryEntry, FileType};
+use crate::types::{Caller, DirectoryEntry, FileType, Positions};
 
 const COOKIE_SELF: u64 = 1;
 const COOKIE_PARENT: u64 = 2;
 
 impl<S: Storage> FileService<S> {
-    /// At most `entries_max` entries after `cookie` (0: from the start), `.` and `..` first; none at the end. A name
-    /// that is there all the while is listed once, whatever else comes and goes; any cookie of the directory's can be
-    /// gone on from at any time.
+    /// At most `entries_max` entries of those positions, `.` and `..` first; none at the end. What is there all the while
+    /// is listed once, whatever else comes and goes, also if it is renamed; any cookie of the directory's can be gone on
+    /// from at any time. What comes new comes behind [`FileService::directory_end`].
     pub fn readdir(
         &self,
         caller: &Caller,
         directory: u64,
-        cookie: u64,
+        positions: impl Into<Positions>,
         entries_max: usize,
         with_attributes: bool,
     ) -> Result<Vec<DirectoryEntry>, FileError> {
+        let Positions { after: cookie, end } = positions.into();
         let _names = self.reading();
         let node = self.node(caller, directory)?;
         let mut entries = dots(&node, cookie, with_attributes)?;
         entries.truncate(entries_max);
-        let (_, end) = keys::all_of(tag::COOKIE, node.inode);
-        let Some(from) = cookie.max(COOKIE_PARENT).checked_add(1) else {
+        let from = cookie.max(COOKIE_PARENT).saturating_add(1);
+        if from >= end {
             return Ok(entries);
-        };
-        let from = keys::cookie(node.inode, from);
+        }
+        let (from, end) = (keys::cookie(node.inode, from), keys::cookie(node.inode, end));
         for (key, value) in self.storage.scan(&from, &end, entries_max - entries.len())? {
             let (_, cookie) = keys::split_cookie(&key)?;
             let record = CookieRecord::decode(&value)?;
@@ -48,6 +49,12 @@ impl<S: Storage> FileService<S> {
             });
         }
         Ok(entries)
+    }
+
+    /// The cookie that the next new name gets: a listing that ends there ends, whatever is made meanwhile.
+    pub fn directory_end(&self, caller: &Caller, directory: u64) -> Result<u64, FileError> {
+        let _names = self.reading();
+        Ok(self.node(caller, directory)?.directory()?.cookie_next)
     }
 }
 

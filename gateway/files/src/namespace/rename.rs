@@ -1,7 +1,8 @@
 //! Moving a name, in one step: at every moment the target's name is there, standing for the old inode or the new one.
 //!
-//! A name that replaces another takes its position in the directory over, so that whoever lists the directory meanwhile
-//! sees it once. Two names that are exchanged keep their positions and change inodes.
+//! Positions in directories are such that whoever lists one meanwhile sees what stays there once. A name that replaces
+//! another takes its position over; two names that are exchanged keep theirs and change inodes; a name that becomes a new
+//! one in the same directory keeps its own. Only in another directory a new name comes to the end.
 
 use super::{check_name, check_new_name};
 use crate::edit::Edit;
@@ -122,10 +123,15 @@ impl<S: Storage> FileService<S> {
             source,
             ..
         } = moving;
-        moving.edit.remove_name(&mut moving.parents.from, from.name, source)?;
-        moving
-            .edit
-            .add_name(moving.parents.to(), to.name, source.inode, source.file_type)?;
+        if moving.parents.to.is_none() {
+            let directory = moving.parents.from.inode;
+            moving.edit.change_name(directory, from.name, to.name, source);
+        } else {
+            moving.edit.remove_name(&mut moving.parents.from, from.name, source)?;
+            moving
+                .edit
+                .add_name(moving.parents.to(), to.name, source.inode, source.file_type)?;
+        }
         moving.parents.put(&mut moving.edit, caller);
         Ok(moving.edit)
     }
