@@ -10,14 +10,12 @@ use crate::types::{Attributes, Caller, Changed, FileType, Request, SetAttributes
 use crate::xattr::remove_capability;
 
 impl<S: Storage> FileService<S> {
-    /// All of the changes, or none. Carried out twice it comes to the same, so it is not noted for requests that are
-    /// sent again.
+    /// All of the changes, or none. The attributes afterwards.
     pub fn setattr(&self, caller: &Caller, inode: u64, set: &SetAttributes) -> Result<Attributes, FileError> {
-        let caller = &Caller {
-            request: Request::Unnumbered,
-            ..*caller
-        };
         check_times(set)?;
+        if self.is_done_before(caller)? {
+            return self.getattr(caller, inode);
+        }
         let inode = self.number(caller, inode)?;
         let file = self.files.lock(inode);
         // With the file's lock held its data stay as they are, so what the new size comes to can be found out before

@@ -172,20 +172,21 @@ impl<S: Storage> FileService<S> {
         edit.blocks
     }
 
-    /// Writes whole blocks. The record is the file's new one but for the count of blocks, which is set here.
+    /// Writes whole blocks, and makes the edit with them. The record is the file's new one but for the count of blocks,
+    /// which is set here.
     fn write_blocks(
         &self,
         file: &mut DataFile,
         first: u64,
         data: Bytes,
         mut record: FileRecord,
+        mut edit: Edit,
     ) -> Result<(), FileError> {
         let sums = BlockSum::of_blocks(&data);
         let span = file.span(first, sums.len() as u64);
         let before = self.mapped_before_end(file, span)?;
         let after = sums.iter().flatten().count() as u64;
         record.allocated_blocks = (record.allocated_blocks + after).saturating_sub(before);
-        let mut edit = Edit::default();
         let grown = self.put_record(&mut edit, file, &record);
         let room = file.share.reserve(grown)?;
         self.storage.write(span, data, sums, edit.change)?;
@@ -230,6 +231,6 @@ impl<S: Storage> FileService<S> {
         }
         bytes[valid..].fill(0);
         let record = file.record.clone();
-        self.write_blocks(file, block, bytes.into(), record)
+        self.write_blocks(file, block, bytes.into(), record, Edit::default())
     }
 }

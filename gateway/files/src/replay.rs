@@ -1,5 +1,6 @@
 //! Requests that are sent again after a crash. The change that a request makes notes its number and outcome, so they
-//! are kept or lost together; a request that is found there is answered from it.
+//! are kept or lost together; a request that is found there is answered from it. So are those that would come to the same
+//! if they were carried out twice: meanwhile another client may have changed it again, and was answered.
 //!
 //! A session has one slot for each of 4096 numbers in a row, far more than it may have under way at once.
 
@@ -31,8 +32,22 @@ impl<S: Storage> FileService<S> {
         Ok((record.number == number).then_some(record.outcome))
     }
 
+    /// Whether a request that makes no inode was carried out before.
     pub(crate) fn is_done_before(&self, caller: &Caller) -> Result<bool, FileError> {
-        Ok(self.outcome_before(caller)?.is_some())
+        match self.outcome_before(caller)? {
+            Some(Outcome::Done) => Ok(true),
+            Some(Outcome::Entry(_) | Outcome::Bytes(_)) => Err(used_for_another()),
+            None => Ok(false),
+        }
+    }
+
+    /// How many bytes the request copied when it was carried out before.
+    pub(crate) fn bytes_before(&self, caller: &Caller) -> Result<Option<u64>, FileError> {
+        match self.outcome_before(caller)? {
+            Some(Outcome::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(Outcome::Entry(_) | Outcome::Done) => Err(used_for_another()),
+            None => Ok(None),
+        }
     }
 
     /// The entry that the request made or linked when it was carried out before, as it is now.
@@ -43,8 +58,12 @@ impl<S: Storage> FileService<S> {
                 let _names = self.reading();
                 Ok(Some(self.entry(caller, inode)?))
             }
-            Some(Outcome::Done) => Err(FileError::Invalid("the request's number was used for another")),
+            Some(Outcome::Done | Outcome::Bytes(_)) => Err(used_for_another()),
             None => Ok(None),
         }
     }
+}
+
+fn used_for_another() -> FileError {
+    FileError::Invalid("the request's number was used for another")
 }

@@ -273,6 +273,14 @@ impl<S: Storage> FileService<S> {
         }
     }
 
+    /// An edit that says what the request came to, for changes that are made in other ways than by
+    /// [`FileService::commit`].
+    pub(crate) fn noted(&self, caller: &Caller, outcome: Outcome) -> Edit {
+        let mut edit = Edit::default();
+        self.note_request(caller, &mut edit, outcome);
+        edit
+    }
+
     fn note_request(&self, caller: &Caller, edit: &mut Edit, outcome: Outcome) {
         let (Request::Number(number) | Request::Again(number)) = caller.request else {
             return;

@@ -4,6 +4,7 @@ use super::write::check_end;
 use super::{BLOCK, DataFile};
 use crate::edit::Edit;
 use crate::error::FileError;
+use crate::records::Outcome;
 use crate::service::FileService;
 use crate::storage::Storage;
 use crate::types::{Allocate, Caller, Changed, Place, Timestamp};
@@ -17,17 +18,26 @@ impl<S: Storage> FileService<S> {
             return Err(FileError::Invalid("nothing to allocate"));
         }
         check_end(at.offset, bytes)?;
+        if self.is_done_before(caller)? {
+            return Ok(());
+        }
         let inode = self.number(caller, at.inode)?;
         let (guard, file) = self.hold(caller, inode)?;
         let mut file = self.without_privileges(caller, file, caller.uid != 0)?;
         let range = at.offset..at.offset + bytes;
+        // The last change of the request notes it.
+        let noted = self.noted(caller, Outcome::Done);
+        let grows = range.end > file.record.size;
         match mode {
             Allocate::KeepSize => return Ok(()),
-            Allocate::Extend => self.extend(&mut file, range.end, caller.now)?,
-            Allocate::PunchHole | Allocate::ZeroRangeKeepSize => self.clear(&mut file, range, caller.now)?,
-            Allocate::ZeroRange => {
-                self.clear(&mut file, range.clone(), caller.now)?;
-                self.extend(&mut file, range.end, caller.now)?;
+            Allocate::Extend if !grows => return Ok(()),
+            Allocate::Extend => self.extend(&mut file, range.end, caller.now, noted)?,
+            Allocate::ZeroRange if grows => {
+                self.clear(&mut file, range.clone(), caller.now, Edit::default())?;
+                self.extend(&mut file, range.end, caller.now, noted)?;
+            }
+            Allocate::PunchHole | Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
+                self.clear(&mut file, range, caller.now, noted)?;
             }
         }
         drop(guard);
@@ -40,23 +50,20 @@ impl<S: Storage> FileService<S> {
         Ok(())
     }
 
-    fn extend(&self, file: &mut DataFile, size: u64, now: Timestamp) -> Result<(), FileError> {
-        if size <= file.record.size {
-            return Ok(());
-        }
+    fn extend(&self, file: &mut DataFile, size: u64, now: Timestamp, edit: Edit) -> Result<(), FileError> {
         self.zero_tail(file)?;
         let mut record = file.modified(now);
         record.size = size;
-        self.commit_data(file, Edit::default(), record)
+        self.commit_data(file, edit, record)
     }
 
     /// Makes the range zeroes as far as the file goes: parts of blocks first, then holes.
-    fn clear(&self, file: &mut DataFile, range: Range<u64>, now: Timestamp) -> Result<(), FileError> {
+    fn clear(&self, file: &mut DataFile, range: Range<u64>, now: Timestamp, mut edit: Edit) -> Result<(), FileError> {
         let end = range.end.min(file.record.blocks() * BLOCK);
         let (first, last) = (range.start.div_ceil(BLOCK), end / BLOCK);
         if range.start >= end {
             let record = file.modified(now);
-            return self.commit_data(file, Edit::default(), record);
+            return self.commit_data(file, edit, record);
         }
         if first > last {
             // All within one block.
@@ -73,7 +80,6 @@ impl<S: Storage> FileService<S> {
         let freed = self.mapped_before_end(file, span)?;
         let mut record = file.modified(now);
         record.allocated_blocks = record.allocated_blocks.saturating_sub(freed);
-        let mut edit = Edit::default();
         edit.punch(span);
         self.commit_data(file, edit, record)
     }
@@ -86,6 +92,6 @@ impl<S: Storage> FileService<S> {
         }
         part.fill(0);
         let record = file.record.clone();
-        self.write_blocks(file, block, bytes.into(), record)
+        self.write_blocks(file, block, bytes.into(), record, Edit::default())
     }
 }

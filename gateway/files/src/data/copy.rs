@@ -5,7 +5,7 @@ use super::{BLOCK, DataFile, blocks_around};
 use crate::edit::Edit;
 use crate::error::FileError;
 use crate::keys;
-use crate::records::FileRecord;
+use crate::records::{FileRecord, Outcome};
 use crate::service::{FileService, add_counters};
 use crate::storage::{FileSpan, Storage};
 use crate::types::{Caller, Changed, Place, Timestamp};
@@ -72,6 +72,9 @@ impl<S: Storage> FileService<S> {
     /// Bytes copied: fewer than asked for at the source's end, and when there are very many. Setuid and the like go as
     /// with a write, unless root asks.
     pub fn copy_range(&self, caller: &Caller, from: Place, to: Place, bytes: u64) -> Result<u64, FileError> {
+        if let Some(copied) = self.bytes_before(caller)? {
+            return Ok(copied);
+        }
         let source = self.number(caller, from.inode)?;
         let target = self.number(caller, to.inode)?;
         let guards = self.files.lock_all(vec![source, target]);
@@ -92,7 +95,7 @@ impl<S: Storage> FileService<S> {
             return Err(FileError::Invalid("the ranges overlap"));
         }
         files.target = self.without_privileges(caller, files.target, caller.uid != 0)?;
-        let copied = self.copy_all(&mut files, copy, caller.now)?;
+        let copied = self.copy_all(caller, &mut files, copy)?;
         drop(guards);
         let changed = Changed::Data {
             inode: target,
@@ -103,15 +106,17 @@ impl<S: Storage> FileService<S> {
         Ok(copied)
     }
 
-    /// An error after the first piece ends the copy early, which is a success.
-    fn copy_all(&self, files: &mut Files, copy: Copy, now: Timestamp) -> Result<u64, FileError> {
+    /// An error after the first piece ends the copy early, which is a success; so does a crash. Each piece notes how far
+    /// the request has come with it.
+    fn copy_all(&self, caller: &Caller, files: &mut Files, copy: Copy) -> Result<u64, FileError> {
         let mut rest = copy;
         let mut budget = COPIED_BYTES_MAX;
         while rest.bytes > 0 && budget > 0 {
             let piece = rest.next_piece();
+            let noted = self.noted(caller, Outcome::Bytes(piece.from + piece.bytes - copy.from));
             let done = match piece.is_whole_blocks() {
-                true => self.link_blocks(files, piece, now),
-                false => self.copy_bytes(files, piece, now),
+                true => self.link_blocks(files, piece, caller.now, noted),
+                false => self.copy_bytes(files, piece, caller.now, noted),
             };
             match done {
                 Ok(()) => rest = rest.after(piece.bytes),
@@ -127,7 +132,7 @@ impl<S: Storage> FileService<S> {
         Ok(copy.bytes - rest.bytes)
     }
 
-    fn copy_bytes(&self, files: &mut Files, copy: Copy, now: Timestamp) -> Result<(), FileError> {
+    fn copy_bytes(&self, files: &mut Files, copy: Copy, now: Timestamp, edit: Edit) -> Result<(), FileError> {
         let (first, count) = blocks_around(copy.from, copy.bytes);
         let read = self.start_reading(files.source().span(first, count)).wait()?;
         let head = (copy.from % BLOCK) as usize;
@@ -135,12 +140,12 @@ impl<S: Storage> FileService<S> {
         let bytes = bytes.ok_or(FileError::Failed(
             "storage gave fewer blocks than it was asked for".into(),
         ))?;
-        self.put_bytes(&mut files.target, copy.to, Bytes::copy_from_slice(bytes), now)
+        self.put_bytes(&mut files.target, copy.to, Bytes::copy_from_slice(bytes), now, edit)
     }
 
     /// Copies whole blocks by reference. The last of them come with the target's new record; until then the record says
     /// that its count cannot be trusted.
-    fn link_blocks(&self, files: &mut Files, copy: Copy, now: Timestamp) -> Result<(), FileError> {
+    fn link_blocks(&self, files: &mut Files, copy: Copy, now: Timestamp, edit: Edit) -> Result<(), FileError> {
         let from = files.source().span(copy.from / BLOCK, copy.bytes / BLOCK);
         let file = &mut files.target;
         if copy.to > file.record.size {
@@ -154,7 +159,7 @@ impl<S: Storage> FileService<S> {
         record.allocated_blocks = (record.allocated_blocks + added).saturating_sub(replaced);
         let share = file.share.clone();
         let room = share.reserve(added.cast_signed() - replaced.cast_signed())?;
-        self.link_and_record(file, from, to, record)?;
+        self.link_and_record(file, from, to, record, edit)?;
         room.keep();
         Ok(())
     }
@@ -165,11 +170,11 @@ impl<S: Storage> FileService<S> {
         from: FileSpan,
         to: FileSpan,
         record: FileRecord,
+        mut edit: Edit,
     ) -> Result<(), FileError> {
         let mut unsettled = file.record.clone();
         unsettled.is_unsettled = true;
         self.commit_data(file, Edit::default(), unsettled)?;
-        let mut edit = Edit::default();
         edit.put(keys::file(file.inode), record.encode());
         edit.blocks = record.allocated_blocks.cast_signed() - file.record.allocated_blocks.cast_signed();
         add_counters(record.share, &mut edit);

@@ -1,7 +1,9 @@
 //! Writing.
 
 use super::{BLOCK, DataFile, blocks_around};
+use crate::edit::Edit;
 use crate::error::FileError;
+use crate::records::Outcome;
 use crate::service::FileService;
 use crate::storage::Storage;
 use crate::types::{Caller, Changed, FILE_BYTES_MAX, Place, Timestamp};
@@ -10,17 +12,21 @@ use tombolo_base::BLOCK_BYTES;
 
 impl<S: Storage> FileService<S> {
     /// Writes all of the data, in one step; their number of bytes. May wait: for the rest of blocks that are written in
-    /// part, and for room under the cap. Carried out twice it comes to the same.
+    /// part, and for room under the cap.
     pub fn write(&self, caller: &Caller, to: Place, data: Bytes, kill_privileges: bool) -> Result<usize, FileError> {
         let bytes = data.len();
         let inode = self.number(caller, to.inode)?;
         check_end(to.offset, bytes as u64)?;
+        if self.is_done_before(caller)? {
+            return Ok(bytes);
+        }
         let (guard, file) = self.hold(caller, inode)?;
         if bytes == 0 {
             return Ok(0);
         }
         let mut file = self.without_privileges(caller, file, kill_privileges)?;
-        self.put_bytes(&mut file, to.offset, data, caller.now)?;
+        let edit = self.noted(caller, Outcome::Done);
+        self.put_bytes(&mut file, to.offset, data, caller.now, edit)?;
         drop(guard);
         let changed = Changed::Data {
             inode,
@@ -45,13 +51,14 @@ impl<S: Storage> FileService<S> {
         self.held_file(caller, file.inode)
     }
 
-    /// Writes bytes anywhere; the file grows to hold them.
+    /// Writes bytes anywhere, and makes the edit with them; the file grows to hold them.
     pub(super) fn put_bytes(
         &self,
         file: &mut DataFile,
         offset: u64,
         data: Bytes,
         now: Timestamp,
+        edit: Edit,
     ) -> Result<(), FileError> {
         let end = offset + data.len() as u64;
         if offset / BLOCK > file.record.size / BLOCK {
@@ -60,7 +67,7 @@ impl<S: Storage> FileService<S> {
         let blocks = self.whole_blocks(file, offset, data)?;
         let mut record = file.modified(now);
         record.size = record.size.max(end);
-        self.write_blocks(file, offset / BLOCK, blocks, record)
+        self.write_blocks(file, offset / BLOCK, blocks, record, edit)
     }
 
     /// The data with what else is in their first and last block.

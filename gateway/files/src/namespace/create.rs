@@ -88,6 +88,10 @@ impl<S: Storage> FileService<S> {
             open: true,
             ..Plan::of(node)
         };
+        // It found a file before, and has truncated it already: opening it again will not.
+        if self.outcome_before(caller)? == Some(Outcome::Done) {
+            return self.open_existing(caller, at, flags);
+        }
         match self.make(caller, at, plan) {
             Err(FileError::Exists) if !flags.exclusive => self.open_existing(caller, at, flags),
             made => Ok((made?, true)),

@@ -75,11 +75,13 @@ impl OrphanRecord {
     }
 }
 
-/// What a request that changes names or attributes came to.
+/// What a request that changes something came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
     Entry(u64),
+    /// So many were copied.
+    Bytes(u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +97,7 @@ impl ReplayRecord {
         match self.outcome {
             Outcome::Done => writer.u8(0),
             Outcome::Entry(inode) => writer.u8(1).u64(inode),
+            Outcome::Bytes(bytes) => writer.u8(2).u64(bytes),
         };
         writer.0
     }
@@ -106,6 +109,7 @@ impl ReplayRecord {
         let outcome = match reader.u8(what)? {
             0 => Outcome::Done,
             1 => Outcome::Entry(read_number(&mut reader, what)?),
+            2 => Outcome::Bytes(reader.u64(what)?),
             value => {
                 let value = value.into();
                 return Err(DecodeError::Invalid { what, value });
