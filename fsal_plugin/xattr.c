@@ -11,8 +11,13 @@
 
 #define PREFIX "user."
 #define PREFIX_BYTES (sizeof(PREFIX) - 1)
+/* What the service has at the most. */
 #define VALUE_BYTES_MAX 65536u
 #define LIST_BYTES_MAX 65536u
+/* What ganesha encodes in one answer.  Of a longer one it sends nothing, and the client
+ * waits on a connection that is never closed. */
+#define VALUE_BYTES_SENT_MAX XDR_STRING_MAXLEN
+#define LIST_NAMES_SENT_MAX XDR_ARRAY_MAXLEN
 
 /* 0 bytes of `full` are left undefined on failure. */
 static fsal_status_t full_name(const xattrkey4 *name, char full[TOMBOLO_WIRE_NAME_BYTES_MAX + 1])
@@ -37,7 +42,7 @@ static void prepare_get(struct tombolo_fsal_request *request, uint64_t inode, co
 	tombolo_fsal_request_add(request, name, strlen(name) + 1);
 }
 
-/* Ganesha asks with no buffer for the length, and for that after ERR_FSAL_XATTR2BIG. */
+/* A value that cannot be sent is refused.  With ERR_FSAL_XATTR2BIG ganesha would ask again. */
 static fsal_status_t get_length(uint64_t inode, const char *name, xattrvalue4 *value)
 {
 	const struct fuse_getxattr_in question = { .size = 0 };
@@ -49,6 +54,8 @@ static fsal_status_t get_length(uint64_t inode, const char *name, xattrvalue4 *v
 	status = tombolo_fsal_ask(tombolo_fsal_current_export(), &request, &answer, sizeof(answer));
 	if (FSAL_IS_SUCCESS(status) && answer.size > VALUE_BYTES_MAX)
 		return tombolo_fsal_bad_answer(FUSE_GETXATTR);
+	if (FSAL_IS_SUCCESS(status) && answer.size > VALUE_BYTES_SENT_MAX)
+		return fsalstat(ERR_FSAL_FBIG, EFBIG);
 	if (FSAL_IS_SUCCESS(status))
 		value->utf8string_len = answer.size;
 	return status;
@@ -68,10 +75,14 @@ static fsal_status_t get_value(uint64_t inode, const char *name, xattrvalue4 *va
 	return status;
 }
 
+/* Ganesha comes with a small buffer.  After ERR_FSAL_XATTR2BIG it asks with none for the
+ * length, and with that much for the value. */
 static fsal_status_t getxattrs(struct fsal_obj_handle *object, xattrkey4 *name, xattrvalue4 *value)
 {
 	char full[TOMBOLO_WIRE_NAME_BYTES_MAX + 1];
 	fsal_status_t status = full_name(name, full);
+	xattrvalue4 whole = { 0 };
+	fsal_status_t too_long;
 
 	if (FSAL_IS_SUCCESS(status))
 		status = tombolo_fsal_may_access(object, FSAL_READ_ACCESS);
@@ -79,7 +90,12 @@ static fsal_status_t getxattrs(struct fsal_obj_handle *object, xattrkey4 *name, 
 		return status;
 	if (value->utf8string_len == 0)
 		return get_length(object->fileid, full, value);
-	return get_value(object->fileid, full, value);
+	status = get_value(object->fileid, full, value);
+	if (status.major != ERR_FSAL_XATTR2BIG)
+		return status;
+	/* Only here an error reaches the client as it is. */
+	too_long = get_length(object->fileid, full, &whole);
+	return FSAL_IS_ERROR(too_long) ? too_long : status;
 }
 
 static fsal_status_t setxattrs(struct fsal_obj_handle *object, setxattr_option4 option, xattrkey4 *name,
@@ -93,7 +109,7 @@ static fsal_status_t setxattrs(struct fsal_obj_handle *object, setxattr_option4 
 
 	if (FSAL_IS_ERROR(status))
 		return status;
-	if (value->utf8string_len > VALUE_BYTES_MAX)
+	if (value->utf8string_len > VALUE_BYTES_SENT_MAX)
 		return fsalstat(ERR_FSAL_XATTR2BIG, E2BIG);
 	switch (option) {
 	case SETXATTR4_EITHER:
@@ -133,6 +149,23 @@ static fsal_status_t removexattrs(struct fsal_obj_handle *object, xattrkey4 *nam
 	return tombolo_fsal_tell(export, &request);
 }
 
+/* How much of the list is for one answer that goes on behind the first `cookie` names. */
+static size_t cut(const char *list, size_t bytes, nfs_cookie4 cookie)
+{
+	nfs_cookie4 names = 0;
+	size_t length;
+
+	for (size_t position = 0; position < bytes; position += length + 1) {
+		length = strlen(list + position);
+		if (length <= PREFIX_BYTES || strncmp(list + position, PREFIX, PREFIX_BYTES) != 0)
+			continue;
+		names++;
+		if (names > cookie && names - cookie > LIST_NAMES_SENT_MAX)
+			return position;
+	}
+	return bytes;
+}
+
 static fsal_status_t listxattrs(struct fsal_obj_handle *object, count4 bytes_max, nfs_cookie4 *cookie, bool_t *eof,
 				xattrlist4 *names)
 {
@@ -149,8 +182,13 @@ static fsal_status_t listxattrs(struct fsal_obj_handle *object, count4 bytes_max
 	/* Ganesha reads names up to their terminator. */
 	if (FSAL_IS_SUCCESS(status) && bytes > 0 && list[bytes - 1] != '\0')
 		status = tombolo_fsal_bad_answer(FUSE_LISTXATTR);
-	if (FSAL_IS_SUCCESS(status))
-		status = fsal_listxattr_helper(list, bytes, bytes_max, cookie, eof, names);
+	if (FSAL_IS_SUCCESS(status)) {
+		size_t part = cut(list, bytes, *cookie);
+
+		status = fsal_listxattr_helper(list, part, bytes_max, cookie, eof, names);
+		if (FSAL_IS_SUCCESS(status) && part < bytes)
+			*eof = false;
+	}
 	gsh_free(list);
 	return status;
 }

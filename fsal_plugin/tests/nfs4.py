@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-OK, EXIST, ACCESS, NOENT = 0, 17, 13, 2
+OK, EXIST, ACCESS, NOENT, FBIG = 0, 17, 13, 2, 27
 SHARE_DENIED, DENIED, NOXATTR, NXIO = 10015, 10010, 10095, 6
 READ, WRITE, BOTH = 1, 2, 3
 UNSTABLE, FILE_SYNC = 0, 2
@@ -283,6 +283,17 @@ class Client:
         assert isinstance(result, tuple)
         return result
 
+    def symlink(self, directory: str, name: str, target: bytes) -> bytes:
+        """Its handle."""
+        arguments = u32(5) + opaque(target) + opaque(name.encode()) + attributes_of()
+        create = Operation(6, arguments, lambda reader: (reader.fixed(20), reader.words()))
+        result = self.call(*self.walk(directory), create, Operation(10, b"", Reader.opaque))[-1]
+        assert isinstance(result, bytes)
+        return result
+
+    def set_mode(self, handle: bytes, mode: int) -> None:
+        self.on(handle, Operation(34, ANONYMOUS + attributes_of(mode), Reader.words))
+
     def remove(self, directory: str, name: str) -> None:
         self.call(*self.walk(directory), Operation(28, opaque(name.encode()), lambda reader: reader.fixed(20)))
 
@@ -330,14 +341,21 @@ class Client:
         assert isinstance(result, bytes)
         return result
 
-    def list_xattrs(self, handle: bytes) -> list[bytes]:
-        def decode(reader: Reader) -> list[bytes]:
-            reader.u64()
-            return [reader.opaque() for _ in range(reader.u32())]
+    def list_xattrs(self, handle: bytes, bytes_max: int = 4096) -> list[bytes]:
+        """As many calls as it takes."""
 
-        result = self.on(handle, Operation(74, u64(0) + u32(4096), decode))
-        assert isinstance(result, list)
-        return result
+        def decode(reader: Reader) -> tuple[int, list[bytes], bool]:
+            cookie = reader.u64()
+            return cookie, [reader.opaque() for _ in range(reader.u32())], reader.u32() == 1
+
+        names: list[bytes] = []
+        cookie, at_end = 0, False
+        while not at_end:
+            result = self.on(handle, Operation(74, u64(cookie) + u32(bytes_max), decode))
+            assert isinstance(result, tuple)
+            cookie, some, at_end = result
+            names += some
+        return names
 
     def remove_xattr(self, handle: bytes, name: str) -> None:
         self.on(handle, Operation(75, opaque(name.encode()), lambda reader: reader.fixed(20)))

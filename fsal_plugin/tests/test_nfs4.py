@@ -212,6 +212,37 @@ class Nfs4(Served):
             user.set_xattr(file.handle, "large", b"")
         self.nfs.close_file(file)
 
+    def test_long_extended_attributes(self) -> None:
+        """Ganesha encodes no value beyond 8,192 bytes: it would leave the client without an answer for ever."""
+        file = self.create()
+        longest = os.urandom(8192)
+        xattrs = self.daemon.find(self.name).xattrs
+        xattrs[b"user.long"] = longest
+        self.assertEqual(self.nfs.get_xattr(file.handle, "long"), longest)
+        for excess in (1, 4096, 65536 - 8192):
+            xattrs[b"user.long"] = longest + bytes(excess)
+            with self.refused(nfs4.FBIG):
+                self.nfs.get_xattr(file.handle, "long")
+        xattrs[b"user.long"] = b"short"
+        self.assertEqual(self.nfs.get_xattr(file.handle, "long"), b"short")
+        self.nfs.close_file(file)
+
+    def test_many_extended_attributes(self) -> None:
+        """Nor more than 1,024 names in one answer."""
+        file = self.create()
+        names = [b"%d" % number for number in range(3000)]
+        xattrs = self.daemon.find(self.name).xattrs
+        for name in names:
+            xattrs[b"user." + name] = b"x"
+            xattrs[b"trusted." + name[:3]] = b"x"
+        for bytes_max in (65536, 4096, 32):
+            self.assertEqual(self.nfs.list_xattrs(file.handle, bytes_max), names)
+        for count in (1023, 1024, 1025):
+            xattrs.clear()
+            xattrs.update({b"user." + name: b"x" for name in names[:count]})
+            self.assertEqual(self.nfs.list_xattrs(file.handle, 65536), names[:count])
+        self.nfs.close_file(file)
+
     def test_holes(self) -> None:
         file = self.create()
         self.nfs.write(file, 8192, b"d" * 4096)
