@@ -179,7 +179,8 @@ static fsal_status_t encode(const struct fsal_attrlist *list, object_file_type_t
 	memset(change, 0, sizeof(*change));
 	if (list->valid_mask & ~(attrmask_t)SETTABLE)
 		return fsalstat(ERR_FSAL_ATTRNOTSUPP, 0);
-	if (list->valid_mask & ATTR_MODE) {
+	/* A symbolic link has none that counts, and clients set it all the same: it is ignored, as by other servers. */
+	if ((list->valid_mask & ATTR_MODE) && type != SYMBOLIC_LINK) {
 		change->valid |= FATTR_MODE;
 		change->mode = fsal2unix_mode(list->mode);
 	}

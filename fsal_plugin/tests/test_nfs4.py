@@ -243,6 +243,12 @@ class Nfs4(Served):
             self.assertEqual(self.nfs.list_xattrs(file.handle, 65536), names[:count])
         self.nfs.close_file(file)
 
+    def test_mode_of_a_symbolic_link_is_ignored(self) -> None:
+        """As other servers do: there is none that counts."""
+        link = self.nfs.symlink("test", self.name, b"target")
+        self.nfs.set_mode(link, 0o600)
+        self.assertEqual(self.daemon.find(self.name).mode & 0o7777, 0o777)
+
     def test_holes(self) -> None:
         file = self.create()
         self.nfs.write(file, 8192, b"d" * 4096)
