@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -149,10 +149,15 @@ def test_rewound_directory_shows_what_was_made(mount: Mount) -> None:
     """As opendir(3) would: rewinddir(3) begins anew."""
     (mount.folder / "first").touch()
     descriptor = os.open(mount.folder, os.O_RDONLY | os.O_DIRECTORY)
-    assert os.listdir(descriptor) == ["first"]
+
+    def listed() -> list[str]:
+        # At the end the descriptor is rewound.
+        with os.scandir(descriptor) as entries:
+            return [entry.name for entry in entries]
+
+    assert listed() == ["first"]
     (mount.folder / "second").touch()
-    # Python rewinds the descriptor before it lists.
-    assert sorted(os.listdir(descriptor)) == ["first", "second"]
+    assert listed() == ["first", "second"]
     os.close(descriptor)
 
 
@@ -167,6 +172,45 @@ def test_default_access_lists_are_inherited(mount: Mount) -> None:
     as_user = ["setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups"]
     run([*as_user, "sh", "-c", "echo written > file"], cwd=folder)
     run(["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "cat", folder / "file"], expected_codes=(1,))
+
+
+def as_user(group: str, *words: str | Path) -> None:
+    run(["setpriv", "--reuid=nobody", f"--regid={group}", "--clear-groups", *words])
+
+
+def shown_mode(path: Path) -> int:
+    """The tool asks the kernel for the mode alone, which it may have in mind when all else is asked for anew."""
+    return int(run(["stat", "-c", "%a", path]).stdout, 8)
+
+
+@pytest.mark.parametrize("tool", ["write", "allocate", "truncate"])
+@pytest.mark.parametrize(
+    ("before", "group", "after"),
+    [
+        (0o6777, "nogroup", 0o777),
+        (0o6777, "root", 0o777),
+        (0o4666, "nogroup", 0o666),
+        # Without the right to execute it is the mark of mandatory locking, which the file's group leaves.
+        (0o6666, "nogroup", 0o666),
+        (0o6666, "root", 0o2666),
+    ],
+)
+def test_setuid_and_setgid_are_gone_once_a_user_has_written(
+    mount: Mount, folder: Path, tool: str, before: int, group: str, after: int
+) -> None:
+    """At once, and as on the machine's own file system."""
+    folder.chmod(0o755)
+    for path in (folder / "file", mount.folder / "file"):
+        path.write_bytes(b"content")
+        path.chmod(before)
+        assert shown_mode(path) == before
+        commands: dict[str, list[str | Path]] = {
+            "write": ["dd", "if=/dev/zero", f"of={path}", "bs=1", "count=1", "conv=notrunc", "status=none"],
+            "allocate": ["fallocate", "-l", "8192", path],
+            "truncate": ["truncate", "-s", "3", path],
+        }
+        as_user(group, *commands[tool])
+        assert shown_mode(path) == after, path
 
 
 def test_unlinked_file_stays_while_it_is_open(mount: Mount) -> None:

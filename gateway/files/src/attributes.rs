@@ -33,7 +33,7 @@ impl<S: Storage> FileService<S> {
         if let Some(resize) = resize {
             resize.apply(&mut edit, &mut node);
         }
-        self.set_permissions(&mut edit, &mut node, set)?;
+        self.set_permissions(caller, &mut edit, &mut node, set)?;
         set_times(caller, &mut node, set);
         edit.put_node(&mut node);
         edit.news.push(news(inode, set));
@@ -44,7 +44,14 @@ impl<S: Storage> FileService<S> {
         Ok(node.attributes())
     }
 
-    fn set_permissions(&self, edit: &mut Edit, node: &mut Node, set: &SetAttributes) -> Result<(), FileError> {
+    fn set_permissions(
+        &self,
+        caller: &Caller,
+        edit: &mut Edit,
+        node: &mut Node,
+        set: &SetAttributes,
+    ) -> Result<(), FileError> {
+        let is_in_group = node.is_in_group(caller);
         let changes_hands = set.uid.is_some() || set.gid.is_some();
         node.record.uid = set.uid.unwrap_or(node.record.uid);
         node.record.gid = set.gid.unwrap_or(node.record.gid);
@@ -53,7 +60,7 @@ impl<S: Storage> FileService<S> {
             remove_capability(edit, node);
         }
         if is_file && (changes_hands || set.size.is_some() && set.kill_privileges) {
-            node.drop_setuid_and_setgid();
+            node.drop_setuid_and_setgid(is_in_group);
         }
         match set.mode {
             Some(_) if node.file_type() == FileType::Symlink => {
@@ -78,7 +85,8 @@ impl<S: Storage> FileService<S> {
             let mut edit = Edit::default();
             remove_capability(&mut edit, &mut node);
             if kill {
-                node.drop_setuid_and_setgid();
+                let is_in_group = node.is_in_group(caller);
+                node.drop_setuid_and_setgid(is_in_group);
             }
             if node == before {
                 return Ok(());

@@ -2,7 +2,7 @@
 
 use crate::error::FileError;
 use crate::records::{Directory, FileRecord, InodeRecord, Kind};
-use crate::types::{Attributes, FileType, MODE_GROUP_EXECUTE, MODE_SETGID, MODE_SETUID, SetTime, Timestamp};
+use crate::types::{Attributes, Caller, FileType, MODE_GROUP_EXECUTE, MODE_SETGID, MODE_SETUID, SetTime, Timestamp};
 
 /// What a directory shows as its size.
 const DIRECTORY_BYTES: u64 = 4096;
@@ -80,12 +80,18 @@ impl Node {
         }
     }
 
-    /// As Linux does on a write: setuid goes, setgid only if it is not the old mark of mandatory locking.
-    pub fn drop_setuid_and_setgid(&mut self) {
+    /// As Linux does on a write: setuid goes, and setgid too; but where it is the old mark of mandatory locking, without
+    /// the right to execute, those in the file's group leave it.
+    pub fn drop_setuid_and_setgid(&mut self, is_in_group: bool) {
         self.record.mode &= !MODE_SETUID;
-        if self.record.mode & MODE_GROUP_EXECUTE != 0 {
+        if self.record.mode & MODE_GROUP_EXECUTE != 0 || !is_in_group {
             self.record.mode &= !MODE_SETGID;
         }
+    }
+
+    /// As far as the service can know: callers' other groups it is not told of.
+    pub fn is_in_group(&self, caller: &Caller) -> bool {
+        caller.uid == 0 || caller.gid == self.record.gid
     }
 
     pub fn attributes(&self) -> Attributes {

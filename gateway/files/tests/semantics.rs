@@ -4,8 +4,8 @@ mod support;
 
 use support::{World, at, in_root, node};
 use tombolo_files::{
-    Allocate, Changed, FileError, FileType, LINKS_MAX, NewNode, OpenFlags, Place, ROOT, RenameMode, SetAttributes,
-    SetTime, Timestamp, XATTR_BYTES_MAX, XattrFlags,
+    Allocate, Caller, Changed, FileError, FileType, LINKS_MAX, NewNode, OpenFlags, Place, ROOT, RenameMode,
+    SetAttributes, SetTime, Timestamp, XATTR_BYTES_MAX, XattrFlags,
 };
 
 fn set(world: &World, inode: u64, set: SetAttributes) -> tombolo_files::Attributes {
@@ -202,6 +202,16 @@ fn setuid_and_setgid_go_when_they_must() {
         .write(&world.caller(), Place { inode: file, offset: 0 }, vec![1].into(), true)
         .unwrap();
     assert_eq!(permissions(&world, file), 0o2745);
+    // But only the file's group leaves it.
+    let stranger = Caller {
+        gid: 101,
+        ..world.caller()
+    };
+    world
+        .service
+        .write(&stranger, Place { inode: file, offset: 0 }, vec![1].into(), true)
+        .unwrap();
+    assert_eq!(permissions(&world, file), 0o745);
     set(&world, file, mode(0o6755));
     let chown = SetAttributes {
         uid: Some(5),

@@ -23,8 +23,8 @@ use std::thread;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
 use tombolo_files::{
-    Allocate, Caller, FileError, FileType, NAME_BYTES_MAX, NameIn, NewNode, Place, ROOT, Request as RequestNumber,
-    SessionKind, SessionStart,
+    Allocate, Caller, FileError, FileType, MODE_SETGID, MODE_SETUID, NAME_BYTES_MAX, NameIn, NewNode, Place, ROOT,
+    Request as RequestNumber, SessionKind, SessionStart,
 };
 use tombolo_fuse::protocol::flags::bits::ROOT_ID;
 use tombolo_fuse::protocol::request::{CopyRange, Read, Readdir, Write};
@@ -206,7 +206,7 @@ impl Inner {
                 let set = convert::set_attributes(set);
                 let found = pending.attempt(|| service.setattr(caller, node, &set))?;
                 Ok(Reply::Attributes {
-                    valid: self.valid(),
+                    valid: self.attributes_valid(&found),
                     attributes: convert::attributes(&found),
                 })
             }
@@ -298,14 +298,14 @@ impl Inner {
             Request::Getattr { .. } => {
                 let found = service.getattr(caller, node)?;
                 Ok(Reply::Attributes {
-                    valid: self.valid(),
+                    valid: self.attributes_valid(&found),
                     attributes: convert::attributes(&found),
                 })
             }
             Request::Statx { .. } => {
                 let found = service.getattr(caller, node)?;
                 Ok(Reply::Statx {
-                    valid: self.valid(),
+                    valid: self.attributes_valid(&found),
                     attributes: convert::attributes(&found),
                 })
             }
@@ -492,12 +492,11 @@ impl Inner {
     }
 
     fn entry(&self, found: &tombolo_files::Entry) -> Entry {
-        let valid = self.valid();
         Entry {
             node: self.node(found),
             generation: 0,
-            entry_valid: valid,
-            attributes_valid: valid,
+            entry_valid: self.valid(),
+            attributes_valid: self.attributes_valid(&found.attributes),
             attributes: convert::attributes(&found.attributes),
         }
     }
@@ -533,6 +532,15 @@ fn changes(request: &Request) -> bool {
         | Request::Link { .. }
         | Request::Unlink { .. }
         | Request::Rmdir { .. }
+
+    /// A file's setuid and setgid go when it is written, of which the kernel that writes is not told.
+    fn attributes_valid(&self, found: &tombolo_files::Attributes) -> Duration {
+        let is_privileged = found.mode & (MODE_SETUID | MODE_SETGID) != 0;
+        match found.file_type {
+            FileType::Regular if is_privileged => Duration::ZERO,
+            _ => self.valid(),
+        }
+    }
         | Request::Rename { .. }
         | Request::Create { .. }
         | Request::Tmpfile { .. }
