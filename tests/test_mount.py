@@ -358,6 +358,32 @@ def test_mount_is_held_until_sigterm(mount: Mount) -> None:
     assert (mount.folder / "file").read_bytes() == b"x"
 
 
+def test_mount_that_was_unmounted_ends_without_a_warning(gateway: Gateway, mount: Mount) -> None:
+    (mount.folder / "file").write_bytes(b"x")
+    run(["umount", mount.folder])
+    assert mount.process.wait(20) == 0
+    assert "WARN" not in mount.process.log_path.read_text()
+    assert "WARN" not in gateway.process.log_path.read_text()
+
+
+def test_nothing_is_changed_through_a_read_only_mount(mount: Mount, make_mount: MountFactory) -> None:
+    (mount.folder / "file").write_bytes(b"x")
+    viewer = make_mount().start("--read-only")
+    assert (viewer.folder / "file").read_bytes() == b"x"
+    changes: list[Callable[[], object]] = [
+        lambda: (viewer.folder / "new").touch(),
+        lambda: (viewer.folder / "file").write_bytes(b"y"),
+        lambda: (viewer.folder / "file").unlink(),
+        lambda: (viewer.folder / "file").chmod(0o600),
+    ]
+    for change in changes:
+        with pytest.raises(OSError) as refused:
+            change()
+        assert refused.value.errno == errno.EROFS
+    (mount.folder / "file").write_bytes(b"changed")
+    assert (viewer.folder / "file").read_bytes() == b"changed"
+
+
 def test_two_mounts_of_a_share_see_each_other_at_once(mount: Mount, make_mount: MountFactory) -> None:
     Exerciser(SEED, [mount.door(), make_mount().start().door()]).run(600)
 

@@ -24,6 +24,8 @@ pub struct MountOptions {
     pub share: String,
     /// An existing directory.
     pub directory: PathBuf,
+    /// Nothing is written through this mount.
+    pub read_only: bool,
     /// Where the holder keeps who it is; see [`identity`].
     pub state: PathBuf,
     /// Descriptors of the mount, each served by a thread of the gateway.
@@ -74,7 +76,7 @@ pub fn run(options: &MountOptions, mounted: impl FnOnce()) -> Result<(), MountEr
         directory: options.directory.clone(),
         source: format!("tombolo:{}", options.share),
         subtype: "tombolo".into(),
-        read_only: false,
+        read_only: options.read_only,
         data_bytes_max: TRANSFER_BYTES_MAX,
     })?;
     let identity = Identity::take(&options.state, &options.share, &options.directory);

@@ -93,6 +93,7 @@ fn hold_mount(client: &Client, arguments: &MountArguments) -> Result<(), CliErro
     let options = MountOptions {
         share: arguments.name.clone(),
         directory: absolute(&arguments.directory)?,
+        read_only: arguments.read_only,
         state: state_directory(&files_socket),
         files_socket,
         threads: arguments.threads,

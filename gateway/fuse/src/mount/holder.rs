@@ -145,6 +145,10 @@ impl Holder {
                         self.server = Some(socket);
                         return Ok(());
                     }
+                    // After an unmount it goes first.
+                    if self.mount.is_disconnected()? {
+                        return Ok(());
+                    }
                     tracing::warn!("the server is gone; the mount waits for it");
                 }
                 Err(error) if !self.served && !error.may_pass() => return Err(error),

@@ -51,6 +51,9 @@ pub(in super::super) struct MountArguments {
     pub name: String,
     /// An existing directory
     pub directory: PathBuf,
+    /// Let nothing be changed through this mount
+    #[arg(long)]
+    pub read_only: bool,
     /// Requests of the mount that the gateway takes at the same time, without waiting for each other
     #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: u32,
