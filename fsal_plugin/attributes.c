@@ -174,7 +174,8 @@ static bool takes_set_id_bits(const struct fsal_attrlist *list, object_file_type
 	return (list->valid_mask & ATTR_SIZE) && op_ctx->creds.caller_uid != 0;
 }
 
-static fsal_status_t encode(const struct fsal_attrlist *list, object_file_type_t type, struct fuse_setattr_in *change)
+fsal_status_t tombolo_fsal_attributes_encode(const struct fsal_attrlist *list, object_file_type_t type,
+					     struct fuse_setattr_in *change)
 {
 	memset(change, 0, sizeof(*change));
 	if (list->valid_mask & ~(attrmask_t)SETTABLE)
@@ -204,7 +205,7 @@ fsal_status_t tombolo_fsal_set_attributes(struct tombolo_fsal_export *export, ui
 {
 	struct tombolo_fsal_request request;
 	struct fuse_setattr_in change;
-	fsal_status_t status = encode(list, type, &change);
+	fsal_status_t status = tombolo_fsal_attributes_encode(list, type, &change);
 
 	if (FSAL_IS_ERROR(status))
 		return status;

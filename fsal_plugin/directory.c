@@ -65,7 +65,7 @@ static fsal_status_t lookup(struct fsal_obj_handle *directory, const char *name,
 /* ---- making ---- */
 
 /* A new owner takes the set-id bits, so the mode is then set once more. */
-static attrmask_t attributes_left(const struct fsal_attrlist *wanted)
+attrmask_t tombolo_fsal_attributes_left(const struct fsal_attrlist *wanted)
 {
 	attrmask_t left = wanted->valid_mask & ~CREATION_ATTRIBUTES;
 
@@ -75,12 +75,13 @@ static attrmask_t attributes_left(const struct fsal_attrlist *wanted)
 }
 
 static fsal_status_t set_attributes_left(struct tombolo_fsal_export *export, uint64_t inode,
-					 struct fsal_attrlist *wanted, struct fuse_attr *attributes)
+					 struct fsal_attrlist *wanted, attrmask_t left,
+					 struct fuse_attr *attributes)
 {
 	attrmask_t asked = wanted->valid_mask;
 	fsal_status_t status = tombolo_fsal_success();
 
-	wanted->valid_mask = attributes_left(wanted);
+	wanted->valid_mask = left;
 	if (wanted->valid_mask != 0)
 		status = tombolo_fsal_set_attributes(export, inode, posix2fsal_type(attributes->mode), wanted,
 						     attributes);
@@ -89,11 +90,11 @@ static fsal_status_t set_attributes_left(struct tombolo_fsal_export *export, uin
 }
 
 fsal_status_t tombolo_fsal_finish_creation(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
-					   struct fuse_entry_out *entry, struct fsal_attrlist *wanted,
+					   struct fuse_entry_out *entry, struct fsal_attrlist *wanted, attrmask_t left,
 					   struct fsal_obj_handle **new_object, struct fsal_attrlist *attributes_out)
 {
 	uint64_t inode = tombolo_fsal_inode_of(export, entry->nodeid);
-	fsal_status_t status = set_attributes_left(export, inode, wanted, &entry->attr);
+	fsal_status_t status = set_attributes_left(export, inode, wanted, left, &entry->attr);
 
 	if (FSAL_IS_SUCCESS(status))
 		status = tombolo_fsal_attributes_give(export, inode, &entry->attr, attributes_out);
@@ -121,8 +122,8 @@ static fsal_status_t make(struct fsal_obj_handle *directory, const char *name, e
 	status = ask_for_entry(export, request, &entry);
 	if (FSAL_IS_ERROR(status))
 		return status;
-	return tombolo_fsal_finish_creation(export, directory->fileid, name, &entry, wanted, new_object,
-					    attributes_out);
+	return tombolo_fsal_finish_creation(export, directory->fileid, name, &entry, wanted,
+					    tombolo_fsal_attributes_left(wanted), new_object, attributes_out);
 }
 
 static fsal_status_t make_directory(struct fsal_obj_handle *directory, const char *name, struct fsal_attrlist *wanted,

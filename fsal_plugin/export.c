@@ -159,6 +159,7 @@ static int open_session(struct tombolo_fsal_export *export)
 	export->root = attached.root;
 	export->io_bytes_max = attached.write_bytes_max;
 	export->has_write_attributes = (attached.capabilities & TOMBOLO_WIRE_WRITE_ATTRIBUTES) != 0;
+	export->has_creation_attributes = (attached.capabilities & TOMBOLO_WIRE_CREATION_ATTRIBUTES) != 0;
 	export->has_acl_flags = (attached.capabilities & TOMBOLO_WIRE_ACL_FLAGS) != 0;
 	return 0;
 }

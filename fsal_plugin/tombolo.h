@@ -72,6 +72,7 @@ struct tombolo_fsal_export {
 	uint32_t io_bytes_max;	/* of one read or write */
 	bool has_acl_flags;	/* attributes tell whether there are ACLs */
 	bool has_write_attributes;	/* answers to writes bring attributes, if asked for */
+	bool has_creation_attributes;	/* creations may bring attributes */
 	uint64_t changes;	/* atomic; see recent.c */
 	struct tombolo_fsal_opens *opens;
 	struct tombolo_fsal_notifier *notifier;
@@ -189,6 +190,9 @@ fsal_status_t tombolo_fsal_attributes_give(struct tombolo_fsal_export *export, u
 					   const struct fuse_attr *attributes, struct fsal_attrlist *list);
 fsal_status_t tombolo_fsal_fetch_attributes(struct tombolo_fsal_export *export, uint64_t inode,
 					    struct fuse_attr *attributes);
+/* Encodes what is in the list's valid mask, but for an ACL. */
+fsal_status_t tombolo_fsal_attributes_encode(const struct fsal_attrlist *list, object_file_type_t type,
+					     struct fuse_setattr_in *change);
 /* Sets what is in the list's valid mask.  Afterwards `attributes` are the object's. */
 fsal_status_t tombolo_fsal_set_attributes(struct tombolo_fsal_export *export, uint64_t inode, object_file_type_t type,
 					  struct fsal_attrlist *list, struct fuse_attr *attributes);
@@ -238,10 +242,12 @@ fsal_status_t tombolo_fsal_lookup_entry(struct tombolo_fsal_export *export, uint
 					struct fuse_entry_out *entry);
 /* An answer that names an object, checked. */
 fsal_status_t tombolo_fsal_entry_check(uint32_t opcode, const struct fuse_entry_out *entry);
-/* Sets what creation could not, and builds the object.  On failure the name is removed again. */
+/* Sets what creation could not, which is `left`, and builds the object.  On failure the name is removed again. */
 fsal_status_t tombolo_fsal_finish_creation(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
-					   struct fuse_entry_out *entry, struct fsal_attrlist *wanted,
+					   struct fuse_entry_out *entry, struct fsal_attrlist *wanted, attrmask_t left,
 					   struct fsal_obj_handle **new_object, struct fsal_attrlist *attributes_out);
+/* What is left when creation brought the mode alone. */
+attrmask_t tombolo_fsal_attributes_left(const struct fsal_attrlist *wanted);
 /* UNLINK, or RMDIR of a directory. */
 fsal_status_t tombolo_fsal_remove_entry(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
 					bool is_directory);

@@ -30,6 +30,12 @@
 #define TOMBOLO_WIRE_ACL_FLAGS (1u << 0)	/* fuse_attr.flags tells which ACLs there are */
 #define TOMBOLO_WIRE_WRITE_ATTRIBUTES (1u << 1)	/* answers to WRITE bring attributes, if asked for */
 
+#define TOMBOLO_WIRE_CREATION_ATTRIBUTES (1u << 2)	/* creations may bring attributes */
+
+/* In fuse_mknod_in.padding and fuse_create_in.open_flags, if TOMBOLO_WIRE_CREATION_ATTRIBUTES was
+ * offered: a fuse_setattr_in stands before the name. */
+#define TOMBOLO_WIRE_CREATION_WITH_ATTRIBUTES (1u << 31)
+
 /* In fuse_write_in.write_flags, if TOMBOLO_WIRE_WRITE_ATTRIBUTES was offered. */
 #define TOMBOLO_WIRE_WRITE_WITH_ATTRIBUTES (1u << 31)
 

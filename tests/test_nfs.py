@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import random
+import re
 import stat
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from harness.ganesha import Ganesha
 from harness.gateway import Gateway
 from harness.mount import Mount
 from harness.nfs import NfsDoor, NfsError
+from harness.nfs_exclusive import create_exclusively, root_handle
 from harness.object_store import S3Server
 from harness.tools import wait_for
 
@@ -202,6 +204,30 @@ def test_client_sees_only_a_pause_when_ganesha_is_killed(ganesha: Ganesha, nfs: 
     assert nfs.read("file", 0, 10) == b"before"
     nfs.rename("file", "renamed")
     assert nfs.names("") == ["renamed"]
+
+
+def attributes_set(gateway: Gateway) -> int:
+    """How many requests to set attributes the gateway has had."""
+    count = r'^tombolo_file_request_duration_seconds_count{operation="setattr"} (\d+)'
+    counts = re.findall(count, gateway.metrics(), re.MULTILINE)
+    assert len(counts) == 1
+    return int(counts[0])
+
+
+def test_exclusive_creation_is_one_step(gateway: Gateway, ganesha: Ganesha) -> None:
+    """Were the verifier set by a second request, a client whose server dies in between would take its own file for
+    another's: its next attempt would be EEXIST."""
+    root = root_handle(ganesha.mount_port, ganesha.pseudo)
+    before = attributes_set(gateway)
+    handle = create_exclusively(ganesha.port, root, "file", b"verifier")
+    assert attributes_set(gateway) == before
+    ganesha.kill9()
+    gateway.kill9()
+    gateway.start()
+    ganesha.start()
+    assert create_exclusively(ganesha.port, root, "file", b"verifier") == handle
+    with pytest.raises(FileExistsError):
+        create_exclusively(ganesha.port, root, "file", b"another!")
 
 
 def test_quota_reaches_the_client(gateway: Gateway, share: str, nfs: NfsDoor) -> None:

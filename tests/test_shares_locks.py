@@ -93,9 +93,7 @@ def test_lock_of_a_process_that_ends_goes_with_it(path: Path, other_path: Path) 
         wait_for_lock(file)
 
 
-def test_lock_ends_with_its_file_after_a_restart_of_the_daemon(
-    path: Path, other_path: Path, gateway: Gateway
-) -> None:
+def test_lock_ends_with_its_file_after_a_restart_of_the_daemon(path: Path, other_path: Path, gateway: Gateway) -> None:
     """The gateway knows after it which open file a lock was taken through before."""
     with opened(path) as holder, opened(path) as staying, opened(other_path) as other:
         lock(holder)

@@ -25,6 +25,9 @@ SLOTS = 4096
 ROOT_INODE = 1000
 ACL_FLAGS = 1
 WRITE_ATTRIBUTES = 2
+CREATION_ATTRIBUTES = 4
+CREATION_WITH_ATTRIBUTES = 1 << 31
+ALL_CAPABILITIES = ACL_FLAGS | WRITE_ATTRIBUTES | CREATION_ATTRIBUTES
 HAS_ACCESS_ACL = 1 << 30
 HAS_DEFAULT_ACL = 1 << 31
 MAX_WRITE = 1 << 20
@@ -106,7 +109,7 @@ class Request:
 
 
 class FakeDaemon:
-    def __init__(self, path: pathlib.Path, *, share: str = "test", capabilities: int = ACL_FLAGS | WRITE_ATTRIBUTES) -> None:
+    def __init__(self, path: pathlib.Path, *, share: str = "test", capabilities: int = ALL_CAPABILITIES) -> None:
         self.path = path
         self.share = share
         self.capabilities = capabilities
@@ -407,7 +410,11 @@ class FakeDaemon:
 
     def _on_setattr(self, request: Request) -> bytes:
         node = self._node(request.node)
-        values = SETATTR_IN.unpack(request.body)
+        self._set_attributes(node, request.body)
+        return self._attr_out(node)
+
+    def _set_attributes(self, node: Node, body: bytes) -> None:
+        values = SETATTR_IN.unpack(body)
         valid, size = values[0], values[3]
         if valid & FATTR_KILL_SUIDGID:
             node.mode &= ~(stat.S_ISUID | stat.S_ISGID)
@@ -425,7 +432,6 @@ class FakeDaemon:
             node.atime = node.ctime if valid & FATTR_ATIME_NOW else values[5] * 10**9 + values[8]
         if valid & FATTR_MTIME:
             node.mtime = node.ctime if valid & FATTR_MTIME_NOW else values[6] * 10**9 + values[9]
-        return self._attr_out(node)
 
     def _on_readlink(self, request: Request) -> bytes:
         return self._node(request.node).target
@@ -437,19 +443,30 @@ class FakeDaemon:
         return self._entry(node)
 
     def _on_mknod(self, request: Request) -> bytes:
-        mode, rdev, _, _ = struct.unpack_from("<IIII", request.body)
-        node = self._create(request, mode, request.body[16:-1])
+        mode, rdev, _, flags = struct.unpack_from("<IIII", request.body)
+        node = self._create_with(request, mode, flags)
         node.rdev = rdev
         return self._entry(node)
+
+    def _create_with(self, request: Request, mode: int, flags: int) -> Node:
+        """A file, with the attributes that may come along."""
+        rest, attributes = request.body[16:], b""
+        if flags & CREATION_WITH_ATTRIBUTES:
+            assert self.capabilities & CREATION_ATTRIBUTES
+            attributes, rest = rest[: SETATTR_IN.size], rest[SETATTR_IN.size :]
+        node = self._create(request, mode, rest[:-1])
+        if attributes:
+            self._set_attributes(node, attributes)
+        return node
 
     def _on_mkdir(self, request: Request) -> bytes:
         mode, _ = struct.unpack_from("<II", request.body)
         return self._entry(self._create(request, stat.S_IFDIR | mode & 0o7777, request.body[8:-1]))
 
     def _on_create(self, request: Request) -> bytes:
-        flags, mode, _, _ = struct.unpack_from("<IIII", request.body)
+        flags, mode, _, open_flags = struct.unpack_from("<IIII", request.body)
         assert flags & os.O_EXCL
-        node = self._create(request, mode, request.body[16:-1])
+        node = self._create_with(request, mode, open_flags)
         self.opens[node.inode] += 1
         return self._entry(node) + struct.pack("<QII", 0, 0, 0)
 

@@ -18,7 +18,7 @@ import time
 import unittest
 from collections.abc import Callable, Iterator
 
-from fake_daemon import FakeDaemon
+from fake_daemon import ALL_CAPABILITIES, FakeDaemon
 
 HERE = pathlib.Path(__file__).resolve().parent
 SANITIZE = os.environ.get("TOMBOLO_FSAL_SANITIZE") == "1"
@@ -202,7 +202,9 @@ class Served(unittest.TestCase):
 
 
 @contextlib.contextmanager
-def serving(*, connections: int = 4, options: str = "", capabilities: int = 3) -> Iterator[tuple[Ganesha, FakeDaemon]]:
+def serving(
+    *, connections: int = 4, options: str = "", capabilities: int = ALL_CAPABILITIES
+) -> Iterator[tuple[Ganesha, FakeDaemon]]:
     """A ganesha with one export, and its fake file service. The caller is on ganesha's network meanwhile."""
     with temporary_directory() as directory:
         daemon = FakeDaemon(directory / "files.sock", capabilities=capabilities)

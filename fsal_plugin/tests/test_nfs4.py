@@ -103,6 +103,14 @@ class Nfs4(Served):
             other.close_file(again)
         self.nfs.close_file(first)
 
+    def test_exclusive_creation_is_one_step(self) -> None:
+        before = self.daemon.counts.copy()
+        file = self.nfs.open("test", self.name, BOTH, create=nfs4.exclusive(b"verifier", 0o4640))
+        asked = self.daemon.counts - before
+        self.assertEqual((asked["CREATE"], asked["SETATTR"], asked["MKNOD"]), (1, 0, 0))
+        self.assertEqual(self.daemon.find(self.name).mode & 0o7777, 0o4640)
+        self.nfs.close_file(file)
+
     def test_truncation_needs_permission(self) -> None:
         file = self.create()
         self.nfs.write(file, 0, b"precious")

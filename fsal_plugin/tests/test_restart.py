@@ -12,7 +12,7 @@ import unittest
 
 import nfs3
 import nfs4
-from fake_daemon import ROOT_INODE
+from fake_daemon import ALL_CAPABILITIES, CREATION_ATTRIBUTES, ROOT_INODE
 from harness import Ganesha, inside, missing_requirement, serving, wait_until
 from nfs4 import BOTH, READ, WRITE
 
@@ -211,6 +211,19 @@ class Restart(unittest.TestCase):
         wait_until(second.is_ready, "start of ganesha")
         with inside(second.network()):
             self.connect().handle("test")
+
+
+class WithoutCreationAttributes(unittest.TestCase):
+    def test_attributes_are_set_after_the_creation(self) -> None:
+        reason = missing_requirement()
+        if reason:
+            raise unittest.SkipTest(reason)
+        with serving(capabilities=ALL_CAPABILITIES & ~CREATION_ATTRIBUTES) as (_, daemon):
+            client = nfs4.Client()
+            for _round in range(2):
+                client.close_file(client.open("test", "file", BOTH, create=nfs4.exclusive(b"verifier")))
+            client.close()
+            self.assertEqual((daemon.counts["CREATE"], daemon.counts["SETATTR"]), (1, 1))
 
 
 class WithoutAclFlags(unittest.TestCase):

@@ -220,6 +220,7 @@ impl Service for ShareService {
                 resumed: start.resumed,
                 acl_flags: true,
                 write_attributes: true,
+                creation_attributes: true,
             },
             session: Arc::new(ShareSession::new(shares.clone(), start, kind, attach.stable, listening)),
         })

@@ -101,7 +101,7 @@ impl<S: Storage> FileService<S> {
     }
 }
 
-fn check_times(set: &SetAttributes) -> Result<(), FileError> {
+pub fn check_times(set: &SetAttributes) -> Result<(), FileError> {
     let is_time = |time: &SetTime| match time {
         SetTime::Now => true,
         SetTime::To(time) => time.nanoseconds < 1_000_000_000,

@@ -9,7 +9,9 @@ use crate::node::Node;
 use crate::records::{CookieRecord, Kind, Outcome, ShareRecord};
 use crate::service::{FileService, PAGE, service_caller};
 use crate::storage::Storage;
-use crate::types::{Caller, FileType, FilesystemStatus, NAME_BYTES_MAX, NameIn, NewNode, ShareStatus, Timestamp};
+use crate::types::{
+    Caller, FileType, FilesystemStatus, NAME_BYTES_MAX, NameIn, NewNode, SetAttributes, ShareStatus, Timestamp,
+};
 use crate::usage::Share;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -216,6 +218,7 @@ fn new_root(share: &Share, now: Timestamp) -> Node {
         mode: 0o755,
         umask: 0,
         device: 0,
+        attributes: SetAttributes::default(),
     };
     let mut record = new_record(&caller, FileType::Directory, node);
     record.kind = Kind::Directory(new_directory(share.root));

@@ -190,6 +190,8 @@ pub struct NewNode {
     pub umask: u32,
     /// Number of a device file, else 0.
     pub device: u32,
+    /// What is to be other than usual from the first moment on: owner, group, times, and a file's size.
+    pub attributes: SetAttributes,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -321,6 +321,7 @@ fn a_default_acl_takes_the_place_of_the_umask() {
         mode: 0o100_666,
         umask: 0o077,
         device: 0,
+        attributes: SetAttributes::default(),
     };
     let file = world
         .service
@@ -491,4 +492,57 @@ fn each_entry_that_is_missing_or_damaged_is_found() {
             assert!(findings(storage) > 0, "junk in {key:?}");
         }
     }
+}
+
+#[test]
+fn a_new_inode_has_its_attributes_from_the_first_moment_on() {
+    let world = World::new();
+    let attributes = SetAttributes {
+        uid: Some(7),
+        gid: Some(8),
+        size: Some(10_000),
+        atime: Some(SetTime::To(Timestamp::new(11, 0))),
+        mtime: Some(SetTime::To(Timestamp::new(22, 5))),
+        ..SetAttributes::default()
+    };
+    let new = |mode, attributes| NewNode {
+        attributes,
+        ..node(mode)
+    };
+    let made = world
+        .service
+        .mknod(&world.caller(), in_root("file"), new(0o104_640, attributes))
+        .unwrap();
+    let flags = OpenFlags::default();
+    let (opened, is_new) = world
+        .service
+        .create(&world.caller(), in_root("opened"), new(0o4640, attributes), flags)
+        .unwrap();
+    assert!(is_new);
+    for inode in [made.inode, opened.inode] {
+        let found = world.getattr(inode).unwrap();
+        assert_eq!((found.uid, found.gid, found.size), (7, 8, 10_000));
+        assert_eq!(
+            (found.atime, found.mtime),
+            (Timestamp::new(11, 0), Timestamp::new(22, 5))
+        );
+        // Nobody had a right yet that a new owner would have to lose.
+        assert_eq!(found.mode & 0o7777, 0o4640);
+    }
+    let too_large = SetAttributes {
+        size: Some((1 << 48) + 1),
+        ..attributes
+    };
+    let no_time = SetAttributes {
+        atime: Some(SetTime::To(Timestamp::new(0, 1_000_000_000))),
+        ..attributes
+    };
+    for (mode, attributes) in [(0o100_644, too_large), (0o100_644, no_time), (0o010_644, attributes)] {
+        let refused = world
+            .service
+            .mknod(&world.caller(), in_root("refused"), new(mode, attributes));
+        assert!(matches!(refused, Err(FileError::Invalid(_) | FileError::FileTooLarge)));
+    }
+    assert_eq!(world.lookup(ROOT, "refused"), Err(FileError::NotFound));
+    world.check();
 }

@@ -57,6 +57,10 @@ prop_compose! {
     }
 }
 
+fn creation_attributes() -> impl Strategy<Value = Option<Box<SetAttributes>>> {
+    proptest::option::of(set_attributes().prop_map(Box::new))
+}
+
 fn named_requests() -> BoxedStrategy<Request> {
     let number = any::<u32>;
     prop_oneof![
@@ -65,12 +69,15 @@ fn named_requests() -> BoxedStrategy<Request> {
         names().prop_map(|name| Request::Rmdir { name }),
         names().prop_map(|name| Request::Removexattr { name }),
         (names(), targets()).prop_map(|(name, target)| Request::Symlink { name, target }),
-        (names(), number(), number(), number()).prop_map(|(name, mode, device, umask)| Request::Mknod {
-            name,
-            mode,
-            device,
-            umask
-        }),
+        (names(), number(), number(), number(), creation_attributes()).prop_map(
+            |(name, mode, device, umask, attributes)| Request::Mknod {
+                name,
+                mode,
+                device,
+                umask,
+                attributes
+            }
+        ),
         (names(), number(), number()).prop_map(|(name, mode, umask)| Request::Mkdir { name, mode, umask }),
         (names(), any::<u64>(), names(), number()).prop_map(|(name, new_parent, new_name, flags)| Request::Rename {
             name,
@@ -86,15 +93,24 @@ fn named_requests() -> BoxedStrategy<Request> {
             clear_setgid
         }),
         (names(), number()).prop_map(|(name, size)| Request::Getxattr { name, size }),
-        (names(), number(), number(), number(), any::<bool>()).prop_map(
-            |(name, flags, mode, umask, kill_privileges)| Request::Create {
-                name,
-                flags,
-                mode,
-                umask,
-                kill_privileges
-            }
-        ),
+        (
+            names(),
+            number(),
+            number(),
+            number(),
+            any::<bool>(),
+            creation_attributes()
+        )
+            .prop_map(
+                |(name, flags, mode, umask, kill_privileges, attributes)| Request::Create {
+                    name,
+                    flags,
+                    mode,
+                    umask,
+                    kill_privileges,
+                    attributes
+                }
+            ),
     ]
     .boxed()
 }
@@ -555,6 +571,7 @@ fn an_attach_with_other_than_what_is_known_is_refused() {
     let reply = AttachReply {
         acl_flags: true,
         write_attributes: false,
+        creation_attributes: false,
         session: 5,
         boot: 6,
         root: 7,

@@ -27,7 +27,7 @@ use tombolo_files::{
     Request as RequestNumber, SessionKind, SessionStart,
 };
 use tombolo_fuse::protocol::flags::bits::ROOT_ID;
-use tombolo_fuse::protocol::request::{CopyRange, Read, Readdir, Write};
+use tombolo_fuse::protocol::request::{CopyRange, Read, Readdir, SetAttributes, Write};
 use tombolo_fuse::{
     Completion, DirectoryBuffer, DirectoryEntry, Entry, Opened, Reply, Request, RequestHeader, Session, Statfs,
 };
@@ -200,7 +200,16 @@ impl Inner {
     fn change(&self, caller: &Caller, node: u64, request: &Request, pending: &Pending) -> Result<Reply, FileError> {
         let service = &self.shares.service;
         let at = |name| NameIn { parent: node, name };
-        let new = |mode: u32, umask: u32, device: u32| NewNode { mode, umask, device };
+        let new = |mode: u32, umask: u32, device: u32| NewNode {
+            mode,
+            umask,
+            device,
+            attributes: tombolo_files::SetAttributes::default(),
+        };
+        let with = |node: NewNode, attributes: &Option<Box<SetAttributes>>| NewNode {
+            attributes: attributes.as_deref().map(convert::set_attributes).unwrap_or_default(),
+            ..node
+        };
         match request {
             Request::Setattr(set) => {
                 let set = convert::set_attributes(set);
@@ -218,8 +227,9 @@ impl Inner {
                 mode,
                 device,
                 umask,
+                attributes,
             } => service
-                .mknod(caller, at(name), new(*mode, *umask, *device))
+                .mknod(caller, at(name), with(new(*mode, *umask, *device), attributes))
                 .map(|found| self.found(&found)),
             Request::Mkdir { name, mode, umask } => service
                 .mkdir(caller, at(name), new(*mode, *umask, 0))
@@ -247,9 +257,11 @@ impl Inner {
                 mode,
                 umask,
                 kill_privileges,
+                attributes,
             } => {
                 let flags = convert::open_flags(*flags, *kill_privileges);
-                let create = || service.create(caller, at(name), new(*mode, *umask, 0), flags);
+                let node = with(new(*mode, *umask, 0), attributes);
+                let create = || service.create(caller, at(name), node, flags);
                 let (found, _) = pending.attempt(create)?;
                 Ok(Reply::Created(self.entry(&found), opened(caller)))
             }
@@ -520,6 +532,15 @@ impl Inner {
             false => self.shares.options.attribute_timeout,
         }
     }
+
+    /// A file's setuid and setgid go when it is written, of which the kernel that writes is not told.
+    fn attributes_valid(&self, found: &tombolo_files::Attributes) -> Duration {
+        let is_privileged = found.mode & (MODE_SETUID | MODE_SETGID) != 0;
+        match found.file_type {
+            FileType::Regular if is_privileged => Duration::ZERO,
+            _ => self.valid(),
+        }
+    }
 }
 
 fn changes(request: &Request) -> bool {
@@ -532,15 +553,6 @@ fn changes(request: &Request) -> bool {
         | Request::Link { .. }
         | Request::Unlink { .. }
         | Request::Rmdir { .. }
-
-    /// A file's setuid and setgid go when it is written, of which the kernel that writes is not told.
-    fn attributes_valid(&self, found: &tombolo_files::Attributes) -> Duration {
-        let is_privileged = found.mode & (MODE_SETUID | MODE_SETGID) != 0;
-        match found.file_type {
-            FileType::Regular if is_privileged => Duration::ZERO,
-            _ => self.valid(),
-        }
-    }
         | Request::Rename { .. }
         | Request::Create { .. }
         | Request::Tmpfile { .. }

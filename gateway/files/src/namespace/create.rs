@@ -1,6 +1,7 @@
 //! New inodes: files, directories, symbolic links, devices and the like, and files without a name.
 
 use super::check_new_name;
+use crate::attributes::check_times;
 use crate::edit::Edit;
 use crate::error::FileError;
 use crate::exclusion::locked;
@@ -9,7 +10,8 @@ use crate::records::{Directory, FileRecord, InodeRecord, Kind, Outcome};
 use crate::service::{FileService, Numbers};
 use crate::storage::Storage;
 use crate::types::{
-    Caller, Entry, FileType, MODE_PERMISSIONS, MODE_SETGID, NameIn, NewNode, OpenFlags, SYMLINK_BYTES_MAX, Timestamp,
+    Caller, Entry, FILE_BYTES_MAX, FileType, MODE_PERMISSIONS, MODE_SETGID, NameIn, NewNode, OpenFlags,
+    SYMLINK_BYTES_MAX, SetAttributes, Timestamp,
 };
 
 /// Positions 1 and 2 of a directory are `.` and `..`.
@@ -53,6 +55,7 @@ impl<S: Storage> FileService<S> {
             mode: FileType::Symlink.mode() | 0o777,
             umask: 0,
             device: 0,
+            attributes: SetAttributes::default(),
         };
         self.make(
             caller,
@@ -201,6 +204,7 @@ impl<S: Storage> FileService<S> {
             record,
         };
         self.inherit_acls(edit, parent, &mut node, plan.node.umask)?;
+        set_first(&mut node, &plan.node.attributes)?;
         edit.inodes += 1;
         Ok(node)
     }
@@ -213,6 +217,24 @@ impl Plan<'_> {
             target: b"",
             open: false,
         }
+    }
+}
+
+/// What a new inode has that is not as usual. Its mode is what it was made with: nobody has lost a right yet.
+fn set_first(node: &mut Node, set: &SetAttributes) -> Result<(), FileError> {
+    check_times(set)?;
+    node.record.uid = set.uid.unwrap_or(node.record.uid);
+    node.record.gid = set.gid.unwrap_or(node.record.gid);
+    let born = node.attributes().ctime;
+    node.set_times(set.atime, set.mtime, born);
+    match (set.size, &mut node.file) {
+        (None, _) => Ok(()),
+        (Some(size), _) if size > FILE_BYTES_MAX => Err(FileError::FileTooLarge),
+        (Some(size), Some(file)) => {
+            file.size = size;
+            Ok(())
+        }
+        (Some(_), None) => Err(FileError::Invalid("the size of what is no file")),
     }
 }
 

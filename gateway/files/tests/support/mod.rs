@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use tombolo_files::memory::MemoryStorage;
 use tombolo_files::{
     Attributes, Caller, Entry, FileError, FileService, Invalidation, NameIn, NewNode, OpenFlags, Place, ROOT, Request,
-    SessionKind, SessionRequest, Timestamp,
+    SessionKind, SessionRequest, SetAttributes, Timestamp,
 };
 
 pub const SHARE: &str = "data";
@@ -177,5 +177,6 @@ pub fn node(mode: u32) -> NewNode {
         mode,
         umask: 0o022,
         device: 0,
+        attributes: SetAttributes::default(),
     }
 }

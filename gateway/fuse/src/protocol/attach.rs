@@ -4,7 +4,7 @@
 //! | bytes | body of the request | | bytes | body of the answer |
 //! |---|---|---|---|---|
 //! | 4 | version, 1 | | 4 | version, 1 |
-//! | 4 | flags | | 4 | 1: attributes tell of ACLs ([`super::flags::ATTRIBUTES_ACCESS_ACL`]); 2: answers to WRITE bring attributes if asked to ([`super::flags::WRITE_WITH_ATTRIBUTES`]) |
+//! | 4 | flags | | 4 | 1: attributes tell of ACLs ([`super::flags::ATTRIBUTES_ACCESS_ACL`]); 2: answers to WRITE bring attributes if asked to ([`super::flags::WRITE_WITH_ATTRIBUTES`]); 4: creations may bring attributes ([`super::flags::CREATION_WITH_ATTRIBUTES`]) |
 //! | 8 | incarnation of the client | | 8 | session |
 //! | 4 | bytes of the client's name | | 8 | boot: another one after each start of the server |
 //! | 4 | bytes of the share's name | | 8 | node of the share's root |
@@ -35,6 +35,8 @@ pub const ATTACH_NOTIFY: u32 = 1 << 3;
 const FEATURE_ACL_FLAGS: u32 = 1 << 0;
 /// Answers to WRITE bring attributes if asked to.
 const FEATURE_WRITE_ATTRIBUTES: u32 = 1 << 1;
+/// Creations may bring attributes.
+const FEATURE_CREATION_ATTRIBUTES: u32 = 1 << 2;
 
 const ATTACH_FLAGS: u32 = ATTACH_STABLE | ATTACH_DEVICE | ATTACH_RESUME | ATTACH_NOTIFY;
 
@@ -92,6 +94,8 @@ pub struct AttachReply {
     pub acl_flags: bool,
     /// Answers to WRITE bring attributes if asked to.
     pub write_attributes: bool,
+    /// Creations may bring attributes.
+    pub creation_attributes: bool,
 }
 
 impl Attach {
@@ -175,7 +179,8 @@ impl AttachReply {
         let body = AttachOut {
             version: ATTACH_VERSION,
             features: feature(self.acl_flags, FEATURE_ACL_FLAGS)
-                | feature(self.write_attributes, FEATURE_WRITE_ATTRIBUTES),
+                | feature(self.write_attributes, FEATURE_WRITE_ATTRIBUTES)
+                | feature(self.creation_attributes, FEATURE_CREATION_ATTRIBUTES),
             session: self.session,
             boot: self.boot,
             root: self.root,
@@ -204,6 +209,7 @@ impl AttachReply {
             resumed: out.resumed == 1,
             acl_flags: out.features & FEATURE_ACL_FLAGS != 0,
             write_attributes: out.features & FEATURE_WRITE_ATTRIBUTES != 0,
+            creation_attributes: out.features & FEATURE_CREATION_ATTRIBUTES != 0,
         })
     }
 }

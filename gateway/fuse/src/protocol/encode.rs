@@ -1,8 +1,8 @@
 //! Requests as bytes: a client's side, and the other half of [`super::parse`] for tests.
 
 use super::abi::*;
-use super::flags::WRITE_WITH_ATTRIBUTES;
 use super::flags::bits::*;
+use super::flags::{CREATION_WITH_ATTRIBUTES, WRITE_WITH_ATTRIBUTES};
 use super::opcode::Opcode;
 use super::request::*;
 use super::wire::Wire;
@@ -111,14 +111,16 @@ fn put_arguments(opcode: Opcode, request: &Request, out: &mut Vec<u8>) {
             mode,
             device,
             umask,
+            attributes,
         } => {
             MknodIn {
                 mode: *mode,
                 rdev: *device,
                 umask: *umask,
-                padding: 0,
+                padding: bit(attributes.is_some(), CREATION_WITH_ATTRIBUTES),
             }
             .put(out);
+            put_creation_attributes(attributes.as_deref(), out);
             put_string(name, out);
         }
         Request::Mkdir { name, mode, umask } => {
@@ -193,8 +195,12 @@ fn put_arguments(opcode: Opcode, request: &Request, out: &mut Vec<u8>) {
             mode,
             umask,
             kill_privileges,
+            attributes,
         } => {
-            put_create(*flags, *mode, *umask, bit(*kill_privileges, OPEN_KILL_SUIDGID), out);
+            let kill = bit(*kill_privileges, OPEN_KILL_SUIDGID);
+            let with_attributes = bit(attributes.is_some(), CREATION_WITH_ATTRIBUTES);
+            put_create(*flags, *mode, *umask, kill | with_attributes, out);
+            put_creation_attributes(attributes.as_deref(), out);
             put_string(name, out);
         }
         Request::Tmpfile { flags, mode, umask } => {
@@ -327,6 +333,12 @@ fn put_string(string: &[u8], out: &mut Vec<u8>) {
 
 fn put_size(size: u32, out: &mut Vec<u8>) {
     GetxattrIn { size, padding: 0 }.put(out);
+}
+
+fn put_creation_attributes(attributes: Option<&SetAttributes>, out: &mut Vec<u8>) {
+    if let Some(set) = attributes {
+        setattr_in(set).put(out);
+    }
 }
 
 fn put_create(flags: u32, mode: u32, umask: u32, open_flags: u32, out: &mut Vec<u8>) {

@@ -88,6 +88,10 @@ pub const ATTRIBUTES_DEFAULT_ACL: u32 = 1 << 31;
 /// behind it.
 pub const WRITE_WITH_ATTRIBUTES: u32 = 1 << 31;
 
+/// In `fuse_mknod_in.padding` and `fuse_create_in.open_flags` on a socket, when ATTACH promised so: a `fuse_setattr_in`
+/// stands before the name. What it sets of owner, group, size and times the new inode has from the first moment on.
+pub const CREATION_WITH_ATTRIBUTES: u32 = 1 << 31;
+
 /// Set in `unique` of a request that the client sends again, because its answer may have got lost
 /// (FUSE_UNIQUE_RESEND).
 pub const UNIQUE_RESEND: u64 = 1 << 63;

@@ -6,8 +6,8 @@
 
 use super::abi::*;
 use super::arguments::{Arguments, XATTR_VALUE_BYTES_MAX};
-use super::flags::WRITE_WITH_ATTRIBUTES;
 use super::flags::bits::*;
+use super::flags::{CREATION_WITH_ATTRIBUTES, WRITE_WITH_ATTRIBUTES};
 use super::malformed::Malformed;
 use super::opcode::Opcode;
 use super::request::*;
@@ -206,13 +206,22 @@ fn setattr(given: &SetattrIn) -> SetAttributes {
 }
 
 fn mknod(fields: &mut Arguments<'_>) -> Result<Request, Malformed> {
-    let MknodIn { mode, rdev, umask, .. } = fields.take()?;
+    let given: MknodIn = fields.take()?;
+    let attributes = creation_attributes(fields, given.padding)?;
     Ok(Request::Mknod {
         name: fields.name()?,
-        mode,
-        device: rdev,
-        umask,
+        mode: given.mode,
+        device: given.rdev,
+        umask: given.umask,
+        attributes,
     })
+}
+
+fn creation_attributes(fields: &mut Arguments<'_>, flags: u32) -> Result<Option<Box<SetAttributes>>, Malformed> {
+    match flags & CREATION_WITH_ATTRIBUTES {
+        0 => Ok(None),
+        _ => Ok(Some(Box::new(setattr(&fields.take()?)))),
+    }
 }
 
 fn mkdir(fields: &mut Arguments<'_>) -> Result<Request, Malformed> {
@@ -364,12 +373,14 @@ fn file_lock(given: &super::abi::FileLock) -> Result<super::request::FileLock, M
 
 fn create(fields: &mut Arguments<'_>) -> Result<Request, Malformed> {
     let given: CreateIn = fields.take()?;
+    let attributes = creation_attributes(fields, given.open_flags)?;
     Ok(Request::Create {
         name: fields.name()?,
         flags: given.flags,
         mode: given.mode,
         umask: given.umask,
         kill_privileges: given.open_flags & OPEN_KILL_SUIDGID != 0,
+        attributes,
     })
 }
 

@@ -57,6 +57,8 @@ pub enum Request {
         mode: u32,
         device: u32,
         umask: u32,
+        /// What the new inode has from the first moment on.
+        attributes: Option<Box<SetAttributes>>,
     },
     Mkdir {
         name: Vec<u8>,
@@ -148,6 +150,8 @@ pub enum Request {
         mode: u32,
         umask: u32,
         kill_privileges: bool,
+        /// As for [`Request::Mknod`].
+        attributes: Option<Box<SetAttributes>>,
     },
     /// A file without a name, for the directory of the header.
     Tmpfile {

@@ -257,6 +257,7 @@ impl Service for ToyService {
             reply: AttachReply {
                 acl_flags: false,
                 write_attributes: false,
+                creation_attributes: false,
                 session: 11,
                 boot: 12,
                 root: ROOT,
