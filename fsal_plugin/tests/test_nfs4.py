@@ -231,6 +231,11 @@ class Nfs4(Served):
             xattrs[b"user.long"] = longest + bytes(excess)
             with self.refused(nfs4.FBIG):
                 self.nfs.get_xattr(file.handle, "long")
+        # Nor does it decode as much: the client hears at once that the call makes no sense, which Linux calls EIO.
+        with connected() as other, self.assertRaisesRegex(AssertionError, "the call was not accepted"):
+            other.set_xattr(file.handle, "long", longest)
+        self.nfs.set_xattr(file.handle, "longest", longest[1:])
+        self.assertEqual(xattrs[b"user.longest"], longest[1:])
         xattrs[b"user.long"] = b"short"
         self.assertEqual(self.nfs.get_xattr(file.handle, "long"), b"short")
         self.nfs.close_file(file)
