@@ -3,6 +3,7 @@
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -69,20 +70,47 @@ def test_linux_clients_find_no_fault(
     assert sorted(path.name for path in mount.folder.iterdir()) == sorted(CLIENTS)
 
 
+def keeps_records(
+    guest: Guest, nfs: Ganesha, smb: Smbd, client: str, changes_names: bool, killed: Sequence[Gateway | Ganesha | Smbd]
+) -> None:
+    """The client appends records and syncs each, while servers are killed and started."""
+    ports = [ADDRESS, nfs.port, nfs.mount_port, nfs.pseudo, smb.port, smb.share]
+    names = "names" if changes_names else "no-names"
+    guest.start("records.sh", 40, client, names, *ports, "root", PASSWORD)
+    guest.wait_to_say("loading", 120)
+    for server in killed:
+        time.sleep(6)
+        server.kill9()
+        server.start()
+    guest.wait_clean(300)
+
+
 @pytest.mark.conformance
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("version", ["3", "4.1", "4.2"])
+@pytest.mark.parametrize("client", ["nfs3", "nfs4.0", "nfs4.1", "nfs4.2"])
 def test_linux_nfs_client_keeps_its_records_through_kills(
-    gateway: Gateway, guest: Guest, ganesha_of_guest: Ganesha, version: str
+    gateway: Gateway, guest: Guest, ganesha_of_guest: Ganesha, smbd_of_guest: Smbd, client: str
 ) -> None:
-    server = ganesha_of_guest
-    guest.start("records.sh", 40, ADDRESS, server.port, server.mount_port, server.pseudo, version)
-    guest.wait_to_say("loading", 120)
-    for killed in (gateway, gateway, server, gateway):
-        time.sleep(6)
-        killed.kill9()
-        killed.start()
-    guest.wait_clean(300)
+    nfs = ganesha_of_guest
+    keeps_records(guest, nfs, smbd_of_guest, client, True, (gateway, gateway, nfs, gateway))
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(900)
+def test_linux_smb_client_keeps_its_records_through_kills_of_the_daemon(
+    gateway: Gateway, guest: Guest, ganesha_of_guest: Ganesha, smbd_of_guest: Smbd
+) -> None:
+    keeps_records(guest, ganesha_of_guest, smbd_of_guest, "cifs", True, (gateway, gateway, gateway))
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(900)
+def test_linux_smb_client_keeps_its_records_through_kills_of_the_server(
+    gateway: Gateway, guest: Guest, ganesha_of_guest: Ganesha, smbd_of_guest: Smbd
+) -> None:
+    """Without changes of names: the client sends them again when it has a new session, which nobody recognizes."""
+    smb = smbd_of_guest
+    keeps_records(guest, ganesha_of_guest, smb, "cifs", False, (smb, gateway, smb))
 
 
 def start_work(guest: Guest, server: Ganesha, source: Path, version: str, limit_s: int, *works: str) -> None:
