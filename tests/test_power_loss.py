@@ -7,11 +7,14 @@ is started again on a disk as `harness/power_loss.py` says that it may look.
 import random
 import shutil
 import time
+from contextlib import closing
 
 import pytest
 
 from conftest import SEED, GatewayFactory
+from harness.file_verifier import FileWriters, LostFile
 from harness.gateway import READY_LIMIT_S, Gateway, Settings
+from harness.mount import Mount, mounted_type
 from harness.nbd import NbdError
 from harness.power_loss import Disk, recorded, write_out
 from harness.process import ProcessFailed
@@ -182,6 +185,69 @@ def test_power_cut_at_any_change_of_the_first_start_is_harmless(make_gateway: Ga
             machine = Machine(make_gateway(SMALL), f"{cut_after}/{seed}")
             cut_first_start(machine, cut_after)
             machine.gateway.close()
+
+
+# Files
+
+
+def change_files_until_cut(machine: Machine, writers: FileWriters) -> None:
+    machine.launch(cut_after=machine.chance.randrange(1, CHANGES_MAX))
+    if machine.is_ready_before_cut():
+        mount = Mount(machine.gateway, "share")
+        with closing(mount):
+            mount.launch()
+            wait_for(lambda: mounted_type(mount.folder) is not None or not machine.gateway.process.running, 60, "mount")
+            if mounted_type(mount.folder) is not None:
+                writers.start(mount.door, survives=OSError)
+            machine.gateway.process.wait(CUT_WAIT_S)
+            # The machine is off, and with it the mount: who waits there gets an error.
+            mount.kill9()
+            writers.stop()
+    machine.lose_power()
+
+
+def verify_files(machine: Machine, writers: FileWriters) -> None:
+    machine.gateway.check()
+    mount = Mount(machine.gateway, "share")
+    with closing(mount):
+        mount.start()
+        for worker in writers.workers:
+            if worker.changes:
+                worker.verify(mount.door())
+
+
+def file_power_cuts(machine: Machine, rounds: int, ignored: str = "") -> FileWriters:
+    writers = FileWriters(SEED, threads=3, syncs_all=True)
+    machine.start()
+    machine.gateway.create_share("share")
+    machine.ignored = ignored
+    for _ in range(rounds):
+        machine.lose_power()
+        change_files_until_cut(machine, writers)
+        machine.start()
+        verify_files(machine, writers)
+    return writers
+
+
+def test_synced_files_are_kept_over_power_cuts(machine: Machine) -> None:
+    writers = file_power_cuts(machine, rounds=4)
+    assert writers.changes > 100
+
+
+def test_syncs_of_the_journal_that_do_nothing_lose_files(machine: Machine) -> None:
+    with pytest.raises((LostFile, ProcessFailed, OSError)):
+        file_power_cuts(machine, 40, "state/journal")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(SEED, SEED + 5))
+def test_synced_files_are_kept_over_forty_power_cuts(machine: Machine, seed: int) -> None:
+    machine.chance.seed(seed)
+    assert file_power_cuts(machine, rounds=40).changes > 1000
+
+
+# The tool
 
 
 def test_all_that_the_daemon_writes_is_recorded(machine: Machine) -> None:

@@ -5,7 +5,7 @@ version that only rises, so a stale, foreign, torn or mixed file is seen.
 
 | what is known of a change | what may be found afterwards |
 |---|---|
-| acknowledged | it, or a later one |
+| acknowledged (with `syncs_all`: and synced) | it, or a later one |
 | sent, not acknowledged | it, or what was there before; of an append, also a part from its front |
 """
 
@@ -59,6 +59,8 @@ class FileWorker:
     exactly_once: bool = True
     """Whether the door hides the repetition of requests. If not, one that was carried out before its answer was lost
     may be answered with "exists" or "is not there"."""
+    syncs_all: bool = False
+    """Whether each change is on stable storage before it counts as acknowledged."""
     changes: int = 0
     history: dict[str, NameHistory] = field(default_factory=dict)
     versions: int = 0
@@ -66,6 +68,8 @@ class FileWorker:
     def prepare(self, door: Door) -> None:
         try:
             door.mkdir(self.folder)
+            if self.syncs_all:
+                door.sync("")
         except OSError as refused:
             if refused.errno != errno.EEXIST:
                 raise
@@ -91,8 +95,15 @@ class FileWorker:
         else:
             known.sent = None
             self._once(lambda: door.unlink(self._path(name)), errno.ENOENT)
+        if self.syncs_all:
+            self._sync(door, name, known.sent)
         known.acknowledged = known.sent
         self.changes += 1
+
+    def _sync(self, door: Door, name: str, content: bytes | None) -> None:
+        if content is not None:
+            door.sync(self._path(name))
+        door.sync(self.folder)
 
     def _replace(self, door: Door, name: str, content: bytes) -> None:
         """As an editor saves: a new file, synced, renamed over the old one."""
@@ -139,8 +150,8 @@ class FileWorker:
 class FileWriters:
     """Several `FileWorker`s at once, each in a thread with a door of its own."""
 
-    def __init__(self, seed: int, threads: int, exactly_once: bool = True) -> None:
-        self.workers = [FileWorker(seed + index, f"worker{index}", exactly_once) for index in range(threads)]
+    def __init__(self, seed: int, threads: int, exactly_once: bool = True, syncs_all: bool = False) -> None:
+        self.workers = [FileWorker(seed + index, f"worker{index}", exactly_once, syncs_all) for index in range(threads)]
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self._faults: list[BaseException] = []
@@ -159,6 +170,10 @@ class FileWriters:
         ]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def running(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
 
     def stop(self, limit_s: float = 120.0) -> None:
         """Lets every thread finish its change; raises the first error that was not to be survived."""
