@@ -17,9 +17,10 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tombolo_budget::Budget;
 use tombolo_cloud_driver::StoreError;
 use tombolo_files::FileError;
-use tombolo_nbd::{Server, ServerConfig};
+use tombolo_nbd::Server;
 
 /// Why the daemon does not start, or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -48,16 +49,12 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
     let gateway = Gateway::open(options::options(&settings)?)?;
     let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(ServeError::Files)?;
     let listener = unix_socket::listen(&settings.nbd_socket())?;
-    let config = ServerConfig {
-        connections_max: settings.nbd.connections_max as usize,
-        requests_in_flight_max: settings.nbd.requests_in_flight_max as usize,
-        shutdown_timeout: STOP_PATIENCE,
-        ..ServerConfig::default()
-    };
+    let budget = Budget::new(settings.memory.payload_bytes_max.0 as usize);
+    let config = options::block_server_config(&settings, &budget, STOP_PATIENCE);
     let server = Server::serve_unix(listener, Arc::new(VolumeExports(gateway.clone())), config);
     let server = Arc::new(Mutex::new(Some(server)));
     let files_listener = unix_socket::listen(&settings.files_socket())?;
-    let files_config = options::files_server_config(&settings, STOP_PATIENCE);
+    let files_config = options::files_server_config(&settings, &budget, STOP_PATIENCE);
     let service = Arc::new(ShareService(shares.clone()));
     let files_server = tombolo_fuse::Server::serve_unix(files_listener, service, files_config);
     let control = Arc::new(GatewayControl::new(gateway.clone(), shares, server.clone(), &settings));

@@ -27,6 +27,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use tombolo_budget::Budget;
 
 /// How long to leave a machine without free descriptors or memory alone.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -39,6 +40,8 @@ pub struct ServerConfig {
     pub requests_in_flight_max: usize,
     /// Per connection: data of writes until answered, of reads until sent. A larger single request runs alone.
     pub bytes_in_flight_max: usize,
+    /// What all clients, of this server and others, may hold together.
+    pub budget: Arc<Budget>,
     /// Per connection; further ones are refused with ENOLCK.
     pub lock_waiters_max: usize,
     /// Per connection: requests that are carried out at the same time.
@@ -61,6 +64,7 @@ impl Default for ServerConfig {
             // NFS servers have some hundred threads at the most.
             requests_in_flight_max: 512,
             bytes_in_flight_max: 64 << 20,
+            budget: Budget::new(256 << 20),
             lock_waiters_max: 4096,
             threads_max: 32,
             connections_max: 256,

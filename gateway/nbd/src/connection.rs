@@ -11,6 +11,7 @@ use crate::{Exports, Request, ServerConfig};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Instant;
+use tombolo_budget::Account;
 
 /// Where a connection's bytes come from.
 pub trait Source {
@@ -100,6 +101,7 @@ pub(crate) fn run(
             requests_max: config.requests_in_flight_max,
             bytes_max: config.bytes_in_flight_max,
         },
+        Account::new(Arc::clone(&config.budget)),
     );
     let _closing = CloseAtEnd(&output);
     on_agreed(&agreed, &output);

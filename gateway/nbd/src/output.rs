@@ -21,6 +21,7 @@ use std::io::{self, IoSlice};
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
+use tombolo_budget::Account;
 
 /// What the reading thread gathers before it writes.
 const GATHERED_REPLIES_MAX: usize = 64;
@@ -37,6 +38,8 @@ pub struct Limits {
 pub struct Output {
     sink: Arc<dyn Sink>,
     limits: Limits,
+    /// Its part of what all clients hold.
+    account: Account,
     reader: ThreadId,
     queue: Mutex<Queue>,
     reader_wakes: Condvar,
@@ -68,10 +71,11 @@ struct Queued {
 
 impl Output {
     /// Must be called on the thread that reads the connection.
-    pub fn new(sink: Arc<dyn Sink>, limits: Limits) -> Arc<Self> {
+    pub fn new(sink: Arc<dyn Sink>, limits: Limits, account: Account) -> Arc<Self> {
         Arc::new(Self {
             sink,
             limits,
+            account,
             reader: thread::current().id(),
             queue: Mutex::default(),
             reader_wakes: Condvar::new(),
@@ -87,6 +91,26 @@ impl Output {
     /// Counts a request in, waiting until there is room; false when the connection takes no more. A request larger
     /// than the limit is let in alone. Only the reading thread calls this.
     pub fn admit(&self, charge_bytes: usize) -> bool {
+        if !self.admit_here(charge_bytes) {
+            return false;
+        }
+        if self.account.try_take(charge_bytes) {
+            return true;
+        }
+        // What was gathered must not wait for other clients.
+        self.flush();
+        let is_admitted = self.account.take(charge_bytes, || {
+            let queue = self.lock();
+            queue.closing || queue.closed
+        });
+        if !is_admitted {
+            self.forget(&mut self.lock(), 1, charge_bytes);
+        }
+        is_admitted
+    }
+
+    /// Within the connection's own limits.
+    fn admit_here(&self, charge_bytes: usize) -> bool {
         let mut queue = self.lock();
         loop {
             if queue.closing || queue.closed {
@@ -185,6 +209,11 @@ impl Output {
     }
 
     fn release(&self, queue: &mut Queue, requests: usize, bytes: usize) {
+        self.account.give_back(bytes);
+        self.forget(queue, requests, bytes);
+    }
+
+    fn forget(&self, queue: &mut Queue, requests: usize, bytes: usize) {
         queue.requests -= requests;
         queue.bytes -= bytes;
         if queue.closing && queue.requests == 0 {

@@ -17,6 +17,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use tombolo_budget::Budget;
 
 /// How long to leave a machine without free descriptors or memory alone.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -29,6 +30,8 @@ pub struct ServerConfig {
     pub requests_in_flight_max: usize,
     /// Per connection: data of writes until answered, of reads until sent. A larger single request runs alone.
     pub bytes_in_flight_max: usize,
+    /// What all clients, of this server and others, may hold together.
+    pub budget: Arc<Budget>,
     /// Further clients are turned away.
     pub connections_max: usize,
     /// The longest read or write, told to clients as the maximum block size.
@@ -44,6 +47,7 @@ impl Default for ServerConfig {
         Self {
             requests_in_flight_max: 256,
             bytes_in_flight_max: 64 << 20,
+            budget: Budget::new(256 << 20),
             connections_max: 256,
             // What qemu and libnbd assume without being told.
             payload_bytes_max: 32 << 20,

@@ -4,8 +4,10 @@ use super::ServeError;
 use crate::settings::{AddressingStyle, CompressionAlgorithm, Settings};
 use crate::shares::ShareOptions;
 use crate::world::Options;
+use std::sync::Arc;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
+use tombolo_budget::Budget;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{self as driver, Limits, S3Settings, StoreUrl};
@@ -48,13 +50,42 @@ pub fn share_options(settings: &Settings) -> ShareOptions {
     }
 }
 
-pub fn files_server_config(settings: &Settings, shutdown_timeout: Duration) -> tombolo_fuse::ServerConfig {
+/// What one client may hold: a quarter, so that no single one holds all.
+fn bytes_in_flight_max(settings: &Settings, default: usize) -> usize {
+    default.min(settings.memory.payload_bytes_max.0 as usize / 4)
+}
+
+pub fn block_server_config(
+    settings: &Settings,
+    budget: &Arc<Budget>,
+    shutdown_timeout: Duration,
+) -> tombolo_nbd::ServerConfig {
+    let default = tombolo_nbd::ServerConfig::default();
+    tombolo_nbd::ServerConfig {
+        connections_max: settings.nbd.connections_max as usize,
+        requests_in_flight_max: settings.nbd.requests_in_flight_max as usize,
+        bytes_in_flight_max: bytes_in_flight_max(settings, default.bytes_in_flight_max),
+        budget: budget.clone(),
+        shutdown_timeout,
+        ..default
+    }
+}
+
+pub fn files_server_config(
+    settings: &Settings,
+    budget: &Arc<Budget>,
+    shutdown_timeout: Duration,
+) -> tombolo_fuse::ServerConfig {
+    let default = tombolo_fuse::ServerConfig::default();
     tombolo_fuse::ServerConfig {
         requests_in_flight_max: settings.files.requests_in_flight_max as usize,
         threads_max: settings.files.threads as usize,
         connections_max: settings.files.connections_max as usize,
         shutdown_timeout,
-        ..tombolo_fuse::ServerConfig::default()
+        bytes_in_flight_max: bytes_in_flight_max(settings, default.bytes_in_flight_max),
+        budget: budget.clone(),
+        shutdown_timeout,
+        ..default
     }
 }
 

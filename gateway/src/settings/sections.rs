@@ -165,6 +165,10 @@ section! {
 }
 
 choice! {
+        /// Data of the requests of all clients together, NBD and files: of writes until answered, of reads until sent. One
+        /// client holds at most a quarter of it; 128 KiB of each are its own and not counted. Who finds no room waits.
+        payload_bytes_max: ByteSize = ByteSize(256 * MIB), Permitted::bytes(64 * MIB, TIB),
+            "Eight requests of the greatest length, 32 MiB, or two thousand of 128 KiB.";
     /// How blocks are compressed.
     CompressionAlgorithm {
         Zstd = "zstd",

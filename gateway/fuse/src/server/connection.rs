@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
+use tombolo_budget::Account;
 
 pub struct Connection {
     pub id: u64,
@@ -56,11 +57,12 @@ struct Life {
 impl Connection {
     pub fn new(id: u64, socket: UnixStream, config: &ServerConfig) -> Self {
         let socket = Arc::new(socket);
-        let in_flight = Arc::new(InFlight::new(Limits {
+        let limits = Limits {
             requests_max: config.requests_in_flight_max,
             bytes_max: config.bytes_in_flight_max,
             lock_waiters_max: config.lock_waiters_max,
-        }));
+        };
+        let in_flight = Arc::new(InFlight::new(limits, Account::new(Arc::clone(&config.budget))));
         Self {
             id,
             output: Output::new(Arc::clone(&socket), Arc::clone(&in_flight)),

@@ -6,6 +6,7 @@
 use crate::completion::Held;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use tombolo_budget::Account;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -24,6 +25,8 @@ pub enum Admission {
 
 pub struct InFlight {
     limits: Limits,
+    /// Its part of what all clients hold.
+    account: Account,
     counts: Mutex<Counts>,
     changed: Condvar,
 }
@@ -39,9 +42,10 @@ struct Counts {
 }
 
 impl InFlight {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits, account: Account) -> Self {
         Self {
             limits,
+            account,
             counts: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -54,6 +58,20 @@ impl InFlight {
     /// Counts a request in, waiting until there is room; `before_wait` runs before each wait. A request larger than the
     /// limit is let in alone.
     pub fn admit(&self, held: Held, mut before_wait: impl FnMut()) -> Admission {
+        let admission = self.admit_here(held, &mut before_wait);
+        if admission != Admission::Admitted || held.waits_for_lock || self.account.try_take(held.bytes) {
+            return admission;
+        }
+        before_wait();
+        if self.account.take(held.bytes, || self.lock().ended) {
+            return Admission::Admitted;
+        }
+        self.forget(held);
+        Admission::Ended
+    }
+
+    /// Within the connection's own limits.
+    fn admit_here(&self, held: Held, before_wait: &mut impl FnMut()) -> Admission {
         let mut counts = self.lock();
         loop {
             if counts.ended {
@@ -87,6 +105,13 @@ impl InFlight {
     }
 
     pub fn release(&self, held: Held) {
+        if !held.waits_for_lock {
+            self.account.give_back(held.bytes);
+        }
+        self.forget(held);
+    }
+
+    fn forget(&self, held: Held) {
         let mut counts = self.lock();
         match held.waits_for_lock {
             true => counts.lock_waiters -= 1,
