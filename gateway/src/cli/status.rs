@@ -85,7 +85,7 @@ fn store(status: &Status) -> String {
         .map(|age| format!("last success {} ago", duration(age)));
     let trouble = match store.state {
         StoreState::Ok => None,
-        StoreState::Degraded | StoreState::Unreachable => Some(age.unwrap_or("no success yet".into())),
+        _ => Some(age.unwrap_or("no success yet".into())),
     };
     let details = trouble.into_iter().chain(store.last_error.clone());
     let details: String = details.map(|detail| format!("; {detail}")).collect();

@@ -45,6 +45,12 @@ pub enum StoreState {
     Degraded,
     /// No request has succeeded for a while.
     Unreachable,
+    /// It is full, or over its quota.
+    Full,
+    /// It refuses our credentials or permissions.
+    Denied,
+    /// The bucket or directory is not there.
+    Missing,
 }
 
 impl StoreState {
@@ -53,6 +59,9 @@ impl StoreState {
             Self::Ok => "ok",
             Self::Degraded => "degraded",
             Self::Unreachable => "unreachable",
+            Self::Full => "full",
+            Self::Denied => "denied",
+            Self::Missing => "missing",
         }
     }
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tombolo_base::BLOCK_BYTES;
-use tombolo_cloud_driver::{LATENCY_BUCKETS, latency_bucket_micros};
+use tombolo_cloud_driver::{ErrorKind as StoreErrorKind, LATENCY_BUCKETS, latency_bucket_micros};
 use tombolo_core::{Refusal, Snapshot, Volume};
 use tombolo_files::{self as files, FileError, SessionStatus, ShareStatus};
 use tombolo_nbd::Server;
@@ -107,10 +107,13 @@ impl GatewayControl {
     fn store_status(&self, snapshot: &Snapshot) -> StoreStatus {
         let now = self.gateway.now();
         let store = &snapshot.store;
-        let state = match store.error_since {
-            None => StoreState::Ok,
-            Some(since) if now.micros_since(since) >= UNREACHABLE_AFTER_MICROS => StoreState::Unreachable,
-            Some(_) => StoreState::Degraded,
+        let state = match (store.error_since, self.gateway.last_store_failure()) {
+            (None, _) => StoreState::Ok,
+            (_, Some(StoreErrorKind::OutOfSpace)) => StoreState::Full,
+            (_, Some(StoreErrorKind::AccessDenied)) => StoreState::Denied,
+            (_, Some(StoreErrorKind::BucketMissing)) => StoreState::Missing,
+            (Some(since), _) if now.micros_since(since) >= UNREACHABLE_AFTER_MICROS => StoreState::Unreachable,
+            (Some(_), _) => StoreState::Degraded,
         };
         StoreStatus {
             url: self.store_url.clone(),

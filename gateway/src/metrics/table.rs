@@ -518,7 +518,14 @@ fn by_outcome(metrics: &Metrics, read: fn(&PolicyTally) -> [u64; 3]) -> Reading 
 
 fn store_states(metrics: &Metrics) -> Reading {
     let present = metrics.status.store.state;
-    let states = [StoreState::Ok, StoreState::Degraded, StoreState::Unreachable];
+    let states = [
+        StoreState::Ok,
+        StoreState::Degraded,
+        StoreState::Unreachable,
+        StoreState::Full,
+        StoreState::Denied,
+        StoreState::Missing,
+    ];
     Integers(
         states
             .map(|state| (vec![("state", state.as_str().to_owned())], u64::from(state == present)))

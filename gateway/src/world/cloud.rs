@@ -3,7 +3,7 @@
 
 use super::Gateway;
 use super::execute::disk_error;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor};
 use tombolo_cloud_driver::object::{Compression, byte_range, decode_block};
 use tombolo_cloud_driver::retry::RetryPolicy;
@@ -18,6 +18,8 @@ pub struct Cloud {
     pub counts: StoreCounts,
     pub compression: Compression,
     pub runtime: tokio::runtime::Runtime,
+    /// What kind of failure was the last.
+    pub last_failure: Mutex<Option<ErrorKind>>,
 }
 
 impl Cloud {
@@ -41,11 +43,23 @@ impl Cloud {
             counts,
             compression,
             runtime,
+            last_failure: Mutex::default(),
         }
     }
 }
 
 impl Gateway {
+    /// Of the last request that failed; whether later ones succeeded is the core's to say.
+    pub fn last_store_failure(&self) -> Option<ErrorKind> {
+        *self.cloud.last_failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn store_failure(&self, error: &StoreError) -> StoreFailure {
+        let mut last = self.cloud.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(error.kind());
+        store_failure(error)
+    }
+
     pub(super) fn fetch(
         self: &Arc<Self>,
         fetch: JobId,
@@ -70,7 +84,7 @@ impl Gateway {
             gateway.io.run(move || {
                 let result = got
                     .map(|bytes| worker.land(&descriptor, &items, range.start, &bytes))
-                    .map_err(|error| store_failure(&error));
+                    .map_err(|error| worker.store_failure(&error));
                 worker.drive(Event::Fetched { fetch, result });
             });
         });
@@ -116,7 +130,7 @@ impl Gateway {
                 Ok(_) => Ok(descriptor),
                 Err(error) => {
                     tracing::warn!(%error, "upload failed; it will be tried again");
-                    Err(UploadFailure::Store(store_failure(&error)))
+                    Err(UploadFailure::Store(gateway.store_failure(&error)))
                 }
             };
             let worker = gateway.clone();
