@@ -110,3 +110,71 @@ impl EntryLookup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Event, MetadataChange, Token};
+    use crate::policies::Economy;
+    use crate::test_bench::Bench;
+    use tombolo_base::EntryChange;
+
+    /// Keys that the core has changed, with `None` for those it has deleted, and keys that local metadata has.
+    fn scan(changed: &[(u8, Option<u8>)], stored: &[(u8, u8)], range: [u8; 2], limit: usize) -> Vec<(u8, u8)> {
+        let entries = changed.iter().map(|(key, value)| match value {
+            Some(value) => EntryChange::Put {
+                key: vec![*key],
+                value: vec![*value],
+            },
+            None => EntryChange::Delete { key: vec![*key] },
+        });
+        let mut bench = Bench::new(Economy::default());
+        bench.step(Event::Commit {
+            token: Token(1),
+            change: MetadataChange {
+                entries: entries.collect(),
+                holes: Vec::new(),
+            },
+            links: Vec::new(),
+        });
+        let mut scan = EntryScan::new(&range[..1], &range[1..], limit);
+        while scan.begin_round(&bench.core) {
+            let within = stored
+                .iter()
+                .filter(|(key, _)| scan.from() <= [*key].as_slice() && [*key].as_slice() < scan.end());
+            let read = within.take(scan.wanted());
+            let read = read.map(|(key, value)| (vec![*key], Arc::from([*value].as_slice())));
+            let read = read.collect();
+            scan.end_round(read);
+        }
+        let found = scan.into_found();
+        found.iter().map(|(key, value)| (key[0], value[0])).collect()
+    }
+
+    #[test]
+    fn changed_entries_lie_over_stored_ones_whatever_the_limit() {
+        let changed = [
+            (2, Some(20)),
+            (3, None),
+            (4, None),
+            (5, None),
+            (7, Some(70)),
+            (9, Some(90)),
+        ];
+        let stored = [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6), (8, 8)];
+        let all = [(1, 1), (2, 20), (6, 6), (7, 70), (8, 8), (9, 90)];
+        for limit in 0..=8 {
+            for from in 0..=10 {
+                for end in 0..=10 {
+                    let within = all.iter().filter(|(key, _)| (from..end).contains(key));
+                    let expected: Vec<(u8, u8)> = within.take(limit).copied().collect();
+                    assert_eq!(
+                        scan(&changed, &stored, [from, end], limit),
+                        expected,
+                        "{limit} from {from} to {end}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -147,3 +147,73 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::PAGE_ENTRIES;
+    use crate::policies::Economy;
+    use crate::test_bench::{Bench, FIRST_PVBN, VOLUME};
+    use tombolo_base::Pvbn;
+
+    const TO_FIRST: u64 = 7;
+    const COUNT: u64 = 1 << 30;
+    /// Local metadata has this page of the source.
+    const PAGE: u64 = 1000;
+
+    fn span(volume: VolumeId, first: u64, count: u64) -> Span {
+        Span { volume, first, count }
+    }
+
+    /// The core knows of blocks 0 to 64 of the source; of the stored page the first block is stored, two are dirty.
+    #[test]
+    fn a_vast_file_is_linked_by_its_few_blocks() {
+        let bench = Bench::new(Economy::default());
+        let target = VolumeId(VOLUME.0 + 1);
+        let from = span(VOLUME, 0, COUNT);
+        let to = span(target, TO_FIRST, COUNT);
+        let mut link = Link::new(from, to, MetadataChange::default(), 1);
+        let (mut asked, mut copied) = (Vec::new(), Vec::new());
+        let (change, links) = loop {
+            match link.step(&bench.core) {
+                LinkStep::StoredPage { volume, page } => {
+                    assert_eq!(volume, VOLUME);
+                    link.on_stored_page((page <= PAGE).then_some(PAGE));
+                }
+                LinkStep::Resolve(span) => {
+                    asked.push(span.first);
+                    let (count, source) = match span.first {
+                        0 => (64, Source::Stored(Pvbn(FIRST_PVBN))),
+                        first if first == PAGE * PAGE_ENTRIES => (1, Source::Stored(Pvbn(5))),
+                        first if first == PAGE * PAGE_ENTRIES + 1 => (2, Source::Dirty),
+                        first => (PAGE_ENTRIES - first % PAGE_ENTRIES, Source::Hole),
+                    };
+                    link.on_resolved(&[ResolvedRun { count, source }]);
+                }
+                LinkStep::Copy { from, to } => {
+                    copied.push((from.first, to.first, to.count));
+                    link.on_copied();
+                }
+                LinkStep::Commit { change, links } => break (change, links),
+            }
+        };
+        assert!(asked.len() <= 8, "{asked:?}");
+        let dirty = PAGE * PAGE_ENTRIES + 1;
+        let expected = [dirty, dirty + 1].map(|block| (block, block + TO_FIRST, 1));
+        assert_eq!(copied, expected);
+        let targets = links.iter().map(|link| (link.first, link.count, link.pvbn.0));
+        let expected = [(TO_FIRST, 64, FIRST_PVBN), (TO_FIRST + dirty - 1, 1, 5)];
+        assert_eq!(targets.collect::<Vec<_>>(), expected);
+        let covered = change.holes.iter().map(|hole| hole.count).sum::<u64>() + 64 + 1 + 2;
+        assert_eq!(covered, COUNT, "each block of the target is made");
+        let mut ends: Vec<(u64, u64)> = change.holes.iter().map(|hole| (hole.first, hole.end())).collect();
+        ends.extend(links.iter().map(|link| (link.first, link.first + link.count)));
+        ends.extend(copied.iter().map(|(_, first, count)| (*first, first + count)));
+        ends.sort_unstable();
+        assert!(
+            ends.is_sorted_by(|left, right| left.1 <= right.0),
+            "no block is made twice"
+        );
+        assert!(change.holes.iter().all(|hole| hole.volume == target));
+    }
+}
