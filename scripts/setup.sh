@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what a task of the Makefile needs, on a Debian 12 machine: setup.sh build|run|simulate|test|bench|conformance
+# Installs what a task of the Makefile needs, on a Debian 12 machine: setup.sh build|run|simulate|test|mutants|bench|conformance
 #
 # Every step looks first whether its result is there, so that a second run takes a moment. All results lie below
 # build/ and .venv/, apart from Debian packages; tests look for programs in build/bin and nowhere else. A service that a
@@ -12,6 +12,7 @@ cd "$root"
 
 versitygw_version=v1.8.0
 pjdfstest_version=0.2.2
+cargo_mutants_version=27.1.0
 fsx_version=0.3.2
 rust_version_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
@@ -154,12 +155,17 @@ bench)
     at_once 'install_packages "${packages_bench[@]}"' fetch_crates install_versitygw
     at_once 'install_python tests/requirements.txt simulator/python/requirements.txt tests/bench/requirements.txt' install_fio
     ;;
+mutants)
+    at_once 'install_packages "${packages_build[@]}" patch' fetch_crates
+    install_python tests/requirements.txt
+    install_crate cargo-mutants "$cargo_mutants_version"
+    ;;
 conformance)
     at_once 'install_packages "${packages_conformance[@]}"' fetch_crates install_versitygw
     at_once 'install_python tests/requirements.txt' install_fio \
         'install_crate fsx "$fsx_version"' 'install_crate pjdfstest "$pjdfstest_version"'
     ;;
 *)
-    fail "usage: setup.sh build|run|simulate|test|bench|conformance"
+    fail "usage: setup.sh build|run|simulate|test|mutants|bench|conformance"
     ;;
 esac
