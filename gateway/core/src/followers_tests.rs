@@ -96,7 +96,6 @@ impl Outage {
                 span: Span { volume, first, count },
                 sums: vec![Some(BlockSum(7)); count as usize],
                 force_unit_access: false,
-                locked: false,
                 change: MetadataChange::default(),
             });
         }
