@@ -158,6 +158,10 @@ section! {
         /// Fingerprints held in memory before they are written to the index.
         fingerprint_memtable_entries: u64 = (1 << 19) / 8 * 7, Permitted::numbers(1, 1 << 28),
             "Fills a hash table of 21 MiB exactly; more means fewer merges.";
+        /// Data of the requests of all clients together, NBD and files: of writes until answered, of reads until sent. One
+        /// client holds at most a quarter of it; 128 KiB of each are its own and not counted. Who finds no room waits.
+        payload_bytes_max: ByteSize = ByteSize(256 * MIB), Permitted::bytes(64 * MIB, TIB),
+            "Eight requests of the greatest length, 32 MiB, or two thousand of 128 KiB.";
         /// The most that local metadata may grow to. Address space and a sparse file, neither memory nor disk.
         metadata_map_bytes_max: ByteSize = ByteSize(TIB), Permitted::bytes(64 * MIB, 64 * TIB),
             "Larger than any metadata that fits this version's limits, and small in an address space of 128 TiB.";
@@ -165,10 +169,6 @@ section! {
 }
 
 choice! {
-        /// Data of the requests of all clients together, NBD and files: of writes until answered, of reads until sent. One
-        /// client holds at most a quarter of it; 128 KiB of each are its own and not counted. Who finds no room waits.
-        payload_bytes_max: ByteSize = ByteSize(256 * MIB), Permitted::bytes(64 * MIB, TIB),
-            "Eight requests of the greatest length, 32 MiB, or two thousand of 128 KiB.";
     /// How blocks are compressed.
     CompressionAlgorithm {
         Zstd = "zstd",
