@@ -4,8 +4,9 @@
 //!
 //! A session has one slot for each of 4096 numbers in a row, far more than it may have under way at once.
 
+use crate::edit::Edit;
 use crate::error::FileError;
-use crate::keys;
+use crate::keys::{self, tag};
 use crate::records::{Outcome, ReplayRecord};
 use crate::service::FileService;
 use crate::storage::Storage;
@@ -47,6 +48,37 @@ impl<S: Storage> FileService<S> {
             Some(Outcome::Bytes(bytes)) => Ok(Some(bytes)),
             Some(Outcome::Entry(_) | Outcome::Done) => Err(used_for_another()),
             None => Ok(None),
+        }
+    }
+
+    /// To be called after a change of data that notes its request: unlike others it is made without the namespace lock, so
+    /// the session may have ended meanwhile, and its notes gone before this one came.
+    pub(crate) fn drop_late_note(&self, caller: &Caller) -> Result<(), FileError> {
+        let (Request::Number(number) | Request::Again(number)) = caller.request else {
+            return Ok(());
+        };
+        if self.has_session(caller.session) {
+            return Ok(());
+        }
+        let mut edit = Edit::default();
+        edit.delete(key(caller.session, number));
+        let _names = self.changing();
+        Ok(self.storage.commit(edit.change)?)
+    }
+
+    /// Those that a crash kept from going.
+    pub(crate) fn drop_notes_without_sessions(&self) -> Result<(), FileError> {
+        let mut edit = Edit::default();
+        self.each(tag::REPLAY, |key, _| {
+            let (session, _) = keys::split(key)?;
+            if !self.has_session(session) {
+                edit.delete(key.to_vec());
+            }
+            Ok(())
+        })?;
+        match edit.change.entries.is_empty() {
+            true => Ok(()),
+            false => Ok(self.storage.commit(edit.change)?),
         }
     }
 

@@ -111,6 +111,7 @@ impl<S: Storage> FileService<S> {
             let name = String::from_utf8(key[1..].to_vec()).map_err(|_| FileError::Inconsistent("a share's name"))?;
             self.shares.insert(Arc::new(Share {
                 id: record.id,
+        service.drop_notes_without_sessions()?;
                 root: record.root,
                 name,
                 created: record.created,

@@ -3,10 +3,13 @@
 mod support;
 
 use std::sync::mpsc;
+use std::time::Duration;
 use support::{World, at, client, in_root, node, open};
 use tombolo_files::locks::{Lock, LockFamily, LockKind, LockOwner, LockRange};
 use tombolo_files::memory::MemoryStorage;
-use tombolo_files::{FileError, FileService, OpenFlags, ROOT, Reply, SessionKind, SessionRequest, Timestamp};
+use tombolo_files::{
+    Caller, FileError, FileService, OpenFlags, Place, ROOT, Reply, Request, SessionKind, SessionRequest, Timestamp,
+};
 
 fn lock(owner: u64, kind: LockKind) -> Lock {
     Lock {
@@ -319,5 +322,40 @@ fn a_mount_that_does_not_know_an_inode_can_be_asked_which_it_keeps() {
     world.service.forget(mount, file).unwrap();
     assert_eq!(world.service.kept_by(mount), []);
     assert_eq!(world.getattr(file), Err(FileError::Stale));
+    world.check();
+}
+
+/// What a session's requests came to is forgotten with it, also that of a write which ends after it.
+#[test]
+fn no_note_is_left_of_a_session_that_ended_during_a_write() {
+    let world = World::new();
+    let file = world.mknod(ROOT, "file");
+    world.write(file, 0, &[1; 8192]).unwrap();
+    let session = world.attach(b"second", SessionKind::Client);
+    world.storage.delay_reads(Duration::from_millis(100));
+    let caller = Caller {
+        request: Request::Number(8),
+        ..world.caller_of(session)
+    };
+    let place = Place { inode: file, offset: 1 };
+    std::thread::scope(|scope| {
+        // Of its two blocks it must first read the rest.
+        let writing = scope.spawn(|| world.service.write(&caller, place, vec![2; 5000].into(), false));
+        std::thread::sleep(Duration::from_millis(30));
+        world.service.end_session(session).unwrap();
+        assert_eq!(writing.join().unwrap(), Ok(5000));
+    });
+    world.check();
+    let notes = |world: &World| world.storage.keys().iter().filter(|key| key[0] == b'R').count();
+    assert_eq!(notes(&world), 0);
+    // One that a crash kept from going goes when the service starts.
+    let key = [&[b'R'][..], &session.to_be_bytes(), &[0, 4]].concat();
+    let mut note = vec![1];
+    note.extend(8u64.to_le_bytes());
+    note.push(0);
+    world.storage.tamper(&key, Some(&note));
+    assert_eq!(notes(&world), 1);
+    let world = restarted(&world);
+    assert_eq!(notes(&world), 0);
     world.check();
 }

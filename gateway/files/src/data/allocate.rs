@@ -40,6 +40,7 @@ impl<S: Storage> FileService<S> {
                 self.clear(&mut file, range, caller.now, noted)?;
             }
         }
+        self.drop_late_note(caller)?;
         drop(guard);
         let changed = Changed::Data {
             inode,

@@ -95,7 +95,9 @@ impl<S: Storage> FileService<S> {
             return Err(FileError::Invalid("the ranges overlap"));
         }
         files.target = self.without_privileges(caller, files.target, caller.uid != 0)?;
-        let copied = self.copy_all(caller, &mut files, copy)?;
+        let copied = self.copy_all(caller, &mut files, copy);
+        self.drop_late_note(caller)?;
+        let copied = copied?;
         drop(guards);
         let changed = Changed::Data {
             inode: target,

@@ -27,6 +27,7 @@ impl<S: Storage> FileService<S> {
         let mut file = self.without_privileges(caller, file, kill_privileges)?;
         let edit = self.noted(caller, Outcome::Done);
         self.put_bytes(&mut file, to.offset, data, caller.now, edit)?;
+        self.drop_late_note(caller)?;
         drop(guard);
         let changed = Changed::Data {
             inode,
