@@ -15,7 +15,7 @@ use crate::keys;
 use crate::records::InodeRecord;
 use crate::service::{FileService, PAGE};
 use crate::storage::{Entry, Storage};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// More than so many findings are counted but not listed.
 const FINDINGS_MAX: usize = 1000;
@@ -50,7 +50,6 @@ struct Check<'a, S> {
     report: CheckReport,
     progress: &'a mut dyn FnMut(&'static str, u64),
     shares: BTreeMap<u32, Totals>,
-    sessions: BTreeSet<u64>,
     /// Sums of hashes over names and over links.
     named: u64,
     linked: u64,
@@ -73,7 +72,6 @@ impl<S: Storage> FileService<S> {
                 .iter()
                 .map(|share| (share.id, Totals::default()))
                 .collect(),
-            sessions: self.session_numbers().into_iter().collect(),
             named: 0,
             linked: 0,
         };
@@ -81,8 +79,12 @@ impl<S: Storage> FileService<S> {
         check.names()?;
         check.inodes()?;
         check.data()?;
-        if self.changes() == changes {
+        if changes.is_some() && self.changes() == changes {
+            let listed = check.report.clone();
             check.totals()?;
+            if self.changes() != changes {
+                return Ok(listed);
+            }
         }
         Ok(check.report)
     }

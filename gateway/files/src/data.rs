@@ -125,9 +125,9 @@ impl<S: Storage> FileService<S> {
         let mut edit = Edit::default();
         edit.punch(file.span(record.blocks(), FILE_BLOCKS_MAX - record.blocks()));
         let grown = self.put_record(&mut edit, file, &record);
+        let _change = self.begin_change();
         self.storage.commit(edit.change)?;
         self.count_usage(record.share, grown, 0);
-        self.count_change();
         file.record = record;
         Ok(())
     }
@@ -156,10 +156,10 @@ impl<S: Storage> FileService<S> {
     /// Makes a change without data, the file's new record and the counters with it.
     fn commit_data(&self, file: &mut DataFile, mut edit: Edit, record: FileRecord) -> Result<(), FileError> {
         let grown = self.put_record(&mut edit, file, &record);
+        let _change = self.begin_change();
         let room = file.share.reserve(grown)?;
         self.storage.commit(edit.change)?;
         room.keep();
-        self.count_change();
         file.record = record;
         Ok(())
     }
@@ -188,10 +188,10 @@ impl<S: Storage> FileService<S> {
         let after = sums.iter().flatten().count() as u64;
         record.allocated_blocks = (record.allocated_blocks + after).saturating_sub(before);
         let grown = self.put_record(&mut edit, file, &record);
+        let _change = self.begin_change();
         let room = file.share.reserve(grown)?;
         self.storage.write(span, data, sums, edit.change)?;
         room.keep();
-        self.count_change();
         file.record = record;
         Ok(())
     }

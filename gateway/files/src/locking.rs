@@ -243,7 +243,7 @@ impl<S: Storage> FileService<S> {
             entries,
             holes: Vec::new(),
         };
-        self.count_change();
+        let _change = self.begin_change();
         Ok(self.storage.commit(change)?)
     }
 

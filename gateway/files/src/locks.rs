@@ -304,6 +304,12 @@ impl LockTable {
         self.waiters.remove(waiter).is_some()
     }
 
+    /// Sessions that hold a lock on the inode.
+    pub fn sessions_on(&self, inode: u64) -> BTreeSet<u64> {
+        let granted = self.inodes.get(&inode).into_iter().flat_map(GrantedLocks::iter);
+        granted.map(|(_, lock)| lock.owner.session).collect()
+    }
+
     /// Inodes on which the session holds a lock or waits for one.
     pub fn inodes_of_session(&self, session: u64) -> Vec<u64> {
         let holding = self.inodes.iter().filter(|(_, granted)| granted.has_session(session));

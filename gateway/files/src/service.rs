@@ -57,8 +57,18 @@ pub struct FileService<S> {
     pub(crate) sessions: Mutex<BTreeMap<u64, Session>>,
     pub(crate) holding: Mutex<Holding>,
     pub(crate) shares: Shares,
-    /// Grows with every change; a check compares sums only when nothing changed meanwhile.
-    changes: AtomicU64,
+    /// Changes that have begun, and those that have ended; a check compares sums only when there was none meanwhile.
+    changes_begun: AtomicU64,
+    changes_ended: AtomicU64,
+}
+
+#[must_use]
+pub struct ChangeUnderWay<'a>(&'a AtomicU64);
+
+impl Drop for ChangeUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// News that nobody was told yet.
@@ -96,10 +106,12 @@ impl<S: Storage> FileService<S> {
             sessions: Mutex::default(),
             holding: Mutex::default(),
             shares: Shares::default(),
-            changes: AtomicU64::new(0),
+            changes_begun: AtomicU64::new(0),
+            changes_ended: AtomicU64::new(0),
         };
         service.load_shares()?;
         service.load_sessions()?;
+        service.drop_notes_without_sessions()?;
         service.load_orphans()?;
         service.load_locks()?;
         Ok(service)
@@ -111,7 +123,6 @@ impl<S: Storage> FileService<S> {
             let name = String::from_utf8(key[1..].to_vec()).map_err(|_| FileError::Inconsistent("a share's name"))?;
             self.shares.insert(Arc::new(Share {
                 id: record.id,
-        service.drop_notes_without_sessions()?;
                 root: record.root,
                 name,
                 created: record.created,
@@ -168,12 +179,18 @@ impl<S: Storage> FileService<S> {
         self.namespace.write().expect(POISONED)
     }
 
-    pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::SeqCst)
+    /// How many changes there were; `None` while one is under way.
+    pub(crate) fn changes(&self) -> Option<u64> {
+        // In this order: what has begun by the second look had ended by the first.
+        let ended = self.changes_ended.load(Ordering::SeqCst);
+        let begun = self.changes_begun.load(Ordering::SeqCst);
+        (begun == ended).then_some(ended)
     }
 
-    pub(crate) fn count_change(&self) {
-        self.changes.fetch_add(1, Ordering::SeqCst);
+    /// From here until it is dropped, storage and what is counted in memory may not agree.
+    pub(crate) fn begin_change(&self) -> ChangeUnderWay<'_> {
+        self.changes_begun.fetch_add(1, Ordering::SeqCst);
+        ChangeUnderWay(&self.changes_ended)
     }
 
     pub(crate) fn share(&self, caller: &Caller) -> Result<Arc<Share>, FileError> {
@@ -253,8 +270,8 @@ impl<S: Storage> FileService<S> {
         self.note_request(caller, &mut edit, outcome);
         add_counters(caller.share, &mut edit);
         let unlocked = self.delete_locks(&mut edit);
+        let _change = self.begin_change();
         self.storage.commit(edit.change)?;
-        self.count_change();
         self.count_usage(caller.share, edit.blocks, edit.inodes);
         crate::exclusion::locked(&self.holding).update(edit.orphaned, &edit.named, &edit.erased);
         self.drop_locks(&unlocked);

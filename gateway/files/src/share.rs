@@ -202,11 +202,6 @@ impl<S: Storage> FileService<S> {
             removed => removed.map(|()| None),
         }
     }
-
-    /// Sessions that the service knows, for checking.
-    pub(crate) fn session_numbers(&self) -> Vec<u64> {
-        locked(&self.sessions).keys().copied().collect()
-    }
 }
 
 fn new_root(share: &Share, now: Timestamp) -> Node {

@@ -160,6 +160,7 @@ impl<S: Storage> FileService<S> {
         record.size = record.size.max(copy.to + copy.bytes);
         record.allocated_blocks = (record.allocated_blocks + added).saturating_sub(replaced);
         let share = file.share.clone();
+        let _change = self.begin_change();
         let room = share.reserve(added.cast_signed() - replaced.cast_signed())?;
         self.link_and_record(file, from, to, record, edit)?;
         room.keep();
@@ -181,7 +182,6 @@ impl<S: Storage> FileService<S> {
         edit.blocks = record.allocated_blocks.cast_signed() - file.record.allocated_blocks.cast_signed();
         add_counters(record.share, &mut edit);
         self.storage.link(from, to.inode, to.first, edit.change)?;
-        self.count_change();
         file.record = record;
         Ok(())
     }
