@@ -268,7 +268,7 @@ With Linux's NFS and SMB clients (packages nfs-common, cifs-utils)
   mount -t nfs4 -o port=$nfs_port $address:/$share /mnt
   mount -t cifs -o port=$smb_port,username=root,password=$smb_password //$address/$share /mnt
 
-With a Linux initiator (package open-iscsi)
+With Linux's initiator (package open-iscsi)
   iscsiadm -m discovery -t sendtargets -p $address:$iscsi_port && iscsiadm -m node -T $iqn --login
 TEXT
     } | tee "$run/commands.txt"

@@ -9,6 +9,7 @@ try() { bash -c "$1" || { dmesg | tail -n 5; fail "$1"; }; }
 
 # What a machine has that booted with udev and systemd: modules for what it finds, and the initiator's daemon.
 modprobe -a nfsv4 cifs sd_mod
+mkdir -p /run/lock
 for folder in /etc/iscsi /var/lib/iscsi; do
     # The guest's own; it would change this machine's.
     mkdir -p "$folder" "/run$folder"
