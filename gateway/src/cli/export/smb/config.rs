@@ -103,8 +103,8 @@ impl Server {
     # No guests, and nothing is told to those who have not logged in.
     map to guest = Never
     restrict anonymous = 2
-    # Leases let clients cache like oplocks; `oplocks` of each share is then all there is.
-    smb2 leases = no
+    # Leases let clients cache like oplocks, and are given only where a share has `oplocks = yes`.
+    smb2 leases = yes
     # No printers.
     load printers = no
     printcap name = /dev/null
