@@ -2,7 +2,6 @@
 
 use crate::edit::Edit;
 use crate::error::FileError;
-use crate::exclusion::locked;
 use crate::keys::{self, tag};
 use crate::namespace::create::{new_directory, new_record};
 use crate::node::Node;
