@@ -114,7 +114,8 @@ def test_closing_one_file_leaves_the_locks_of_others(path: Path, other_path: Pat
         fcntl.lockf(staying, fcntl.LOCK_EX, 10, 40)
         for _ in range(50):
             with opened(path) as passing:
-                lock(passing)
+                # The kernel tells of the end of the one before on its own time.
+                wait_for_lock(passing)
             # The process' own POSIX lock goes with any close; it is taken again before the release may be heard of.
             fcntl.lockf(staying, fcntl.LOCK_EX, 10, 40)
         for start in (20, 40):
