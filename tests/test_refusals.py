@@ -242,8 +242,12 @@ def test_partial_blocks_are_written_exactly(gateway: Gateway) -> None:
         for _ in range(300):
             length = generator.randrange(1, 20_000)
             offset = generator.randrange(len(model) - length)
-            data = generator.randbytes(length)
-            disk.write(offset, data)
+            if generator.random() < 0.3:
+                data = bytes(length)
+                disk.write_zeroes(offset, length)
+            else:
+                data = generator.randbytes(length)
+                disk.write(offset, data)
             model[offset : offset + length] = data
         assert disk.read(0, len(model)) == model
 
