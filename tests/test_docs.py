@@ -2,6 +2,7 @@
 
 import re
 
+from harness.smbtorture import baseline
 from harness.tools import REPOSITORY
 
 README_WORDS_MAX = 900
@@ -28,3 +29,15 @@ def test_links_lead_somewhere() -> None:
 
 def test_readme_stays_short() -> None:
     assert len((REPOSITORY / "README.md").read_text().split()) < README_WORDS_MAX
+
+
+def test_smbtorture_is_compared_as_it_was_measured_and_each_difference_explained() -> None:
+    text = (REPOSITORY / "docs/results/smbtorture.md").read_text()
+    rows = re.findall(r"^\| `(smb2\.\S+)` \| (\d+) \| (\d+) \| (\d+) \| (.*) \|$", text, re.MULTILINE)
+    listed = {suite: (int(best), int(coherent), int(durable)) for suite, best, coherent, durable, _ in rows}
+    best, coherent, durable = (baseline(kind) for kind in ("permissive", "coherent", "durable"))
+    assert listed == {suite: (best[suite].passed, coherent[suite].passed, durable[suite].passed) for suite in best}, (
+        "the table has other figures than tests/suites"
+    )
+    fewer = {suite for suite, (most, *ours) in listed.items() if min(ours) < most}
+    assert fewer == {suite for suite, *_, why in rows if why.strip()}, "a reason where there are fewer, and only there"

@@ -18,7 +18,7 @@ from harness.ganesha import Ganesha
 from harness.nfs import NfsError
 from harness.smb import SmbError
 from harness.smbd import Smbd
-from harness.smbtorture import Verdict, baseline, verdict, worse_than
+from harness.smbtorture import Verdict, baseline, verdict, worse_than, worse_than_baseline
 from harness.suites import pjdfstest_verdicts
 from harness.tools import ToolFailed, wait_for
 from harness.tree_model import TreeModel
@@ -353,8 +353,14 @@ def test_smbtorture_is_judged_by_its_baseline() -> None:
     assert not worse_than(expected, Verdict(6, (), 0))
     assert "['b']" in worse_than(expected, Verdict(5, ("a", "b"), 0))
     assert "4 passed of 5" in worse_than(expected, Verdict(4, ("a",), 1))
-    for kind in ("coherent", "durable"):
-        assert sum(found.passed for found in baseline(kind).values()) >= 200
+    assert worse_than_baseline("coherent", lambda suite: baseline("coherent")[suite]) == []
+
+
+def test_a_suite_of_smbtorture_that_is_worse_once_is_worse() -> None:
+    verdicts = {suite: [found, found] for suite, found in baseline("durable").items()}
+    verdicts["smb2.lock"][0] = Verdict(0, (), 0)
+    (said,) = worse_than_baseline("durable", lambda suite: verdicts[suite].pop(0))
+    assert said.startswith("smb2.lock: 0 passed of")
 
 
 def test_verdicts_are_read_from_pjdfstest_as_it_speaks() -> None:

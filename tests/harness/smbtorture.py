@@ -2,7 +2,8 @@
 
 The suite finds faults in smbd, wherever its files lie; `suites/smbtorture-ext4-*.tsv` list them, for smbd as `tombolo
 export smb` configures it and as it does with `--durable-handles`. So a share must pass what ext4 passes, and may fail
-only where ext4 fails. Rows: suite, passed, failed, skipped, names of what failed.
+only where ext4 fails. `suites/smbtorture-permissive-ext4.tsv` is what smbd passes at best; docs/results/smbtorture.md
+sets the three side by side. Rows: suite, passed, failed, skipped, names of what failed.
 """
 
 import re
@@ -13,7 +14,7 @@ from harness.smbd import PASSWORD, Smbd
 from harness.tools import REPOSITORY, ToolFailed, run
 
 BASELINES = REPOSITORY / "tests/suites"
-LIMIT_S = 180
+LIMIT_S = 700
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,12 @@ def verdict(said: str) -> Verdict:
 
 
 def baseline(kind: str) -> dict[str, Verdict]:
-    """`kind` is `coherent` or `durable`."""
+    """`kind` is `coherent`, `durable` or `permissive`."""
+    name = "smbtorture-permissive-ext4.tsv" if kind == "permissive" else f"smbtorture-ext4-{kind}.tsv"
     found = {}
-    for line in (BASELINES / f"smbtorture-ext4-{kind}.tsv").read_text().splitlines():
+    for line in (BASELINES / name).read_text().splitlines():
+        if line.startswith("#"):
+            continue
         suite, passed, _failed, skipped, names = line.split("\t")
         found[suite] = Verdict(int(passed), tuple(sorted(names.split())), int(skipped))
     return found
@@ -62,10 +66,6 @@ def worse_than(expected: Verdict, found: Verdict) -> str:
 
 
 def worse_than_baseline(kind: str, judge: Callable[[str], Verdict]) -> list[str]:
-    """One line for each suite in which the server does worse, twice: some of them race with the clock."""
-    worse = []
-    for suite, expected in baseline(kind).items():
-        said = worse_than(expected, judge(suite)) and worse_than(expected, judge(suite))
-        if said:
-            worse.append(f"{suite}: {said}")
-    return worse
+    """One line for each suite in which the server does worse."""
+    verdicts = ((suite, worse_than(expected, judge(suite))) for suite, expected in baseline(kind).items())
+    return [f"{suite}: {said}" for suite, said in verdicts if said]
