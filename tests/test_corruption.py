@@ -1,7 +1,9 @@
 """Promise 3, never wrong bytes: what was altered on the local disk or in the store is refetched or refused."""
 
 import errno
+import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,76 @@ def test_missing_object_gives_eio(make_gateway: GatewayFactory) -> None:
             path.unlink()
     gateway.start()
     assert assert_eio_or_equal(gateway, data) > 0
+
+
+def packs(gateway: Gateway) -> list[Path]:
+    return [path for path in gateway.store_directory.rglob("*") if path.is_file() and path.stat().st_size > 10 * BLOCK]
+
+
+def losses(gateway: Gateway) -> list[str]:
+    return [line for line in gateway.process.log_path.read_text().splitlines() if "blocks are lost" in line]
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["read before", "not read"])
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: os.truncate(path, 100)], ids=["missing", "cut short"])
+def test_new_data_is_never_deduplicated_against_a_lost_object(
+    make_gateway: GatewayFactory, damage: Callable[[Path], None], is_known: bool
+) -> None:
+    gateway = make_gateway().start()
+    gateway.create_volume("vol", "64MiB")
+    data = unique_data(256)
+    write(gateway, data)
+    gateway.drain()
+    gateway.stop()
+    gateway.cache_file.unlink()
+    for path in packs(gateway):
+        damage(path)
+    gateway.start()
+    if is_known:
+        assert assert_eio_or_equal(gateway, data) == 256
+        status = gateway.status()
+        assert (status["cache"]["blocks_lost"], status["store"]["state"]) == (256, "damaged")
+        assert status["lost"] == {
+            "blocks": 256,
+            "ranges": [{"volume": "vol", "first_block": 0, "blocks": 256, "in_store": True}],
+        }
+        said = len(losses(gateway))
+        assert 0 < said <= 256
+        assert assert_eio_or_equal(gateway, data) == 256
+        assert len(losses(gateway)) == said, "each loss is said once"
+        assert "the store has everything\n" not in gateway.cli("status")
+    write(gateway, data, 16 * MIB)
+    gateway.drain()
+    gateway.stop()
+    gateway.cache_file.unlink()
+    gateway.start()
+    with gateway.disk("vol") as disk:
+        assert disk.read(16 * MIB, len(data)) == data, "what was written anew is in the store"
+    assert assert_eio_or_equal(gateway, data) == 0, "and the old references are healed by it"
+    assert gateway.status()["lost"] == {"blocks": 0, "ranges": []}
+
+
+def test_duplicates_of_an_object_altered_since_are_kept_when_that_is_known(make_gateway: GatewayFactory) -> None:
+    gateway = make_gateway().start()
+    gateway.create_volume("vol", "64MiB")
+    data = unique_data(64)
+    write(gateway, data)
+    gateway.drain()
+    gateway.stop()
+    gateway.cache_file.unlink()
+    for path in packs(gateway):
+        flip_byte(path, path.stat().st_size // 2)
+    gateway.start()
+    assert assert_eio_or_equal(gateway, data) == 1
+    assert gateway.status()["lost"]["blocks"] == 1
+    write(gateway, data, 16 * MIB)
+    gateway.drain()
+    gateway.stop()
+    gateway.cache_file.unlink()
+    gateway.start()
+    with gateway.disk("vol") as disk:
+        assert disk.read(16 * MIB, len(data)) == data
+    assert assert_eio_or_equal(gateway, data) == 0
 
 
 def test_altered_clean_cache_slot_is_refetched(make_gateway: GatewayFactory) -> None:

@@ -25,6 +25,13 @@ pub struct Config {
     pub hash_blocks: usize,
     pub hash_jobs_max: usize,
     pub uploads_max: usize,
+    /// Objects of which it is remembered that the store has them; each is 100 bytes.
+    pub present_objects_max: usize,
+    /// Times that a dirty block is read in vain before it is given up, a second apart.
+    pub slot_reads_max: u32,
+    /// Confirmed blocks that a checkpoint has not yet taken from the fingerprint index's memory to the disk. Uploads wait
+    /// beyond that.
+    pub fingerprints_max: usize,
     /// When so many dirty blocks wait for the upload of others of the same contents, no more are hashed; the jobs under way
     /// may add theirs. The batch that confirms an object redirects all that wait for it.
     pub followers_max: usize,
@@ -55,10 +62,20 @@ impl Default for Config {
             hash_jobs_max: 2,
             uploads_max: 8,
             followers_max: 2_048,
+            present_objects_max: 1 << 16,
+            slot_reads_max: 5,
+            fingerprints_max: 1 << 18,
             fetches_max: 16,
             upload_retry_ms_min: 500,
             upload_retry_ms_max: 30_000,
             sequential_floor: false,
         }
+    }
+}
+
+impl Config {
+    /// How long to wait after so many failures of a request to the store.
+    pub(crate) fn upload_retry_ms(&self, failures: u32) -> u64 {
+        (self.upload_retry_ms_min << failures.min(16)).min(self.upload_retry_ms_max)
     }
 }

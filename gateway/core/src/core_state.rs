@@ -10,12 +10,14 @@ use crate::extent_map::{ExtentMap, Target};
 use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
+use crate::losses::{Losses, LostRun};
 use crate::page::{MapPage, PAGE_ENTRIES};
 use crate::partial_write::PartialWrites;
 use crate::policies::{Foresight, PolicySnapshot};
 use crate::read::{Query, Reads};
 use crate::record::{Lsn, VOLUME_BLOCKS_MAX};
 use crate::slots::Slots;
+use crate::verification::Verification;
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
@@ -67,6 +69,9 @@ pub struct Snapshot {
     pub slots_clean: u32,
     pub slots_dirty: u32,
     pub slots_corrupt: u32,
+    /// Blocks that read as errors, as far as is known, and the first of them.
+    pub lost_blocks: u64,
+    pub lost_runs: Vec<LostRun>,
     pub dirty_blocks: u64,
     pub dirty_blocks_max: u32,
     pub oldest_dirty: Option<Instant>,
@@ -114,6 +119,8 @@ pub struct Core {
     pub(crate) reads: Reads,
     pub(crate) fetches: Fetches,
     pub(crate) flush: Flush,
+    pub(crate) verification: Verification,
+    pub(crate) losses: Losses,
     pub(crate) durability: Durability,
     pub(crate) counters: Counters,
     pub(crate) totals: Totals,
@@ -133,6 +140,7 @@ impl Core {
     /// Takes in an event and appends what is to be done.
     pub fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Command>) {
         self.now = self.now.max(now);
+        self.slots.return_withdrawn(self.now);
         self.dispatch(event);
         self.pump();
         // A pump may have refused the read of a partial write's edge.
@@ -149,6 +157,7 @@ impl Core {
         self.pump_fetches();
         self.pump_durability();
         self.pump_policies();
+        self.pump_losses();
     }
 
     fn dispatch(&mut self, event: Event) {
@@ -181,7 +190,12 @@ impl Core {
             Event::Drain => self.flush.drain_to = Some(self.next_pvbn),
             Event::CheckpointNow => self.durability.checkpoint_wanted = true,
             Event::SlotsWritten { token, result } => self.on_slots_written(token, result),
-            Event::SlotsRead { token, result, corrupt } => self.on_slots_read(token, result, corrupt),
+            Event::SlotsRead {
+                token,
+                result,
+                corrupt,
+                unreadable,
+            } => self.on_slots_read(token, result, corrupt, unreadable),
             Event::JournalWritten { lsn, end, result } => self.on_journal_written(lsn, end, result),
             Event::Synced { result } => self.on_synced(result),
             Event::PageLoaded {
@@ -196,6 +210,8 @@ impl Core {
             Event::Fetched { fetch, result } => self.on_fetched(fetch, result),
             Event::Hashed { job, results } => self.on_hashed(job, results),
             Event::Uploaded { job, result } => self.on_uploaded(job, result),
+            Event::Verified { job, result } => self.on_verified(job, result),
+            Event::CopiesFound { job, copies } => self.on_copies_found(job, copies),
             Event::Checkpointed { result } => self.on_checkpointed(result),
             Event::Tick => {}
         }
@@ -203,10 +219,15 @@ impl Core {
 
     /// When the next [`Event::Tick`] is due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.write_deadline(), self.flush_deadline(), self.durability_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.write_deadline(),
+            self.flush_deadline(),
+            self.durability_deadline(),
+            self.slots.withdrawn_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     pub fn is_drained(&self) -> bool {
@@ -241,6 +262,8 @@ impl Core {
             slots_clean: self.slots.clean_count(),
             slots_dirty: self.slots.dirty_count(),
             slots_corrupt: self.slots.corrupt_count(),
+            lost_blocks: self.lost_count(),
+            lost_runs: self.lost_runs(),
             dirty_blocks: self.dirty.len() as u64,
             dirty_blocks_max: self.config.dirty_blocks_max,
             oldest_dirty: self.dirty.oldest(),

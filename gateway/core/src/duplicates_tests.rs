@@ -32,9 +32,15 @@ fn carry_out(bench: &mut Bench) -> Vec<Command> {
                 }
                 Command::ReadSlots { token, pieces } => {
                     assert!(pieces.iter().all(|piece| piece.sums.iter().all(|sum| *sum == SUM)));
-                    let (result, corrupt) = (Ok(()), Vec::new());
-                    bench.step(Event::SlotsRead { token, result, corrupt });
+                    let (result, corrupt, unreadable) = (Ok(()), Vec::new(), Vec::new());
+                    bench.step(Event::SlotsRead {
+                        token,
+                        result,
+                        corrupt,
+                        unreadable,
+                    });
                 }
+                Command::Verify { job, .. } => bench.step(Event::Verified { job, result: Ok(()) }),
                 Command::Sync | Command::Fetch { .. } => left.push(command),
                 _ => {}
             }
@@ -154,7 +160,7 @@ fn a_duplicate_with_a_bad_copy_is_fetched() {
     let mut bench = Bench::new(Economy::default());
     write_duplicates(&mut bench, 1);
     let slot = bench.core.slots.find(ORIGINAL).unwrap();
-    bench.core.lose_dirty(slot);
+    bench.core.lose_dirty(slot, ALTERED);
     assert!(is_missed(&mut bench, BLOCK));
     assert_eq!(bench.core.counters.blocks_lost, 0);
     sync(&mut bench);

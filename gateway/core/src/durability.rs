@@ -108,6 +108,11 @@ impl Core {
 
     /// A slot will change its state when everything up to `lsn` is durable.
     pub(crate) fn settle_at(&mut self, lsn: Lsn, slot: Lcbn, becomes: Becomes) {
+        // Nobody syncs for the sake of a mark.
+        let lsn = match self.journal.is_durable() {
+            true => lsn.min(self.journal.durable()),
+            false => lsn,
+        };
         self.durability.settling.push_back((lsn, slot, becomes));
         // Nothing may be left to be synced, so that no later sync would look here.
         self.settle();
@@ -156,6 +161,7 @@ impl Core {
             } => {
                 let target = Target::At(*to);
                 let count = u64::from(*count);
+                self.losses.forget_places(*volume, *first, first + count);
                 (0..count).for_each(|index| self.slots.refer_again(to.plus(index)));
                 self.overlay.map.insert(Extent {
                     volume: *volume,
@@ -234,6 +240,7 @@ impl Core {
 
     fn unmap(&mut self, volume: tombolo_base::VolumeId, first: u64, end: u64) -> Vec<(Lcbn, Becomes)> {
         let mut free = Vec::new();
+        self.losses.forget_places(volume, first, end);
         for block in self.dirty.supersede(volume, first, end) {
             if block.stage == Stage::Queued {
                 free.push((block.slot, Becomes::Free));
@@ -429,9 +436,11 @@ impl Core {
         }
     }
 
-    /// Whether a checkpoint would change anything: the journal, or which blocks the cache holds.
+    /// Whether a checkpoint would change anything: the journal, which blocks the cache holds, or the index.
     pub(crate) fn has_changes(&self) -> bool {
-        self.journal.bytes_since(self.durability.checkpoint_lsn) > 0 || self.slots.has_changes()
+        self.journal.bytes_since(self.durability.checkpoint_lsn) > 0
+            || self.slots.has_changes()
+            || self.flush.remembered > 0
     }
 
     fn freeze(&mut self) {
@@ -449,6 +458,8 @@ impl Core {
         });
         self.overlay = Overlay::default();
         self.frozen = Some(frozen.clone());
+        // The index is set aside with it.
+        self.flush.remembered = 0;
         self.out.push(Command::Checkpoint { frozen });
     }
 
@@ -461,7 +472,7 @@ impl Core {
     fn slot_entry(&self, slot: Lcbn) -> SlotEntry {
         let (pvbn, sum) = (self.slots.pvbn(slot), self.slots.sum(slot));
         match self.slots.state(slot) {
-            SlotState::Free | SlotState::Taken | SlotState::Retiring => SlotEntry::Free,
+            SlotState::Free | SlotState::Taken | SlotState::Retiring | SlotState::Withdrawn => SlotEntry::Free,
             SlotState::Clean => SlotEntry::Clean { pvbn, sum },
             SlotState::Corrupt => match self.corrupt.iter().find(|(_, held)| **held == slot) {
                 Some((&(volume, block), _)) => SlotEntry::Corrupt {

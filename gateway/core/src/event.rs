@@ -165,10 +165,12 @@ pub enum Event {
         result: Result<(), DiskError>,
     },
     /// `corrupt` lists slots whose bytes do not match their sum.
+    /// When the result is an error, `unreadable` lists the slots that it came from.
     SlotsRead {
         token: Token,
         result: Result<(), DiskError>,
         corrupt: Vec<Lcbn>,
+        unreadable: Vec<Lcbn>,
     },
     JournalWritten {
         lsn: Lsn,
@@ -201,6 +203,16 @@ pub enum Event {
     Uploaded {
         job: JobId,
         result: Result<ObjectDescriptor, UploadFailure>,
+    },
+    /// The object is there in its full length; `retryable` is false if not.
+    Verified {
+        job: JobId,
+        result: Result<(), StoreFailure>,
+    },
+    /// What the fingerprint index knows, one for each.
+    CopiesFound {
+        job: JobId,
+        copies: Vec<Option<Pvbn>>,
     },
     Checkpointed {
         result: Result<(), MetadataError>,
@@ -317,6 +329,22 @@ pub enum Command {
     Remember {
         descriptor: Arc<ObjectDescriptor>,
     },
+    /// These fingerprints stand for blocks that are lost.
+    Forget {
+        blocks: Vec<(Fingerprint, Pvbn)>,
+    },
+    /// Ask the store, without reading it, for the object and its length.
+    Verify {
+        job: JobId,
+        descriptor: Arc<ObjectDescriptor>,
+    },
+    /// Look these fingerprints up.
+    FindCopies {
+        job: JobId,
+        fingerprints: Vec<Fingerprint>,
+    },
+    /// Log a loss of data.
+    TellLoss(Loss),
     /// Bring local metadata up to the frozen state, in one transaction; the fingerprint index too, as it is when this
     /// command is carried out, before any later [`Command::Remember`] (and the same again when the command is repeated
     /// with the same state after a failure): a fingerprint in the durable index whose object's journal record is lost
@@ -401,9 +429,34 @@ pub struct DiskError {
 #[error("{0}")]
 pub struct MetadataError(pub String);
 
-/// A block of an object that was fetched but is not what it should be.
+/// Why one block of a fetch did not arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockLoss(pub String);
+pub enum BlockLoss {
+    /// The object does not hold what it should.
+    Altered(String),
+    /// The block could not be written to its slot.
+    Disk(DiskError),
+}
+
+/// Blocks that were found to be lost; told once.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    /// The first of them, where that is known: volume and block.
+    pub place: Option<(VolumeId, u64)>,
+    pub count: u64,
+    pub cause: LossCause,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum LossCause {
+    /// The object is missing or altered.
+    Stored {
+        object: Arc<ObjectDescriptor>,
+        reason: String,
+    },
+    /// The only copy went bad before it was uploaded.
+    Local(String),
+}
 
 /// Why a whole GET failed, after the driver's own retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -418,5 +471,9 @@ pub enum UploadFailure {
     Store(StoreFailure),
     /// These slots do not hold what their sums say.
     Corrupt(Vec<Pvbn>),
-    Disk(DiskError),
+    /// These slots could not be read.
+    Disk {
+        error: DiskError,
+        unreadable: Vec<Pvbn>,
+    },
 }

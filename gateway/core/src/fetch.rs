@@ -2,13 +2,14 @@
 //! prefetch that a reader has joined becomes demand. Demand goes before prefetch.
 
 use crate::core_state::Core;
-use crate::event::{BlockLoss, Command, FetchItem, JobId, StoreFailure, Token};
+use crate::event::{BlockLoss, Command, FetchItem, JobId, Refusal, StoreFailure, Token};
+use crate::losses::{Missed, Place};
 use crate::marks::Mark;
 use crate::policies::{address, continues};
 use crate::slots::SlotState;
 use alloc::{
     collections::{BTreeMap, VecDeque},
-    string::ToString,
+    string::String,
     sync::Arc,
     vec::Vec,
 };
@@ -45,6 +46,11 @@ impl Purpose {
             Self::Demand { .. } => None,
             Self::Prefetch(mark) => Some(*mark),
         }
+    }
+
+    /// Where somebody expects the block to be asked for.
+    fn place(&self) -> Option<Place> {
+        self.mark().map(|mark| (mark.volume, mark.block))
     }
 
     fn access(&self, block: Pvbn) -> Access {
@@ -249,6 +255,9 @@ impl Core {
                     self.slots.release(*slot);
                 }
                 self.report(&fetch, |_| Fate::Dropped);
+                if !failure.retryable {
+                    return self.lose_fetched(fetch, &failure.reason);
+                }
                 for (index, interests) in &fetch.waiters {
                     let pvbn = fetch.descriptor.blocks()[usize::from(*index)].pvbn;
                     for interest in interests {
@@ -256,6 +265,25 @@ impl Core {
                     }
                 }
             }
+        }
+    }
+
+    /// The object is not there.
+    fn lose_fetched(&mut self, mut fetch: Fetch, reason: &str) {
+        let missed = (0..fetch.blocks.len()).map(|position| self.missed(&mut fetch, position, reason.into()));
+        let missed = missed.collect();
+        self.lose_object(&fetch.descriptor, missed);
+    }
+
+    fn missed(&self, fetch: &mut Fetch, position: usize, reason: String) -> Missed {
+        let (index, purpose) = fetch.blocks[position];
+        let readers = fetch.waiters.remove(&index).unwrap_or_default();
+        let place = readers.iter().find_map(|reader| self.place_of(*reader));
+        Missed {
+            index,
+            place: place.or_else(|| purpose.place()),
+            readers,
+            reason,
         }
     }
 
@@ -274,29 +302,37 @@ impl Core {
                 Err(_) => Fate::Dropped,
             }
         });
+        if blocks.iter().any(Result::is_ok) {
+            self.verification.is_present_now(&fetch.descriptor);
+        }
+        let mut missed = Vec::new();
         for (position, result) in blocks.into_iter().enumerate() {
             let (index, slot) = (fetch.blocks[position].0, fetch.slots[position]);
             let pvbn = fetch.descriptor.blocks()[usize::from(index)].pvbn;
-            let interests = fetch.waiters.remove(&index).unwrap_or_default();
             match result {
                 Ok(sum) => {
+                    let interests = fetch.waiters.remove(&index).unwrap_or_default();
+                    self.losses.found_again(pvbn);
                     self.land_block(&fetch, position, sum, !interests.is_empty(), latency_us);
                     for interest in interests {
                         self.reader_landed(interest, slot);
                     }
                 }
-                Err(loss) => {
-                    self.counters.blocks_lost += 1;
+                Err(BlockLoss::Altered(reason)) => {
                     self.slots.release(slot);
-                    let failure = StoreFailure {
-                        retryable: false,
-                        reason: loss.0.to_string(),
-                    };
-                    for interest in interests {
-                        self.reader_failed(interest, pvbn, &failure);
+                    missed.push(self.missed(&mut fetch, position, reason));
+                }
+                Err(BlockLoss::Disk(error)) => {
+                    self.slots.withdraw(slot, self.now);
+                    for reader in fetch.waiters.remove(&index).unwrap_or_default() {
+                        self.refuse_reader(reader, Refusal::Disk(error.clone()));
                     }
                 }
             }
+        }
+        if !missed.is_empty() {
+            let descriptor = fetch.descriptor;
+            self.lose_blocks(&descriptor, missed);
         }
     }
 

@@ -9,15 +9,16 @@ use crate::checkpoint::OBJECT_SPAN_MAX;
 use crate::core_state::Core;
 use crate::dirty::{DirtyBlock, Stage};
 use crate::durability::Becomes;
-use crate::event::{Command, HashItem, HashResult, JobId, StoreFailure, UploadFailure, UploadItem};
+use crate::event::{Command, HashItem, HashResult, JobId, UploadFailure, UploadItem};
 use crate::record::Record;
+use crate::redirects::Redirects;
 use crate::slots::SlotState;
 use alloc::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
     vec::Vec,
 };
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet, hash_map::Entry};
 use tombolo_base::{Fingerprint, Instant, Lcbn, ObjectDescriptor, PACK_BLOCKS, Pvbn};
 
 #[derive(Debug)]
@@ -33,6 +34,16 @@ struct Upload {
     running: bool,
     retry_at: Option<Instant>,
     failures: u32,
+    /// Of them those of the local disk.
+    unread: u32,
+}
+
+/// A dirty block whose slot could not be read.
+#[derive(Debug)]
+struct Unreadable {
+    times: u32,
+    /// When it is tried again; `None` while it is.
+    retry_at: Option<Instant>,
 }
 
 /// Contents that are in the cloud, or on the way there, and that the index may not know yet.
@@ -55,15 +66,21 @@ pub(crate) struct Flush {
     pack: Vec<UploadItem>,
     pending: HashMap<Fingerprint, Pending>,
     /// Confirmed, but a hash job that began before may still have missed them in the index.
-    recent: VecDeque<(JobId, Vec<Fingerprint>)>,
+    recent: VecDeque<(JobId, Vec<(Fingerprint, Pvbn)>)>,
     uploads: BTreeMap<JobId, Upload>,
-    /// Over all of `pending`.
-    follower_count: usize,
-    /// A hash job met a slot that could not be read; no new one before this.
+    /// Over all of `pending`, and of the objects that are being verified.
+    pub follower_count: usize,
+    unreadable: BTreeMap<Pvbn, Unreadable>,
+    /// Local metadata did not answer; no new hash job before this.
     hash_retry_at: Option<Instant>,
+    /// Fingerprints that the index has taken in since a checkpoint last set it aside.
+    pub remembered: usize,
 }
 
 const HASH_RETRY_MS: u64 = 1_000;
+/// Why the only copy of a block is lost.
+pub(crate) const ALTERED: &str = "its only copy in the cache file does not match its checksum";
+const UNREADABLE: &str = "its only copy in the cache file cannot be read";
 
 impl Flush {
     /// PVBNs ascend within an object and lie within a bounded span. A block that had to be hashed again comes late.
@@ -86,8 +103,10 @@ impl Core {
         }
         self.begin_round();
         self.take_hashed();
+        self.retry_unreadable();
         self.begin_hashing();
         self.close_pack();
+        self.pump_verification();
         self.begin_uploads();
         self.end_round();
     }
@@ -184,9 +203,7 @@ impl Core {
                 let Some((_, fingerprints)) = self.flush.recent.pop_front() else {
                     break;
                 };
-                for fingerprint in fingerprints {
-                    self.flush.pending.remove(&fingerprint);
-                }
+                self.forget_pending(fingerprints);
             }
             let mut duplicates = Redirects::default();
             for ((pvbn, slot), result) in job.blocks.iter().zip(&job.slots).zip(job.results.unwrap_or_default()) {
@@ -213,29 +230,68 @@ impl Core {
             self.settle_at(lsn, slot, Becomes::Free);
             return;
         }
+        if !matches!(result, HashResult::Unreadable) {
+            self.flush.unreadable.remove(&pvbn);
+        }
         match result {
-            HashResult::Corrupt => self.lose_dirty(slot),
-            HashResult::Unreadable => {
-                self.dirty.requeue(pvbn);
-                self.flush.hash_retry_at = Some(self.now.plus_millis(HASH_RETRY_MS));
-            }
+            HashResult::Corrupt => self.lose_dirty(slot, ALTERED),
+            HashResult::Unreadable => self.hash_again_or_lose(pvbn, slot),
             HashResult::Done { fingerprint, existing } => {
+                if let Some(pending) = self.flush.pending.get_mut(&fingerprint)
+                    && !pending.is_confirmed
+                {
+                    pending.followers.push(pvbn);
+                    self.flush.follower_count += 1;
+                    return self.dirty.set_stage(pvbn, Stage::Following);
+                }
+                let confirmed = self.flush.pending.get(&fingerprint).map(|pending| pending.pvbn);
                 // After a crash the index may name a block whose confirmation was lost with the journal's tail.
-                let known = existing.filter(|found| *found != pvbn && self.dirty.find(*found).is_none());
-                match (self.flush.pending.get_mut(&fingerprint), known) {
-                    (Some(pending), _) if !pending.is_confirmed => {
-                        pending.followers.push(pvbn);
-                        self.flush.follower_count += 1;
-                        self.dirty.set_stage(pvbn, Stage::Following);
+                let usable = |found: &Pvbn| *found != pvbn && self.is_in_cloud(*found);
+                match (confirmed.filter(usable), existing.filter(usable)) {
+                    (Some(existing), _) => self.redirect_duplicate(&block, existing, duplicates),
+                    (None, Some(existing)) if self.may_redirect(pvbn, existing) => {
+                        self.redirect_duplicate(&block, existing, duplicates);
                     }
-                    (Some(&mut Pending { pvbn: existing, .. }), _) | (None, Some(existing)) => {
-                        self.totals.blocks_duplicate += 1;
-                        duplicates.add(&block, existing);
-                    }
+                    (None, Some(_)) => {}
                     (None, None) => self.pack(pvbn, slot, fingerprint),
                 }
             }
         }
+    }
+
+    fn redirect_duplicate(&mut self, block: &DirtyBlock, existing: Pvbn, duplicates: &mut Redirects) {
+        self.totals.blocks_duplicate += 1;
+        duplicates.add(block.volume, block.block, block.pvbn, existing);
+    }
+
+    /// A sector that cannot be read may be a cable; the block is given up when it stays so, and nothing waits for it.
+    fn hash_again_or_lose(&mut self, pvbn: Pvbn, slot: Lcbn) {
+        let unreadable = self.flush.unreadable.entry(pvbn).or_insert(Unreadable {
+            times: 0,
+            retry_at: None,
+        });
+        unreadable.times += 1;
+        unreadable.retry_at = Some(self.now.plus_millis(HASH_RETRY_MS));
+        if unreadable.times >= self.config.slot_reads_max {
+            self.flush.unreadable.remove(&pvbn);
+            self.slots.set_unusable(slot, self.now);
+            self.lose_dirty(slot, UNREADABLE);
+        }
+    }
+
+    fn retry_unreadable(&mut self) {
+        let now = self.now;
+        for (pvbn, unreadable) in &mut self.flush.unreadable {
+            if unreadable.retry_at.is_some_and(|at| now >= at) {
+                unreadable.retry_at = None;
+                self.dirty.requeue(*pvbn);
+            }
+        }
+    }
+
+    /// Metadata that a hashed block needs could not be read.
+    pub(crate) fn hash_later(&mut self) {
+        self.flush.hash_retry_at = Some(self.now.plus_millis(HASH_RETRY_MS));
     }
 
     fn pack(&mut self, pvbn: Pvbn, slot: Lcbn, fingerprint: Fingerprint) {
@@ -284,12 +340,18 @@ impl Core {
                 running: false,
                 retry_at: None,
                 failures: 0,
+                unread: 0,
             },
         );
     }
 
     fn begin_uploads(&mut self) {
-        let mut free = self.config.uploads_max.saturating_sub(self.flush.uploads_in_flight());
+        let in_flight = self.flush.uploads_in_flight();
+        let lanes = self.config.uploads_max.min(self.index_room());
+        let mut free = lanes.saturating_sub(in_flight);
+        if free == 0 && in_flight < self.config.uploads_max && !self.flush.uploads.is_empty() {
+            self.durability.checkpoint_wanted = true;
+        }
         for (job, upload) in &mut self.flush.uploads {
             if free == 0 {
                 return;
@@ -305,6 +367,13 @@ impl Core {
                 items: upload.items.clone(),
             });
         }
+    }
+
+    /// Uploads whose fingerprints find room in the index's memory; what does not might be stored twice. A checkpoint makes
+    /// room.
+    fn index_room(&self) -> usize {
+        let room = self.config.fingerprints_max.saturating_sub(self.flush.remembered) / PACK_BLOCKS;
+        room.max(usize::from(self.flush.remembered == 0))
     }
 
     fn end_round(&mut self) {
@@ -324,14 +393,19 @@ impl Core {
                 self.store_failed(&failure);
                 self.retry_upload(job);
             }
-            Err(UploadFailure::Disk(error)) => {
-                self.store_failed(&StoreFailure {
-                    retryable: true,
-                    reason: alloc::format!("{error}"),
+            Err(UploadFailure::Disk { unreadable, .. }) => {
+                let upload = self.flush.uploads.get_mut(&job);
+                let times = upload.map_or(0, |upload| {
+                    upload.unread += 1;
+                    upload.unread
                 });
-                self.retry_upload(job);
+                if times >= self.config.slot_reads_max && !unreadable.is_empty() {
+                    self.upload_without(job, &unreadable, UNREADABLE);
+                } else {
+                    self.retry_upload(job);
+                }
             }
-            Err(UploadFailure::Corrupt(pvbns)) => self.upload_without(job, &pvbns),
+            Err(UploadFailure::Corrupt(pvbns)) => self.upload_without(job, &pvbns, ALTERED),
         }
     }
 
@@ -341,12 +415,12 @@ impl Core {
             return;
         };
         upload.running = false;
-        let delay = self.config.upload_retry_ms_min << upload.failures.min(16);
+        let delay = self.config.upload_retry_ms(upload.failures);
         upload.failures += 1;
-        upload.retry_at = Some(self.now.plus_millis(delay.min(self.config.upload_retry_ms_max)));
+        upload.retry_at = Some(self.now.plus_millis(delay));
     }
 
-    fn upload_without(&mut self, job: JobId, corrupt: &[Pvbn]) {
+    fn upload_without(&mut self, job: JobId, corrupt: &[Pvbn], reason: &str) {
         let Some(mut upload) = self.flush.uploads.remove(&job) else {
             return;
         };
@@ -357,16 +431,10 @@ impl Core {
             .copied()
             .partition(|item| corrupt.contains(&item.pvbn));
         for item in lost {
+            // Their own copies are good: one of them will be uploaded instead.
             let pending = self.flush.pending.remove(&item.fingerprint);
-            let followers = pending.map(|pending| pending.followers).unwrap_or_default();
-            self.flush.follower_count -= followers.len();
-            for follower in followers {
-                // Their own copies are good: one of them will be uploaded instead.
-                if self.dirty.find(follower).is_some() {
-                    self.dirty.requeue(follower);
-                }
-            }
-            self.lose_dirty(item.slot);
+            self.requeue_followers(pending.map(|pending| pending.followers).unwrap_or_default());
+            self.lose_dirty(item.slot, reason);
             self.slots.unpin(item.slot);
         }
         if !kept.is_empty() {
@@ -389,18 +457,16 @@ impl Core {
         self.store_answered();
         self.counters.uploads += 1;
         self.counters.upload_bytes += descriptor.object_bytes() as u64;
-        let (redirects, dead) = self.redirect_followers(&upload.items);
+        self.verification.is_present_now(&descriptor);
+        let followers = self.take_followers(&upload.items);
+        let (redirects, dead) = self.redirect_followers(followers);
         let mut records = alloc::vec![Record::Object(descriptor.clone())];
         records.extend(redirects);
-        let end = self.commit(records);
-        for block in dead {
-            self.dirty.remove(block.pvbn);
-            self.slots.retire(block.slot);
-            self.settle_at(end, block.slot, Becomes::Free);
-        }
+        let end = self.commit_redirects(records, dead);
+        self.flush.remembered += upload.items.len();
         let mut fingerprints = Vec::with_capacity(upload.items.len());
         for item in &upload.items {
-            fingerprints.push(item.fingerprint);
+            fingerprints.push((item.fingerprint, item.pvbn));
             if let Some(block) = self.dirty.remove(item.pvbn) {
                 // A checkpoint before the settling says "clean" already.
                 self.slots.mark_changed(item.slot);
@@ -428,47 +494,45 @@ impl Core {
     }
 
     /// Slots of blocks that are in the cloud count as dirty until that is durable.
-    fn hasten_settling(&mut self) {
+    pub(crate) fn hasten_settling(&mut self) {
         if self.is_under_pressure() || self.flush.drain_to.is_some() {
             self.want_sync();
         }
     }
 
-    /// The blocks that waited for these to be confirmed: redirects of those that are still mapped, and the others.
-    fn redirect_followers(&mut self, items: &[UploadItem]) -> (Vec<Record>, Vec<DirtyBlock>) {
-        let (mut redirects, mut dead) = (Redirects::default(), Vec::new());
+    /// The blocks that waited for these to be confirmed, and what each equals.
+    fn take_followers(&mut self, items: &[UploadItem]) -> Vec<(Pvbn, Pvbn)> {
+        let mut taken = Vec::new();
         for item in items {
-            let Some(pending) = self.flush.pending.get_mut(&item.fingerprint) else {
-                continue;
-            };
-            pending.is_confirmed = true;
-            let followers = core::mem::take(&mut pending.followers);
-            self.flush.follower_count -= followers.len();
-            for follower in followers {
-                match self.dirty.find(follower).copied() {
-                    Some(block) if self.dirty.is_live(&block) => {
-                        self.totals.blocks_duplicate += 1;
-                        redirects.add(&block, item.pvbn);
-                    }
-                    Some(block) => dead.push(block),
-                    None => {}
-                }
+            if let Some(pending) = self.flush.pending.get_mut(&item.fingerprint) {
+                pending.is_confirmed = true;
+                let followers = core::mem::take(&mut pending.followers);
+                taken.extend(followers.into_iter().map(|follower| (follower, item.pvbn)));
             }
         }
-        (redirects.records, dead)
+        taken
     }
 
     /// No hash job is under way, so every later one will find these in the index.
     fn forget_recent(&mut self) {
         for (_, fingerprints) in core::mem::take(&mut self.flush.recent) {
-            for fingerprint in fingerprints {
-                self.flush.pending.remove(&fingerprint);
+            self.forget_pending(fingerprints);
+        }
+    }
+
+    /// Unless the contents were lost since, and are on their way again.
+    fn forget_pending(&mut self, confirmed: Vec<(Fingerprint, Pvbn)>) {
+        for (fingerprint, pvbn) in confirmed {
+            if let Entry::Occupied(entry) = self.flush.pending.entry(fingerprint)
+                && entry.get().pvbn == pvbn
+            {
+                entry.remove();
             }
         }
     }
 
     /// The only copy of a block is damaged: it reads as an error until it is overwritten, and is never uploaded.
-    pub(crate) fn lose_dirty(&mut self, slot: Lcbn) {
+    pub(crate) fn lose_dirty(&mut self, slot: Lcbn, reason: &str) {
         if self.slots.state(slot) != SlotState::Dirty {
             return;
         }
@@ -477,7 +541,7 @@ impl Core {
         let block = self.dirty.find(pvbn).copied().filter(|block| self.dirty.is_live(block));
         self.dirty.remove(pvbn);
         if let Some(block) = block {
-            self.counters.blocks_lost += 1;
+            self.tell_local_loss((block.volume, block.block), reason);
             self.corrupt.insert((block.volume, block.block), slot);
             self.slots.mark_corrupt(slot);
         } else {
@@ -499,46 +563,20 @@ impl Core {
                 .map(|oldest| oldest.plus_millis(self.config.flush_delay_ms)),
             Some(_) => self.flush.hash_retry_at,
         };
-        let has_lane = self.flush.uploads_in_flight() < self.config.uploads_max;
+        let has_lane = self.flush.uploads_in_flight() < self.config.uploads_max.min(self.index_room());
         let retries = self.flush.uploads.values().filter_map(|upload| upload.retry_at);
         let retry = if has_lane { retries.min() } else { None };
-        [round, retry].into_iter().flatten().min()
-    }
-}
-
-/// Redirects of consecutive blocks to consecutive targets share a record.
-#[derive(Default)]
-struct Redirects {
-    records: Vec<Record>,
-}
-
-impl Redirects {
-    fn add(&mut self, block: &DirtyBlock, to: Pvbn) {
-        if let Some(Record::Redirect {
-            volume,
-            first,
-            count,
-            from,
-            to: target,
-        }) = self.records.last_mut()
-        {
-            let length = u64::from(*count);
-            if *volume == block.volume
-                && *first + length == block.block
-                && from.plus(length) == block.pvbn
-                && target.plus(length) == to
-            {
-                *count += 1;
-                return;
-            }
-        }
-        self.records.push(Record::Redirect {
-            volume: block.volume,
-            first: block.block,
-            count: 1,
-            from: block.pvbn,
-            to,
-        });
+        let unreadable = self
+            .flush
+            .unreadable
+            .values()
+            .filter_map(|unreadable| unreadable.retry_at);
+        let verify = if self.verification.has_lane(self.config.uploads_max) {
+            self.verification.deadline()
+        } else {
+            None
+        };
+        [round, retry, unreadable.min(), verify].into_iter().flatten().min()
     }
 }
 

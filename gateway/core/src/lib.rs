@@ -15,6 +15,9 @@
 //! | `marks`      | prefetched blocks that nobody has read yet                               |
 //! | `fetch`      | GETs in flight, joined by every reader that needs them                   |
 //! | `flush`      | dirty blocks to fingerprints to packs to objects                         |
+//! | `redirects`  | blocks that get the name of a block of the same contents                 |
+//! | `verification` | whether the cloud still has what a duplicate equals                    |
+//! | `losses`     | blocks that are known to be lost                                         |
 //! | `durability` | acknowledgements, group commit, checkpoints                              |
 //! | `volumes`    | creation, resize, deletion                                               |
 //! | `unneeded`   | clean copies of blocks that nothing maps to any more                     |
@@ -44,6 +47,7 @@ mod flush;
 mod journal;
 mod link;
 mod map_walk;
+mod losses;
 mod marks;
 mod page;
 mod partial_write;
@@ -53,10 +57,12 @@ mod policy_change_cost;
 mod read;
 pub mod record;
 pub mod recovery;
+mod redirects;
 mod slots;
 #[cfg(test)]
 mod test_bench;
 mod unneeded;
+mod verification;
 mod volumes;
 mod weighted_lru;
 mod write;
@@ -67,14 +73,16 @@ pub use core_state::{Core, Counters, Snapshot, StoreState};
 pub use entries::{Entries, EntryLookup, EntryValue};
 pub use entry_scan::{EntryScan, StoredEntry};
 pub use event::{
-    Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, MetadataChange,
-    MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun, StoreFailure, Token,
+    Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, Loss, LossCause,
+    MetadataChange, MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun,
+    StoreFailure, Token,
     UploadFailure, UploadItem, WritePiece,
 };
 pub use extent_map::{Extent, ExtentMap, Target};
 pub use journal::JournalWrite;
 pub use link::{Link, LinkStep};
 pub use map_walk::{MapWalk, WalkStep};
+pub use losses::LostRun;
 pub use page::{MapPage, PAGE_ENTRIES};
 pub use policies::{Economy, Policies, PolicyCounters, PolicySnapshot, Tally};
 pub use record::{LinkRun, Lsn, SlotRun};

@@ -13,6 +13,8 @@ use crate::event::{
 };
 use crate::extent_map::Target;
 use crate::fetch::{Interest, Purpose};
+use crate::flush::ALTERED;
+use crate::losses::Place;
 use crate::page::{MapPage, PAGE_ENTRIES};
 use crate::slots::SlotState;
 use alloc::{collections::BTreeMap, format, string::ToString, sync::Arc, vec, vec::Vec};
@@ -62,6 +64,8 @@ enum Waiter {
     Read(Token),
     Query(Token, Span, Query),
     Wish(Wish),
+    /// Duplicates of the block that the descriptor is loaded for.
+    Verification,
     /// The page itself is all that is wanted.
     Nobody,
 }
@@ -399,6 +403,10 @@ impl Core {
         }
     }
 
+    pub(crate) fn load_descriptor_to_verify(&mut self, pvbn: Pvbn) {
+        self.load_descriptor(pvbn, Waiter::Verification);
+    }
+
     pub(crate) fn on_page_loaded(
         &mut self,
         volume: VolumeId,
@@ -420,9 +428,9 @@ impl Core {
             Ok(loaded) => {
                 let weight = loaded.weight_bytes();
                 self.pages.insert((volume, page), loaded, weight);
-                self.wake(waiters);
+                self.wake(waiters, None);
             }
-            Err(error) => self.fail_waiters(waiters, &error),
+            Err(error) => self.fail_waiters(waiters, &error, None),
         }
     }
 
@@ -436,10 +444,12 @@ impl Core {
             Ok(Some(descriptor)) if descriptor.find(pvbn).is_some() => {
                 let weight = descriptor.header_bytes();
                 self.descriptors.insert(descriptor.first_pvbn().0, descriptor, weight);
-                self.wake(waiters);
+                self.wake(waiters, Some(pvbn));
             }
             // An object may have been confirmed, or a slot filled, while this was under way.
-            Ok(_) if self.descriptor_of(pvbn).is_some() || self.slots.find(pvbn).is_some() => self.wake(waiters),
+            Ok(_) if self.descriptor_of(pvbn).is_some() || self.slots.find(pvbn).is_some() => {
+                self.wake(waiters, Some(pvbn));
+            }
             Ok(_) => {
                 for waiter in waiters {
                     match waiter {
@@ -453,15 +463,17 @@ impl Core {
                             self.reads.wishes_waiting -= 1;
                             self.follow_behind(wish);
                         }
+                        Waiter::Verification => self.on_located(pvbn),
                         Waiter::Query(..) | Waiter::Nobody => {}
                     }
                 }
             }
-            Err(error) => self.fail_waiters(waiters, &error),
+            Err(error) => self.fail_waiters(waiters, &error, Some(pvbn)),
         }
     }
 
-    fn wake(&mut self, waiters: Vec<Waiter>) {
+    /// `located` is the block whose descriptor has come.
+    fn wake(&mut self, waiters: Vec<Waiter>, located: Option<Pvbn>) {
         for waiter in waiters {
             match waiter {
                 Waiter::Read(token) => self.advance_read(token),
@@ -470,12 +482,13 @@ impl Core {
                     self.reads.wishes_waiting -= 1;
                     self.follow(wish);
                 }
+                Waiter::Verification => located.into_iter().for_each(|pvbn| self.on_located(pvbn)),
                 Waiter::Nobody => {}
             }
         }
     }
 
-    fn fail_waiters(&mut self, waiters: Vec<Waiter>, error: &MetadataError) {
+    fn fail_waiters(&mut self, waiters: Vec<Waiter>, error: &MetadataError, located: Option<Pvbn>) {
         for waiter in waiters {
             let token = match waiter {
                 Waiter::Read(token) => {
@@ -488,6 +501,10 @@ impl Core {
                 Waiter::Query(token, ..) => token,
                 Waiter::Wish(_) => {
                     self.reads.wishes_waiting -= 1;
+                    continue;
+                }
+                Waiter::Verification => {
+                    located.into_iter().for_each(|pvbn| self.on_not_located(pvbn));
                     continue;
                 }
                 Waiter::Nobody => continue,
@@ -509,31 +526,65 @@ impl Core {
         }
     }
 
-    pub(crate) fn reader_failed(&mut self, (token, index): Interest, pvbn: Pvbn, failure: &StoreFailure) {
-        let Some(read) = self.reads.reads.remove(&token) else {
-            return;
-        };
-        self.let_go(&read);
-        let refusal = if failure.retryable {
-            Refusal::CloudUnavailable(failure.reason.clone())
-        } else {
-            Refusal::Lost {
-                block: read.span.first + u64::from(index),
-                pvbn,
-                reason: failure.reason.clone(),
-            }
-        };
-        self.answer(token, Err(refusal));
+    /// The volume and block that a reader waits for, while it does.
+    pub(crate) fn place_of(&self, (token, index): Interest) -> Option<Place> {
+        let span = self.reads.reads.get(&token)?.span;
+        Some((span.volume, span.first + u64::from(index)))
     }
 
-    pub(crate) fn on_slots_read(&mut self, token: Token, result: Result<(), DiskError>, corrupt: Vec<Lcbn>) {
+    /// The block that was coming has another name now, or is another block.
+    pub(crate) fn read_again(&mut self, (token, index): Interest) {
+        let Some(read) = self.reads.reads.get_mut(&token) else {
+            return;
+        };
+        read.blocks[index as usize] = Block::Unresolved;
+        read.coming -= 1;
+        read.unresolved += 1;
+        read.cursor = 0;
+        self.advance_read(token);
+    }
+
+    pub(crate) fn reader_failed(&mut self, (token, index): Interest, pvbn: Pvbn, failure: &StoreFailure) {
+        let Some((_, block)) = self.place_of((token, index)) else {
+            return;
+        };
+        let reason = failure.reason.clone();
+        let refusal = if failure.retryable {
+            Refusal::CloudUnavailable(reason)
+        } else {
+            Refusal::Lost { block, pvbn, reason }
+        };
+        self.refuse_reader((token, index), refusal);
+    }
+
+    pub(crate) fn refuse_reader(&mut self, (token, _): Interest, refusal: Refusal) {
+        if let Some(read) = self.reads.reads.remove(&token) {
+            self.let_go(&read);
+            self.answer(token, Err(refusal));
+        }
+    }
+
+    pub(crate) fn on_slots_read(
+        &mut self,
+        token: Token,
+        result: Result<(), DiskError>,
+        corrupt: Vec<Lcbn>,
+        unreadable: Vec<Lcbn>,
+    ) {
         let Some(mut read) = self.reads.reads.remove(&token) else {
             return;
         };
         if let Err(error) = result {
-            self.let_go(&read);
-            return self.answer(token, Err(Refusal::Disk(error)));
+            let is_copy = |slot: &Lcbn| self.slots.state(*slot) != SlotState::Dirty;
+            if unreadable.is_empty() || !unreadable.iter().all(is_copy) {
+                self.let_go(&read);
+                return self.answer(token, Err(Refusal::Disk(error)));
+            }
         }
+        unreadable
+            .iter()
+            .for_each(|slot| self.slots.set_unusable(*slot, self.now));
+        let corrupt = [corrupt, unreadable].concat();
         if corrupt.is_empty() {
             if read.outcome == Outcome::Hit {
                 let micros = self.now.micros_since(read.began);
@@ -569,8 +620,8 @@ impl Core {
                 }
                 self.slots.drop_clean(slot);
             }
-            SlotState::Dirty => self.lose_dirty(slot),
-            SlotState::Free | SlotState::Taken | SlotState::Corrupt | SlotState::Retiring => {}
+            SlotState::Dirty => self.lose_dirty(slot, ALTERED),
+            SlotState::Free | SlotState::Taken | SlotState::Corrupt | SlotState::Retiring | SlotState::Withdrawn => {}
         }
     }
 

@@ -14,13 +14,15 @@ use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
 use crate::partial_write::PartialWrites;
+use crate::losses::Losses;
 use crate::policies::{Foresight, Policies};
 use crate::read::Reads;
 use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader, SlotRun};
 use crate::slots::{SLOTS_PER_PAGE, SlotState, Slots};
+use crate::verification::Verification;
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
-use alloc::{collections::BTreeMap, format, string::String, sync::Arc, vec, vec::Vec};
+use alloc::{collections::BTreeMap, format, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 
 /// The local disk as recovery reads it.
@@ -155,6 +157,7 @@ pub fn recover<M: MetadataRead>(
     core.dirty.set_durable(core.next_pvbn);
     report.clean_slots = u64::from(core.slots.clean_count());
     report.dirty_blocks = core.dirty.len() as u64;
+    core.flush.remembered = report.objects.iter().map(|object| object.blocks().len()).sum();
     Ok((core, report))
 }
 
@@ -378,6 +381,8 @@ fn empty_core(
         reads: Reads::default(),
         fetches: Fetches::default(),
         flush: Flush::default(),
+        verification: Verification::new(config.present_objects_max),
+        losses: Losses::default(),
         durability: Durability::new(now, superblock.lsn),
         counters: Counters::default(),
         totals: superblock.totals,
@@ -693,7 +698,8 @@ impl Arrival {
                 continue;
             }
             for (offset, (slot, sum)) in (0u64..).zip(each_slot(slots).zip(sums)) {
-                if disk.sum_slot(slot)? != *sum {
+                // A sector that cannot be read is no write that was lost: the others count, this block is found lost later.
+                if disk.sum_slot(slot).is_ok_and(|found| found != *sum) {
                     let (volume, block, since) = (*volume, first + offset, index);
                     self.places.insert((volume, block), pvbn.plus(offset));
                     self.missing.insert(pvbn.plus(offset), Missing { since, volume, block });

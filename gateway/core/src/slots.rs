@@ -9,12 +9,13 @@
 //! | Clean    | a copy           | yes       | eviction in `take`, `drop_clean`                       |
 //! | Corrupt  | a lost block     | no        | `retire`                                               |
 //! | Retiring | nothing needed   | no        | `release`, once the journal that says so is durable    |
+//! | Withdrawn | nothing         | no        | `return_withdrawn`, a while after the disk refused it  |
 //!
 //! A slot that readers or uploaders hold (`pin`) is never reused before they let go.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use hashbrown::{HashMap, HashTable};
-use tombolo_base::{BlockSum, Lcbn, PACK_BLOCKS, Pvbn};
+use tombolo_base::{BlockSum, Instant, Lcbn, PACK_BLOCKS, Pvbn};
 use tombolo_cache::{Access, Advice, Arrival, Cause, Expectation, Incoming, Recall, Replacement, Residents, Verdict};
 use tombolo_prefetch::{Fate, PVBN_SPACE};
 
@@ -31,6 +32,7 @@ pub enum SlotState {
     Clean,
     Corrupt,
     Retiring,
+    Withdrawn,
 }
 
 pub struct Slots {
@@ -49,6 +51,10 @@ pub struct Slots {
     pins: HashMap<u32, u32>,
     /// Slots that became releasable while pinned.
     release_when_unpinned: HashMap<u32, ()>,
+    /// Slots that the disk could not read or write, not to be used before then: the next request would fail as well.
+    unusable: HashMap<u32, Instant>,
+    /// Those of them that would be free.
+    withdrawn: Vec<Lcbn>,
     policy: Box<dyn Replacement>,
     marks: Marks,
     /// Whether sequential blocks that were never read are spared once (AMP, rule 5).
@@ -60,6 +66,9 @@ pub struct Slots {
     /// reference goes, nothing can ask for the block any more.
     referred_once: Vec<u64>,
 }
+
+/// How long a slot that the disk refused is left alone.
+const UNUSABLE_MS: u64 = 60_000;
 
 /// Slots per page of the persistent cache index.
 pub const SLOTS_PER_PAGE: u32 = 64;
@@ -79,6 +88,8 @@ impl Slots {
             corrupt_count: 0,
             pins: HashMap::new(),
             release_when_unpinned: HashMap::new(),
+            unusable: HashMap::new(),
+            withdrawn: Vec::new(),
             policy,
             marks: Marks::new(count),
             second_chances: false,
@@ -242,6 +253,9 @@ impl Slots {
     /// Takes `count` slots for new contents, evicting as needed, in as few runs as possible; `None` and no change
     /// when there are not enough. `recalls` says what the policy knew of the blocks to come; it may be shorter.
     pub fn take(&mut self, count: u32, recalls: impl IntoIterator<Item = Recall>) -> Option<Vec<SlotRun>> {
+        if !self.has_room(count) {
+            return None;
+        }
         let mut recalls = recalls.into_iter().skip(self.free_count as usize);
         while self.free_count < count {
             let mut residents = Unpinned {
@@ -285,6 +299,50 @@ impl Slots {
         }
         self.free_count -= count;
         Some(runs)
+    }
+
+    /// Whether so many slots are free or may be evicted.
+    fn has_room(&self, count: u32) -> bool {
+        let room = self.free_count as usize + self.policy.len();
+        if room < count as usize {
+            return false;
+        }
+        let spare = room - count as usize;
+        // Most often there are fewer pins than slots to spare.
+        if spare >= self.pins.len() {
+            return true;
+        }
+        let pinned = self
+            .pins
+            .keys()
+            .filter(|slot| self.state(Lcbn(**slot)) == SlotState::Clean);
+        spare >= pinned.count()
+    }
+
+    /// The disk cannot read or write the slot: when it comes free it is not used again for a while.
+    pub fn set_unusable(&mut self, slot: Lcbn, now: Instant) {
+        self.unusable.insert(slot.0, now.plus_millis(UNUSABLE_MS));
+    }
+
+    /// [`Self::release`] of a slot that the disk could not write.
+    pub fn withdraw(&mut self, slot: Lcbn, now: Instant) {
+        self.set_unusable(slot, now);
+        self.release(slot);
+    }
+
+    /// Gives slots another try.
+    pub fn return_withdrawn(&mut self, now: Instant) {
+        if self.unusable.is_empty() {
+            return;
+        }
+        self.unusable.retain(|_, until| now < *until);
+        for slot in core::mem::take(&mut self.withdrawn) {
+            self.push_free(slot);
+        }
+    }
+
+    pub fn withdrawn_deadline(&self) -> Option<Instant> {
+        self.unusable.values().min().copied()
     }
 
     /// A taken slot now holds the only copy of a block.
@@ -406,7 +464,7 @@ impl Slots {
                 self.policy.remove(slot);
                 self.marks.leave(slot);
             }
-            SlotState::Free | SlotState::Taken | SlotState::Retiring => {}
+            SlotState::Free | SlotState::Taken | SlotState::Retiring | SlotState::Withdrawn => {}
         }
         self.unindex(slot);
         // Two slots may claim one block after a crash; the later claim wins.
@@ -421,7 +479,7 @@ impl Slots {
             SlotState::Clean => {
                 self.unproven[(slot.0 / 64) as usize] |= 1 << (slot.0 % 64);
             }
-            SlotState::Free | SlotState::Taken | SlotState::Retiring => {
+            SlotState::Free | SlotState::Taken | SlotState::Retiring | SlotState::Withdrawn => {
                 self.set_state(slot, SlotState::Free);
                 return;
             }
@@ -502,8 +560,12 @@ impl Slots {
     }
 
     fn push_free(&mut self, slot: Lcbn) {
-        self.set_state(slot, SlotState::Free);
         self.mark_proven(slot);
+        if self.unusable.contains_key(&slot.0) {
+            self.set_state(slot, SlotState::Withdrawn);
+            return self.withdrawn.push(slot);
+        }
+        self.set_state(slot, SlotState::Free);
         self.push_free_run(slot);
     }
 
@@ -537,6 +599,7 @@ impl Slots {
         assert_eq!(count(SlotState::Corrupt), self.corrupt_count as usize);
         assert_eq!(count(SlotState::Free), self.free_count as usize);
         assert_eq!(count(SlotState::Clean), self.policy.len());
+        assert_eq!(count(SlotState::Withdrawn), self.withdrawn.len());
         self.policy.check_invariants();
         self.marks.check_invariants(|slot| self.state(slot) == SlotState::Clean);
         assert_eq!(self.free.iter().map(|run| run.count).sum::<u32>(), self.free_count);
@@ -744,6 +807,35 @@ mod tests {
             asked, 2,
             "one is passed over for the free slot, one goes to the eviction"
         );
+    }
+
+    #[test]
+    fn nothing_is_evicted_for_what_does_not_fit() {
+        let mut slots = slots(4);
+        for index in 0..4u64 {
+            let slot = one(&mut slots);
+            slots.hold_clean(slot, BlockSum(index), &arrival_of(Pvbn(index), Cause::Prefetch));
+        }
+        let pinned = slots.find(Pvbn(1)).unwrap();
+        slots.pin(pinned);
+        assert!(slots.take(4, None).is_none());
+        assert_eq!(slots.clean_count(), 4);
+        slots.unpin(pinned);
+        assert!(slots.take(4, None).is_some());
+    }
+
+    #[test]
+    fn a_slot_that_the_disk_refused_is_not_used_for_a_while() {
+        let mut slots = slots(2);
+        let slot = one(&mut slots);
+        slots.withdraw(slot, Instant(0));
+        slots.check_invariants();
+        assert_ne!(one(&mut slots), slot);
+        assert!(slots.take(1, None).is_none());
+        slots.return_withdrawn(Instant(UNUSABLE_MS * 1_000 - 1));
+        assert!(slots.take(1, None).is_none());
+        slots.return_withdrawn(Instant(UNUSABLE_MS * 1_000));
+        assert_eq!(one(&mut slots), slot);
     }
 
     #[test]

@@ -221,6 +221,7 @@ impl Bench {
                         token,
                         result: Ok(()),
                         corrupt,
+                        unreadable: Vec::new(),
                     });
                 }
                 _ => {}

@@ -304,7 +304,14 @@ impl Core {
                 let refusal = Refusal::Failed(error.clone());
                 self.abandon(token, running, refusal);
             }
-            (Err(error), _) => self.abandon(token, running, Refusal::Disk(error)),
+            (Err(error), _) => {
+                // Nobody knows which of them it was.
+                running
+                    .slots
+                    .iter()
+                    .for_each(|slot| self.slots.set_unusable(*slot, self.now));
+                self.abandon(token, running, Refusal::Disk(error));
+            }
         }
         self.retry_blocked();
     }

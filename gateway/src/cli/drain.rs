@@ -119,6 +119,9 @@ impl Display {
             Self::Lines { json: false, .. } => {}
             Self::Bar(bar) => bar.finish_and_clear(),
         }
-        output::text("the store has everything")
+        output::text(&match status.lost.blocks {
+            0 => "the store has everything".into(),
+            blocks => format!("the store has everything but {blocks} lost blocks; see `tombolo status`"),
+        })
     }
 }

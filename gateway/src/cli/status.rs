@@ -25,6 +25,9 @@ fn shown(status: &Status) -> String {
             format!("{failure}; changes are refused until it is mended and the gateway restarted"),
         ));
     }
+    if status.lost.blocks > 0 {
+        lines.push(("LOST", lost(status)));
+    }
     lines.push(("dirty", dirty(status)));
     lines.push(("recovery point", recovery_point(status)));
     lines.push(("store", store(status)));
@@ -71,9 +74,29 @@ fn dirty(status: &Status) -> String {
     )
 }
 
+/// What reads as an error; the first ranges of it.
+fn lost(status: &Status) -> String {
+    const RANGES_SHOWN: usize = 4;
+    let ranges = &status.lost.ranges;
+    let shown = ranges.iter().take(RANGES_SHOWN).map(|range| {
+        let end = range.first_block + range.blocks;
+        let place = if range.in_store { "store" } else { "cache file" };
+        format!("{} {}..{end} ({place})", range.volume, range.first_block)
+    });
+    let more = if ranges.len() > RANGES_SHOWN { ", ..." } else { "" };
+    format!(
+        "{} blocks read as errors until they are overwritten: {}{more}",
+        HumanCount(status.lost.blocks),
+        shown.collect::<Vec<_>>().join(", ")
+    )
+}
+
 fn recovery_point(status: &Status) -> String {
     if status.dirty_bytes == 0 {
-        return "now: the store has everything".into();
+        return match status.lost.blocks {
+            0 => "now: the store has everything".into(),
+            blocks => format!("now: the store has everything but {} lost blocks", HumanCount(blocks)),
+        };
     }
     format!("{} ago", duration(status.oldest_dirty_age_s))
 }
@@ -84,7 +107,7 @@ fn store(status: &Status) -> String {
         .last_success_age_s
         .map(|age| format!("last success {} ago", duration(age)));
     let trouble = match store.state {
-        StoreState::Ok => None,
+        StoreState::Ok | StoreState::Damaged => None,
         _ => Some(age.unwrap_or("no success yet".into())),
     };
     let details = trouble.into_iter().chain(store.last_error.clone());
@@ -220,7 +243,10 @@ pub(super) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{CacheStatus, DedupStatus, PolicyStatus, PolicyTally, ShareInfo, StoreStatus, UploadStatus};
+    use crate::control::{
+        CacheStatus, DedupStatus, LossStatus, LostRange, PolicyStatus, PolicyTally, ShareInfo, StoreStatus,
+        UploadStatus,
+    };
 
     #[test]
     fn key_figures_stand_first() {
@@ -292,9 +318,30 @@ upload          0 B/s, 0 objects in flight, 10 minutes left
             },
             ..Default::default()
         };
-        let shown = shown(&status);
-        assert!(shown.starts_with("FAILED          input/output error"), "{shown}");
-        assert!(shown.contains("2 corrupt cache slots"), "{shown}");
+        let text = shown(&status);
+        assert!(text.starts_with("FAILED          input/output error"), "{text}");
+        assert!(text.contains("2 corrupt cache slots"), "{text}");
+        let status = Status {
+            lost: LossStatus {
+                blocks: 5,
+                ranges: vec![LostRange {
+                    volume: "vol".into(),
+                    first_block: 3,
+                    blocks: 5,
+                    in_store: true,
+                }],
+            },
+            store: StoreStatus {
+                state: StoreState::Damaged,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let text = shown(&status);
+        let expected = "LOST            5 blocks read as errors until they are overwritten: vol 3..8 (store)\n";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(!text.contains("the store has everything\n"), "{text}");
+        assert!(text.contains("damaged: "), "{text}");
     }
 
     #[test]

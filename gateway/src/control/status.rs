@@ -12,6 +12,9 @@ pub struct Status {
     /// Set once the local disk has failed: the gateway reads and uploads, but takes no changes.
     pub failure: Option<String>,
     pub store: StoreStatus,
+    /// Blocks that read as errors.
+    #[serde(default)]
+    pub lost: LossStatus,
     /// Acknowledged, not in the store yet: lost if the local disk is lost now.
     pub dirty_bytes: u64,
     pub dirty_bytes_max: u64,
@@ -36,11 +39,32 @@ pub struct Status {
     pub shares: Vec<ShareInfo>,
 }
 
+/// Blocks that are known to be lost, until they are overwritten or found again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossStatus {
+    pub blocks: u64,
+    /// The first hundred.
+    pub ranges: Vec<LostRange>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostRange {
+    /// The volume's name, or which file of a share.
+    pub volume: String,
+    /// In blocks of 4 KiB.
+    pub first_block: u64,
+    pub blocks: u64,
+    /// Their object is missing or altered; else their only copy in the cache file went bad before it was uploaded.
+    pub in_store: bool,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreState {
     #[default]
     Ok,
+    /// It answers, but objects are missing or altered.
+    Damaged,
     /// Some requests fail.
     Degraded,
     /// No request has succeeded for a while.
@@ -57,6 +81,7 @@ impl StoreState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
+            Self::Damaged => "damaged",
             Self::Degraded => "degraded",
             Self::Unreachable => "unreachable",
             Self::Full => "full",

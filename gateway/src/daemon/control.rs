@@ -2,9 +2,9 @@
 
 use super::policy::PolicyControl;
 use crate::control::{
-    CacheStatus, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Histogram, JournalStatus, MemoryStatus,
-    Metrics, OperationMetrics, PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status, StoreOperationMetrics,
-    StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WorkMetrics, WriteStatus,
+    CacheStatus, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Histogram, JournalStatus, LossStatus,
+    LostRange, MemoryStatus, Metrics, OperationMetrics, PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status,
+    StoreOperationMetrics, StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WorkMetrics, WriteStatus,
 };
 use crate::meters::{LATENCY_BOUNDS_US, OperationMeter};
 use crate::settings::Settings;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tombolo_base::BLOCK_BYTES;
 use tombolo_cloud_driver::{ErrorKind as StoreErrorKind, LATENCY_BUCKETS, latency_bucket_micros};
-use tombolo_core::{Refusal, Snapshot, Volume};
+use tombolo_core::{LostRun, Refusal, Snapshot, Volume};
 use tombolo_files::{self as files, FileError, SessionStatus, ShareStatus};
 use tombolo_nbd::Server;
 
@@ -107,7 +107,9 @@ impl GatewayControl {
     fn store_status(&self, snapshot: &Snapshot) -> StoreStatus {
         let now = self.gateway.now();
         let store = &snapshot.store;
+        let is_damaged = snapshot.lost_runs.iter().any(|run| run.in_store);
         let state = match (store.error_since, self.gateway.last_store_failure()) {
+            (None, _) if is_damaged => StoreState::Damaged,
             (None, _) => StoreState::Ok,
             (_, Some(StoreErrorKind::OutOfSpace)) => StoreState::Full,
             (_, Some(StoreErrorKind::AccessDenied)) => StoreState::Denied,
@@ -120,6 +122,19 @@ impl GatewayControl {
             state,
             last_error: store.error.clone(),
             last_success_age_s: store.last_success.map(|at| now.micros_since(at) as f64 / 1e6),
+        }
+    }
+
+    fn loss_status(&self, snapshot: &Snapshot) -> LossStatus {
+        let range = |run: &LostRun| LostRange {
+            volume: self.gateway.name_of(run.volume),
+            first_block: run.first,
+            blocks: run.count,
+            in_store: run.in_store,
+        };
+        LossStatus {
+            blocks: snapshot.lost_blocks,
+            ranges: snapshot.lost_runs.iter().map(range).collect(),
         }
     }
 
@@ -143,6 +158,7 @@ impl GatewayControl {
                 .map(ToString::to_string)
                 .or_else(|| snapshot.metadata_error.clone()),
             store: self.store_status(snapshot),
+            lost: self.loss_status(snapshot),
             dirty_bytes,
             dirty_bytes_max: u64::from(snapshot.dirty_blocks_max) * BLOCK,
             oldest_dirty_age_s: snapshot.oldest_dirty.map_or(0.0, age_s),

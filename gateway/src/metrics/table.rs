@@ -312,7 +312,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "tombolo_blocks_lost_total",
-        "Blocks whose only copy was corrupt: loss of data.",
+        "Blocks found to be lost: their object missing or altered, or their only copy corrupt.",
         |m| Integer(m.status.cache.blocks_lost),
     ),
     // The local disk.
@@ -520,6 +520,7 @@ fn store_states(metrics: &Metrics) -> Reading {
     let present = metrics.status.store.state;
     let states = [
         StoreState::Ok,
+        StoreState::Damaged,
         StoreState::Degraded,
         StoreState::Unreachable,
         StoreState::Full,

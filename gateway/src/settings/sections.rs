@@ -156,8 +156,8 @@ section! {
         fingerprint_fence_bytes: ByteSize = ByteSize(32 * MIB), Permitted::bytes(0, TIB),
             "Eight bytes per page of 102 entries: 428 million blocks (1.7 TB of unique data) at one read per lookup.";
         /// Fingerprints held in memory before they are written to the index.
-        fingerprint_memtable_entries: u64 = (1 << 19) / 8 * 7, Permitted::numbers(1, 1 << 28),
-            "Fills a hash table of 21 MiB exactly; more means fewer merges.";
+        fingerprint_memtable_entries: u64 = (1 << 19) / 8 * 7, Permitted::numbers(1_024, 1 << 28),
+            "Fills a hash table of 21 MiB exactly; more means fewer merges. Uploads wait for a checkpoint when they are used up.";
         /// Data of the requests of all clients together, NBD and files: of writes until answered, of reads until sent. One
         /// client holds at most a quarter of it; 128 KiB of each are its own and not counted. Who finds no room waits.
         payload_bytes_max: ByteSize = ByteSize(256 * MIB), Permitted::bytes(64 * MIB, TIB),

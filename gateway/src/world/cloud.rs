@@ -10,7 +10,7 @@ use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
     Counting, ErrorKind, Limited, Limits, ObjectStore, Priority, PutMode, Retrying, StoreCounts, StoreError,
 };
-use tombolo_core::{BlockLoss, Event, FetchItem, JobId, StoreFailure, UploadFailure};
+use tombolo_core::{BlockLoss, Event, FetchItem, JobId, Loss, LossCause, StoreFailure, UploadFailure};
 
 pub struct Cloud {
     pub demand: Arc<dyn ObjectStore>,
@@ -111,11 +111,56 @@ impl Gateway {
             done = range.end;
             let bytes = &blocks[range.start * BLOCK_BYTES..range.end * BLOCK_BYTES];
             if let Err(error) = self.cache.write(run[0].slot, bytes) {
-                let loss = BlockLoss(disk_error("cache file write", &error).to_string());
+                let loss = BlockLoss::Disk(disk_error("cache file write", &error));
                 results[range].fill(Err(loss));
             }
         }
         results
+    }
+
+    /// Asks for the object without reading it.
+    pub(super) fn verify(self: &Arc<Self>, job: JobId, descriptor: Arc<ObjectDescriptor>) {
+        let gateway = self.clone();
+        self.cloud.runtime.spawn(async move {
+            let key = descriptor.id().key();
+            let result = match gateway.cloud.prefetch.head(&key).await {
+                Ok(found) if found.size_bytes == descriptor.object_bytes() as u64 => Ok(()),
+                Ok(found) => Err(StoreFailure {
+                    retryable: false,
+                    reason: format!(
+                        "object {key} has {} bytes instead of {}",
+                        found.size_bytes,
+                        descriptor.object_bytes()
+                    ),
+                }),
+                Err(error) => Err(store_failure(&error)),
+            };
+            let worker = gateway.clone();
+            gateway.io.run(move || worker.drive(Event::Verified { job, result }));
+        });
+    }
+
+    /// One line for each loss of data.
+    pub(super) fn tell_loss(&self, loss: &Loss) {
+        let (object, reason) = match &loss.cause {
+            LossCause::Stored { object, reason } => (object.id().key(), reason),
+            LossCause::Local(reason) => ("none yet".into(), reason),
+        };
+        let Some((volume, first_block)) = loss.place else {
+            return tracing::error!(
+                object,
+                reason,
+                "an object is lost; its contents are uploaded again when they are written again"
+            );
+        };
+        tracing::error!(
+            volume = self.name_of(volume),
+            first_block,
+            blocks = loss.count,
+            object,
+            reason,
+            "blocks are lost: they read as errors until they are overwritten"
+        );
     }
 
     pub(super) fn put(self: &Arc<Self>, job: JobId, descriptor: ObjectDescriptor, object: Vec<u8>) {
@@ -149,15 +194,7 @@ fn decode_fetched(
     let packed = &descriptor.blocks()[usize::from(item.index)];
     let start = (u64::from(packed.offset_bytes) - base) as usize;
     let key = || descriptor.id().key();
-    let loss = |reason: String| {
-        tracing::error!(
-            object = key(),
-            pvbn = packed.pvbn.0,
-            reason,
-            "a block in the cloud is bad"
-        );
-        BlockLoss(format!("object {}: {reason}", key()))
-    };
+    let loss = |reason: String| BlockLoss::Altered(format!("object {}: {reason}", key()));
     let stored = bytes
         .get(start..start + usize::from(packed.stored_bytes))
         .ok_or_else(|| loss("the object is shorter than its descriptor says".into()))?;

@@ -68,6 +68,10 @@ impl Gateway {
             Command::Upload { job, items } => self.upload(job, items),
             // Done under the core's lock.
             Command::Remember { .. } => {}
+            Command::Forget { blocks } => self.forget_fingerprints(blocks),
+            Command::Verify { job, descriptor } => self.verify(job, descriptor),
+            Command::FindCopies { job, fingerprints } => self.find_copies(job, fingerprints),
+            Command::TellLoss(loss) => self.tell_loss(&loss),
             Command::Checkpoint { frozen } => self.checkpoint(frozen),
         }
     }
@@ -123,9 +127,8 @@ impl Gateway {
                         .run(move || gateway.read_slots_waiting(token, &pieces[done..], buffer, corrupt));
                 }
                 Err(error) => {
-                    let result = Err(disk_error("cache file read", &error));
-                    events.push(Event::SlotsRead { token, result, corrupt });
-                    return;
+                    self.requests.put_buffer(token, buffer);
+                    return events.push(self.slots_unread(token, &pieces[done..], corrupt, &error));
                 }
             }
         }
@@ -134,7 +137,23 @@ impl Gateway {
             token,
             result: Ok(()),
             corrupt,
+            unreadable: Vec::new(),
         });
+    }
+
+    /// Which slots the failed read of a piece comes from: the core has copies of most elsewhere.
+    fn slots_unread(&self, token: Token, pieces: &[ReadPiece], corrupt: Vec<Lcbn>, error: &io::Error) -> Event {
+        let mut block = [0; BLOCK_BYTES];
+        let slots = |piece: &ReadPiece| (piece.slot.0..piece.slot.0 + piece.sums.len() as u32).map(Lcbn);
+        let is_unreadable = |slot: &Lcbn| self.cache.read(*slot, &mut block).is_err();
+        let unreadable = pieces.iter().flat_map(slots).filter(is_unreadable).collect();
+        let result = Err(disk_error("cache file read", error));
+        Event::SlotsRead {
+            token,
+            result,
+            corrupt,
+            unreadable,
+        }
     }
 
     fn read_slots_waiting(
@@ -144,19 +163,23 @@ impl Gateway {
         mut buffer: Vec<u8>,
         mut corrupt: Vec<Lcbn>,
     ) {
-        let mut result = Ok(());
-        for piece in pieces {
+        for (done, piece) in pieces.iter().enumerate() {
             let bytes = piece_bytes(&mut buffer, piece);
             match self.cache.read(piece.slot, bytes) {
                 Ok(()) => find_corrupt(piece, bytes, &mut corrupt),
                 Err(error) => {
-                    result = Err(disk_error("cache file read", &error));
-                    break;
+                    self.requests.put_buffer(token, buffer);
+                    return self.drive(self.slots_unread(token, &pieces[done..], corrupt, &error));
                 }
             }
         }
         self.requests.put_buffer(token, buffer);
-        self.drive(Event::SlotsRead { token, result, corrupt });
+        self.drive(Event::SlotsRead {
+            token,
+            result: Ok(()),
+            corrupt,
+            unreadable: Vec::new(),
+        });
     }
 
     /// Cache file and journal side by side: recovery checks the data of every record that was not yet known to be
@@ -204,9 +227,11 @@ fn piece_bytes<'b>(buffer: &'b mut [u8], piece: &ReadPiece) -> &'b mut [u8] {
     &mut buffer[start..start + piece.sums.len() * BLOCK_BYTES]
 }
 
-fn find_corrupt(piece: &ReadPiece, bytes: &[u8], corrupt: &mut Vec<Lcbn>) {
-    for (offset, (block, sum)) in (0u32..).zip(bytes.chunks_exact(BLOCK_BYTES).zip(&piece.sums)) {
+/// Wrong bytes do not stay in the buffer: the block may be a hole by the time that it is looked for again.
+fn find_corrupt(piece: &ReadPiece, bytes: &mut [u8], corrupt: &mut Vec<Lcbn>) {
+    for (offset, (block, sum)) in (0u32..).zip(bytes.chunks_exact_mut(BLOCK_BYTES).zip(&piece.sums)) {
         if BlockSum::of(block) != *sum {
+            block.fill(0);
             corrupt.push(Lcbn(piece.slot.0 + offset));
         }
     }

@@ -3,9 +3,9 @@
 use super::Gateway;
 use super::execute::disk_error;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Fingerprint, ObjectDescriptor, Pvbn};
 use tombolo_core::{Event, HashItem, HashResult, JobId, UploadFailure, UploadItem};
-use tombolo_dedup::InsertError;
 
 impl Gateway {
     pub(super) fn hash(self: &Arc<Self>, job: JobId, items: Vec<HashItem>) {
@@ -23,11 +23,6 @@ impl Gateway {
             return HashResult::Unreadable;
         }
         if BlockSum::of(&block) != item.sum {
-            tracing::error!(
-                pvbn = item.pvbn.0,
-                slot = item.slot.0,
-                "a dirty block is corrupt in the cache file: lost"
-            );
             return HashResult::Corrupt;
         }
         let fingerprint = Fingerprint::of(&block);
@@ -46,18 +41,41 @@ impl Gateway {
         })
     }
 
+    /// Lost blocks' fingerprints: the core uses none of them in this life, so there is no hurry.
+    pub(super) fn forget_fingerprints(self: &Arc<Self>, blocks: Vec<(Fingerprint, Pvbn)>) {
+        let gateway = self.clone();
+        self.hashing.run(move || {
+            for (fingerprint, pvbn) in blocks {
+                // Without the lock first: most are found by reading.
+                if gateway.find_fingerprint(&fingerprint) == Some(pvbn)
+                    && let Err(error) = gateway.index().remove(&gateway.index_files, fingerprint, pvbn)
+                {
+                    tracing::warn!(%error, "the fingerprint of a lost block could not be removed from the index");
+                }
+            }
+        });
+    }
+
+    pub(super) fn find_copies(self: &Arc<Self>, job: JobId, fingerprints: Vec<Fingerprint>) {
+        let gateway = self.clone();
+        self.io.run(move || {
+            let copies = fingerprints
+                .iter()
+                .map(|fingerprint| gateway.find_fingerprint(fingerprint));
+            let copies = copies.collect();
+            gateway.drive(Event::CopiesFound { job, copies });
+        });
+    }
+
     /// Takes a confirmed object's fingerprints into the index; runs under the core's lock and does no I/O.
     pub(super) fn remember(self: &Arc<Self>, descriptor: &ObjectDescriptor) {
         let mut index = self.index();
         for block in descriptor.blocks() {
+            // The core holds uploads back before the memtable is full; it can be so only when it cannot be written.
             if let Err(error) = index.insert(block.fingerprint, block.pvbn) {
-                self.index_entries_dropped
-                    .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                if matches!(error, InsertError::MemtableFull { .. })
-                    && !self.index_is_full.swap(true, std::sync::atomic::Ordering::Relaxed)
-                {
-                    let gateway = self.clone();
-                    self.checkpointing.run(move || gateway.drive(Event::CheckpointNow));
+                self.index_entries_dropped.fetch_add(1, Ordering::Relaxed);
+                if !self.index_is_full.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "fingerprints are dropped, so that their contents may be stored twice");
                 }
             }
         }
@@ -76,13 +94,19 @@ impl Gateway {
 
     fn make_object(&self, items: &[UploadItem]) -> Result<(ObjectDescriptor, Vec<u8>), UploadFailure> {
         let mut bytes = vec![0; items.len() * BLOCK_BYTES];
-        let mut corrupt = Vec::new();
+        let (mut corrupt, mut unreadable, mut unread) = (Vec::new(), Vec::new(), None);
         for (item, block) in items.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
-            let read = self.cache.read(item.slot, block);
-            read.map_err(|error| UploadFailure::Disk(disk_error("cache file read", &error)))?;
-            if BlockSum::of(block) != item.sum {
-                corrupt.push(item.pvbn);
+            match self.cache.read(item.slot, block) {
+                Ok(()) if BlockSum::of(block) != item.sum => corrupt.push(item.pvbn),
+                Ok(()) => {}
+                Err(error) => {
+                    unread = Some(disk_error("cache file read", &error));
+                    unreadable.push(item.pvbn);
+                }
             }
+        }
+        if let Some(error) = unread {
+            return Err(UploadFailure::Disk { error, unreadable });
         }
         if !corrupt.is_empty() {
             return Err(UploadFailure::Corrupt(corrupt));

@@ -166,6 +166,15 @@ impl Gateway {
         self.core().volume_named(name).cloned()
     }
 
+    /// For people: a volume's name, or which file it is.
+    pub fn name_of(&self, volume: VolumeId) -> String {
+        let name = self.core().volume(volume).map(|volume| volume.name.clone());
+        name.unwrap_or_else(|| match volume.inode() {
+            Some(inode) => format!("file with inode {inode}"),
+            None => format!("volume {}", volume.0),
+        })
+    }
+
     pub fn snapshot(&self) -> Snapshot {
         self.core().snapshot()
     }

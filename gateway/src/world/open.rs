@@ -148,7 +148,8 @@ impl Gateway {
             })?
         };
         cache.keep_below(core.slots_used_to());
-        finish_recovery(&journal, &mut index, &report).map_err(disk("cannot tidy up the journal", &journal_path))?;
+        finish_recovery(&journal, &index_files, &mut index, &report)
+            .map_err(disk("cannot tidy up the journal", &journal_path))?;
         // What was replayed counts as durable from here on, and so do the names of all that a first start has made.
         for folder in [&metadata_path, &state] {
             File::open(folder)
@@ -271,7 +272,12 @@ fn open_index(
 }
 
 /// What recovery gave up must be gone before anything new is written, or a second crash could bring it back.
-fn finish_recovery(journal: &JournalFiles, index: &mut Index, report: &Report) -> io::Result<()> {
+fn finish_recovery(
+    journal: &JournalFiles,
+    index_files: &IndexFiles,
+    index: &mut Index,
+    report: &Report,
+) -> io::Result<()> {
     if let Some((segment, length_bytes)) = report.cut {
         journal.truncate(segment, length_bytes)?;
     }
@@ -280,8 +286,19 @@ fn finish_recovery(journal: &JournalFiles, index: &mut Index, report: &Report) -
     }
     for descriptor in &report.objects {
         for block in descriptor.blocks() {
-            // A full memtable costs dedup of these blocks only.
-            let _ = index.insert(block.fingerprint, block.pvbn);
+            if index.insert(block.fingerprint, block.pvbn).is_ok() {
+                continue;
+            }
+            // The run that this writes is named by the first checkpoint, which holds these objects too.
+            let flushed = index
+                .flush_memtable(index_files)
+                .map_err(|error| io::Error::other(error.to_string()))?;
+            tracing::debug!(
+                runs = flushed.runs.len(),
+                "the fingerprint index is flushed in recovery"
+            );
+            let inserted = index.insert(block.fingerprint, block.pvbn);
+            inserted.map_err(|error| io::Error::other(error.to_string()))?;
         }
     }
     tracing::info!(

@@ -10,6 +10,7 @@ impl World {
         self.schedule_disaster(faults.outage_interval_ms, Operation::Outage);
         self.schedule_disaster(faults.slot_rot_interval_ms, Operation::SlotRots);
         self.schedule_disaster(faults.object_rot_interval_ms, Operation::ObjectRots);
+        self.schedule_disaster(faults.sector_failure_interval_ms, Operation::SectorFails);
         self.schedule_policy_change();
     }
 
@@ -49,11 +50,29 @@ impl World {
         self.schedule_disaster(self.scenario.faults.slot_rot_interval_ms, Operation::SlotRots);
     }
 
+    pub(crate) fn fail_sector(&mut self) {
+        if self.is_calm || self.disk.failed_sectors() as u64 > u64::from(self.scenario.config.slot_count) / 16 {
+            return;
+        }
+        let slot = Lcbn(self.prng.below(u64::from(self.scenario.config.slot_count)) as u32);
+        let for_ever = self.prng.chance(500);
+        self.say(|| format!("the sectors of slot {} fail, for ever: {for_ever}", slot.0));
+        self.disk.fail_sector(slot, for_ever);
+        if let Some(pvbn) = self.slot_pvbns.get(&slot.0) {
+            self.rotten.insert(*pvbn);
+        }
+        self.schedule_disaster(self.scenario.faults.sector_failure_interval_ms, Operation::SectorFails);
+    }
+
     pub(crate) fn rot_object(&mut self) {
         if self.is_calm {
             return;
         }
-        self.store.rot_object(&mut self.prng);
+        match self.prng.below(3) {
+            0 => self.store.rot_object(&mut self.prng),
+            1 => self.store.lose_object(&mut self.prng),
+            _ => self.store.truncate_object(&mut self.prng),
+        }
         self.schedule_disaster(self.scenario.faults.object_rot_interval_ms, Operation::ObjectRots);
     }
 }

@@ -70,6 +70,8 @@ pub struct Disk {
     segments: BTreeMap<u64, Segment>,
     order: u64,
     cache_is_new: bool,
+    /// Slots that cannot be read: until they are written, or for ever, nor written then.
+    failed: BTreeMap<u32, bool>,
 }
 
 impl Disk {
@@ -79,6 +81,7 @@ impl Disk {
             segments: BTreeMap::new(),
             order: 0,
             cache_is_new: true,
+            failed: BTreeMap::new(),
         }
     }
 
@@ -92,8 +95,25 @@ impl Disk {
         self.slots[slot.0 as usize].view().cloned().unwrap_or_else(zeroes)
     }
 
+    pub fn fail_sector(&mut self, slot: Lcbn, for_ever: bool) {
+        self.failed.insert(slot.0, for_ever);
+    }
+
+    pub fn failed_sectors(&self) -> usize {
+        self.failed.len()
+    }
+
+    pub fn is_readable(&self, slot: Lcbn) -> bool {
+        !self.failed.contains_key(&slot.0)
+    }
+
+    pub fn is_writable(&self, slot: Lcbn) -> bool {
+        self.failed.get(&slot.0) != Some(&true)
+    }
+
     pub fn write_slot(&mut self, slot: Lcbn, block: Block) {
         self.order += 1;
+        self.failed.retain(|failed, for_ever| *failed != slot.0 || *for_ever);
         self.slots[slot.0 as usize].pending.push((self.order, block));
     }
 
@@ -231,6 +251,7 @@ impl Disk {
         for slot in &mut self.slots {
             *slot = Slot::default();
         }
+        self.failed.clear();
         self.cache_is_new = true;
     }
 
@@ -301,6 +322,9 @@ impl LocalDisk for Disk {
     }
 
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
-        Ok(BlockSum::of(&self.read_slot(slot)))
+        match self.is_readable(slot) {
+            true => Ok(BlockSum::of(&self.read_slot(slot))),
+            false => Err("EIO".to_string()),
+        }
     }
 }

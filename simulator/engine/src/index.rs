@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tombolo_base::{Fingerprint, ObjectDescriptor, Prng, Pvbn};
 use tombolo_core::Lsn;
-use tombolo_dedup::{Config, Index, InsertError, Manifest, OnBadRun, RunFile, RunId, RunStorage};
+use tombolo_dedup::{Config, Index, IndexError, InsertError, Manifest, OnBadRun, RunFile, RunId, RunStorage};
 
 #[derive(Debug, Default)]
 struct File {
@@ -91,10 +91,10 @@ pub struct FingerprintIndex {
 }
 
 impl FingerprintIndex {
-    /// Small enough that runs, merges and full memtables all occur within one simulated life.
-    fn config() -> Config {
+    /// Small enough that runs and merges occur within one simulated life.
+    fn config(memtable_entries_max: usize) -> Config {
         Config {
-            memtable_entries_max: 48,
+            memtable_entries_max,
             filter_bytes_max: 1 << 16,
             filter_bits_per_entry: 12,
             fence_bytes_max: 1 << 14,
@@ -103,11 +103,12 @@ impl FingerprintIndex {
         }
     }
 
-    pub fn open(files: &RunFiles, manifest: Option<&[u8]>) -> Self {
+    pub fn open(files: &RunFiles, manifest: Option<&[u8]>, memtable_entries_max: usize) -> Self {
         let manifest = manifest.map_or_else(Manifest::default, |bytes| {
             Manifest::decode(bytes).expect("metadata keeps the manifest whole")
         });
-        let (mut index, bad_runs) = Index::open(files, &manifest, Self::config(), OnBadRun::Refuse)
+        let config = Self::config(memtable_entries_max);
+        let (mut index, bad_runs) = Index::open(files, &manifest, config, OnBadRun::Refuse)
             .expect("runs that a durable manifest names are durable");
         assert!(bad_runs.is_empty());
         for orphan in index.orphans(&files.runs()) {
@@ -116,7 +117,28 @@ impl FingerprintIndex {
         Self { index, frozen: None }
     }
 
-    pub fn remember(&mut self, files: &RunFiles, descriptor: &ObjectDescriptor) {
+    /// The core holds uploads back, so that there is room.
+    pub fn remember(&mut self, descriptor: &ObjectDescriptor) {
+        for packed in descriptor.blocks() {
+            let inserted = self.index.insert(packed.fingerprint, packed.pvbn);
+            inserted.expect("the memtable has room for what is confirmed");
+        }
+    }
+
+    pub fn forget(&mut self, files: &RunFiles, blocks: &[(Fingerprint, Pvbn)]) {
+        for (fingerprint, pvbn) in blocks {
+            if let Err(error) = self.index.remove(files, *fingerprint, *pvbn) {
+                // Losses are not held back; an entry that stays is one that the core does not trust.
+                assert!(
+                    matches!(error, IndexError::Insert(InsertError::MemtableFull { .. })),
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    /// In recovery there may be more than the memtable holds.
+    pub fn recover(&mut self, files: &RunFiles, descriptor: &ObjectDescriptor) {
         for packed in descriptor.blocks() {
             loop {
                 match self.index.insert(packed.fingerprint, packed.pvbn) {

@@ -17,6 +17,7 @@
 //! | `canary`    | defects built in on purpose                                        |
 //! | `clients`   | what clients ask for, and when                                     |
 //! | `request`   | one request: its event, what it touches and changes                |
+//! | `reuse`     | when slots may be used again, and blocks uploaded                  |
 //! | `answers`   | what comes back, which refusals are justified                      |
 //! | `files`     | clients of the file service: files' maps, entries, commits         |
 //! | `linking`   | a link of one file's blocks to another's, stage by stage           |
@@ -53,6 +54,7 @@ mod partial;
 pub mod policies;
 pub mod replay;
 mod request;
+mod reuse;
 mod run;
 mod scans;
 pub mod scenario;

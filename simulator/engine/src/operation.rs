@@ -3,6 +3,7 @@
 
 use crate::canary::without_entries;
 use crate::contents::bytes_of;
+use crate::reuse::each_slot;
 use crate::scans::{Get, Scan};
 use crate::scenario::Canary;
 use crate::world::World;
@@ -75,6 +76,14 @@ pub(crate) enum Operation {
         volume: VolumeId,
         page: u64,
     },
+    Verify {
+        job: JobId,
+        descriptor: Arc<ObjectDescriptor>,
+    },
+    FindCopies {
+        job: JobId,
+        fingerprints: Vec<Fingerprint>,
+    },
     /// The second half of a look at entries: what metadata says of them.
     Get(Get),
     Scan(Scan),
@@ -83,6 +92,7 @@ pub(crate) enum Operation {
     Outage,
     SlotRots,
     ObjectRots,
+    SectorFails,
     PoliciesChange,
 }
 
@@ -95,18 +105,25 @@ impl World {
             Command::WriteJournal(_) => delays.journal_write,
             Command::Sync => delays.sync,
             Command::LoadPage { .. } | Command::LoadDescriptor { .. } => delays.metadata_read,
-            Command::Fetch { .. } => delays.get,
+            Command::Fetch { .. } | Command::Verify { .. } => delays.get,
+            Command::FindCopies { .. } => delays.metadata_read,
             Command::Hash { .. } => delays.hash,
             Command::Upload { .. } => delays.put,
             Command::Checkpoint { .. } => delays.checkpoint,
             Command::Merge { token } => return self.begin_merge(*token),
-            Command::Answer { .. } | Command::TrimJournal { .. } | Command::Remember { .. } => {
-                return self.carry_out_now(command);
-            }
+            Command::Answer { .. }
+            | Command::TrimJournal { .. }
+            | Command::Remember { .. }
+            | Command::Forget { .. }
+            | Command::TellLoss(_) => return self.carry_out_now(command),
         };
         let mut micros = delays.of(range, &mut self.prng);
         let operation = match command {
-            Command::WriteSlots { token, pieces } => Operation::WriteSlots { token, pieces },
+            Command::WriteSlots { token, pieces } => {
+                let runs: Vec<_> = pieces.iter().map(|piece| piece.slots).collect();
+                each_slot(&runs).for_each(|slot| self.reuse.check_use(Lcbn(slot)));
+                Operation::WriteSlots { token, pieces }
+            }
             Command::ReadSlots { token, pieces } => Operation::ReadSlots { token, pieces },
             Command::WriteJournal(write) => return self.begin_journal_write(write, micros),
             Command::Sync => Operation::Sync {
@@ -133,6 +150,7 @@ impl World {
                 ..
             } => {
                 micros += self.outage_micros();
+                items.iter().for_each(|item| self.reuse.check_use(item.slot));
                 Operation::Fetch {
                     fetch,
                     descriptor,
@@ -142,16 +160,25 @@ impl World {
             Command::Hash { job, items } => Operation::Hash { job, items },
             Command::Upload { job, items } => {
                 micros += self.outage_micros();
+                items.iter().for_each(|item| self.reuse.check_upload(item.pvbn));
                 Operation::Upload { job, items }
             }
+            Command::Verify { job, descriptor } => {
+                micros += self.outage_micros();
+                Operation::Verify { job, descriptor }
+            }
+            Command::FindCopies { job, fingerprints } => Operation::FindCopies { job, fingerprints },
             Command::Checkpoint { frozen } => Operation::Checkpoint {
                 manifest: self.index.freeze(&self.files, frozen.superblock.lsn),
                 frozen,
                 upto: self.disk.order(),
             },
-            Command::Answer { .. } | Command::Merge { .. } | Command::TrimJournal { .. } | Command::Remember { .. } => {
-                return;
-            }
+            Command::Answer { .. }
+            | Command::Merge { .. }
+            | Command::TrimJournal { .. }
+            | Command::Remember { .. }
+            | Command::Forget { .. }
+            | Command::TellLoss(_) => return,
         };
         self.schedule(micros, operation);
     }
@@ -163,14 +190,17 @@ impl World {
             Command::Remember { descriptor } => {
                 for packed in descriptor.blocks() {
                     assert!(
-                        self.life.confirmed.insert(packed.fingerprint),
+                        self.life.confirmed.insert(packed.fingerprint) || self.forgotten.contains(&packed.fingerprint),
                         "PVBN {} is uploaded although the cloud has its contents",
                         packed.pvbn.0
                     );
                     self.life.confirmed_pvbns.insert(packed.pvbn);
+                    self.life.keys.insert(packed.pvbn, descriptor.id().key());
                 }
-                self.index.remember(&self.files, &descriptor);
+                self.index.remember(&descriptor);
             }
+            Command::Forget { blocks } => self.index.forget(&self.files, &blocks),
+            Command::TellLoss(loss) => self.say(|| format!("lost: {loss:?}")),
             _ => {}
         }
     }
@@ -203,6 +233,7 @@ impl World {
         );
         for record in &batch.records {
             self.look_at_record(record);
+            self.reuse.on_record(record, write.end.0);
         }
         if self.scenario.canary == Some(Canary::LoseEntriesOfBatch) {
             write.bytes.truncate(head);
@@ -229,6 +260,22 @@ impl World {
                     pvbns.all(|pvbn| self.life.confirmed_pvbns.contains(&pvbn)),
                     "{link:?} goes to blocks that are not in the cloud"
                 );
+            }
+            Record::Redirect { count, from, to, .. } => {
+                for (from, to) in (0..u64::from(*count)).map(|offset| (from.plus(offset), to.plus(offset))) {
+                    assert!(
+                        !self.life.told_lost.contains(&to),
+                        "a redirect goes to PVBN {}, which is known to be lost",
+                        to.0
+                    );
+                    // That of the very batch, which confirms its object, is not known yet. A lost block has no copy to lose.
+                    let key = self.life.keys.get(&to);
+                    assert!(
+                        self.life.told_lost.contains(&from) || key.is_none_or(|key| self.life.seen.contains(key)),
+                        "a redirect goes to PVBN {}, whose object this life has not seen",
+                        to.0
+                    );
+                }
             }
             _ => {}
         }
@@ -291,6 +338,16 @@ impl World {
             Operation::Outage => self.begin_outage(),
             Operation::SlotRots => self.rot_slot(),
             Operation::ObjectRots => self.rot_object(),
+            Operation::SectorFails => self.fail_sector(),
+            Operation::Verify { job, descriptor } => {
+                let result = self.verify_object(&descriptor);
+                self.step(Event::Verified { job, result });
+            }
+            Operation::FindCopies { job, fingerprints } => {
+                let find = |fingerprint| self.index.lookup(&self.files, fingerprint);
+                let copies = fingerprints.iter().map(find).collect();
+                self.step(Event::CopiesFound { job, copies });
+            }
             Operation::PoliciesChange => self.change_policies(),
         }
     }
@@ -372,7 +429,8 @@ impl World {
 
     fn write_slots(&mut self, token: Token, pieces: &[WritePiece]) {
         let blocks = self.blocks_to_write(token, pieces);
-        let fails = self.is_fault(self.scenario.faults.slot_write_failure);
+        let fails = self.is_fault(self.scenario.faults.slot_write_failure)
+            || blocks.iter().any(|(slot, _)| !self.disk.is_writable(*slot));
         for (slot, block) in blocks {
             if fails {
                 self.interrupt_slot_write(slot, &block);
@@ -401,7 +459,10 @@ impl World {
     }
 
     fn read_slots(&mut self, token: Token, pieces: &[ReadPiece]) {
-        let fails = self.is_fault(self.scenario.faults.slot_read_failure);
+        let slots = pieces.iter();
+        let slots = slots.flat_map(|piece| (piece.slot.0..piece.slot.0 + piece.sums.len() as u32).map(Lcbn));
+        let unreadable: Vec<Lcbn> = slots.filter(|slot| !self.disk.is_readable(*slot)).collect();
+        let fails = self.is_fault(self.scenario.faults.slot_read_failure) || !unreadable.is_empty();
         let result = self.disk_result(fails, "read of a slot");
         let mut corrupt = Vec::new();
         let mut read: BTreeMap<usize, Rc<[u8]>> = BTreeMap::new();
@@ -421,7 +482,12 @@ impl World {
         if let Some(request) = self.requests.get_mut(&token) {
             request.fill(read);
         }
-        self.step(Event::SlotsRead { token, result, corrupt });
+        self.step(Event::SlotsRead {
+            token,
+            result,
+            corrupt,
+            unreadable,
+        });
     }
 
     fn write_journal(&mut self, write: &JournalWrite) {
@@ -436,6 +502,8 @@ impl World {
             return self.step(Event::JournalWritten { lsn, end, result });
         }
         self.disk.write_segment(write.segment, write.offset, &write.bytes);
+        self.reuse
+            .on_journal_written(self.disk.order(), write.lsn.0, write.end.0);
         if !is_late {
             let (lsn, end, result) = (write.lsn, write.end, Ok(()));
             self.step(Event::JournalWritten { lsn, end, result });
@@ -458,6 +526,7 @@ impl World {
         } else if self.scenario.canary != Some(Canary::SkipSync) {
             self.disk.sync_slots(upto);
             self.disk.sync_segments(upto);
+            self.reuse.on_synced(upto);
         }
         let result = self.disk_result(fails, "sync");
         self.step(Event::Synced { result });
@@ -504,6 +573,7 @@ impl World {
         };
         self.commit_checkpoint(frozen, manifest.clone());
         self.index.manifest_is_durable(&self.files, &manifest);
+        self.reuse.on_checkpoint(frozen.superblock.lsn.0);
         Ok(())
     }
 
@@ -517,7 +587,9 @@ impl World {
     }
 
     fn hash(&mut self, item: &HashItem) -> HashResult {
-        if self.is_fault(self.scenario.faults.slot_read_failure) {
+        // What is no more than a cable does not fail as often as it takes to give the block up.
+        let is_passing = self.is_fault(self.scenario.faults.slot_read_failure) && self.unread.insert(item.pvbn);
+        if is_passing || !self.disk.is_readable(item.slot) {
             self.life.disk_faults += 1;
             return HashResult::Unreadable;
         }
@@ -545,14 +617,18 @@ impl World {
         if fails {
             return Err(UploadFailure::Store(self.store_failure("503 Slow Down")));
         }
-        if self.is_fault(self.scenario.faults.slot_read_failure) {
+        let unreadable = items.iter().filter(|item| !self.disk.is_readable(item.slot));
+        let unreadable: Vec<Pvbn> = unreadable.map(|item| item.pvbn).collect();
+        if !unreadable.is_empty() {
             self.life.disk_faults += 1;
-            return Err(UploadFailure::Disk(DiskError {
+            let error = DiskError {
                 operation: "read of a slot",
                 reason: "EIO".to_string(),
-            }));
+            };
+            return Err(UploadFailure::Disk { error, unreadable });
         }
         let descriptor = self.put_object(items).map_err(UploadFailure::Corrupt)?;
+        self.life.seen.insert(descriptor.id().key());
         if self.is_fault(self.scenario.faults.put_reply_lost) {
             return Err(UploadFailure::Store(self.store_failure("connection reset by peer")));
         }
@@ -591,8 +667,11 @@ impl World {
         let (first, last) = (items[0].index, items[items.len() - 1].index);
         let range = byte_range(descriptor, usize::from(first)..usize::from(last) + 1).expect("items are in range");
         let key = descriptor.id().key();
-        let object = self.store.get(&key).expect("a confirmed object is in the store");
-        let stored = object[range.start as usize..range.end as usize].to_vec();
+        let stored = self.store.get(&key);
+        let stored = stored.and_then(|object| object.get(range.start as usize..range.end as usize));
+        let Some(stored) = stored.map(<[u8]>::to_vec) else {
+            return Err(self.tell_lost(descriptor));
+        };
         let mut results = Vec::with_capacity(items.len());
         for item in items {
             let packed = &descriptor.blocks()[usize::from(item.index)];
@@ -609,13 +688,51 @@ impl World {
                         block = bytes_of(1).to_vec();
                     }
                     let sum = BlockSum::of(&block);
+                    self.life.seen.insert(key.clone());
+                    self.life.told_lost.remove(&packed.pvbn);
+                    if !self.disk.is_writable(item.slot) {
+                        let failure = self.disk_result(true, "write of a slot");
+                        results.push(failure.map_err(BlockLoss::Disk).map(|()| sum));
+                        continue;
+                    }
                     self.disk.write_slot(item.slot, Rc::from(block));
                     self.slot_pvbns.insert(item.slot.0, packed.pvbn);
                     Ok(sum)
                 }
-                Err(error) => Err(BlockLoss(error.to_string())),
+                Err(error) => {
+                    self.life.told_lost.insert(packed.pvbn);
+                    self.forgotten.insert(packed.fingerprint);
+                    Err(BlockLoss::Altered(error.to_string()))
+                }
             });
         }
         Ok(results)
+    }
+
+    fn verify_object(&mut self, descriptor: &ObjectDescriptor) -> Result<(), StoreFailure> {
+        if self.is_fault(self.scenario.faults.get_failure) || self.now < self.store.outage_until {
+            return Err(self.store_failure("503 Service Unavailable"));
+        }
+        let key = descriptor.id().key();
+        match self.store.get(&key) {
+            Some(object) if object.len() == descriptor.object_bytes() => {
+                self.life.seen.insert(key);
+                Ok(())
+            }
+            _ => Err(self.tell_lost(descriptor)),
+        }
+    }
+
+    /// The object is not there, or cut short.
+    fn tell_lost(&mut self, descriptor: &ObjectDescriptor) -> StoreFailure {
+        self.life.seen.remove(&descriptor.id().key());
+        for packed in descriptor.blocks() {
+            self.life.told_lost.insert(packed.pvbn);
+            self.forgotten.insert(packed.fingerprint);
+        }
+        StoreFailure {
+            retryable: false,
+            reason: "404 Not Found".to_string(),
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! Faults that may end in a typed refusal, never in wrong data: a failed read or write of a slot (`Disk`, for that
 //! request); a failed journal write or sync (`Failed`, until the restart that the world then performs; what was not
 //! flushed may be lost by a failed sync, as by a power loss); a failed read of metadata (`Metadata`); a damaged object
-//! or a dirty slot that rots (`Lost`, for exactly the blocks concerned).
+//! or a missing one, a dirty slot that rots or whose sector fails (`Lost`, for exactly the blocks concerned).
 
 use crate::delays::Delays;
 use crate::policies::PolicyChoice;
@@ -56,6 +56,8 @@ pub struct Faults {
     /// Mean virtual milliseconds between flips of a bit in a slot, or in an object.
     pub slot_rot_interval_ms: u64,
     pub object_rot_interval_ms: u64,
+    /// Mean virtual milliseconds between failures of a sector: it cannot be read until it is written, or for ever.
+    pub sector_failure_interval_ms: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -148,6 +150,9 @@ fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u32) -> Confi
         hash_jobs_max: 1 + prng.below(3) as usize,
         uploads_max: 1 + prng.below(4) as usize,
         followers_max: 1 + prng.below(40) as usize,
+        present_objects_max: 1 + prng.below(20) as usize,
+        slot_reads_max: 2 + prng.below(4) as u32,
+        fingerprints_max: 64 + prng.below(400) as usize,
         fetches_max: 1 + prng.below(6) as usize,
         upload_retry_ms_min: 1 + prng.below(20),
         upload_retry_ms_max: 20 + prng.below(500),
@@ -171,6 +176,7 @@ fn draw_faults(prng: &mut Prng) -> Faults {
     faults.journal_write_failure = rate(prng, 100, 4);
     faults.sync_failure = rate(prng, 100, 20);
     faults.slot_rot_interval_ms = rate(prng, 60, 100);
-    faults.object_rot_interval_ms = rate(prng, 60, 300);
+    faults.object_rot_interval_ms = rate(prng, 120, 300);
+    faults.sector_failure_interval_ms = rate(prng, 80, 200);
     faults
 }

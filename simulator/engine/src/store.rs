@@ -27,6 +27,31 @@ impl Store {
         self.damaged.values().any(|pvbns| pvbns.contains(&pvbn))
     }
 
+    /// Any of the objects, and which blocks it holds.
+    fn any(&self, prng: &mut Prng) -> Option<(String, Vec<Pvbn>)> {
+        let index = prng.below(self.objects.len().max(1) as u64) as usize;
+        let (key, bytes) = self.objects.iter().nth(index)?;
+        let (descriptor, _) = decode_object(bytes).ok()?;
+        let pvbns = descriptor.blocks().iter().map(|block| block.pvbn);
+        Some((key.clone(), pvbns.collect()))
+    }
+
+    pub fn lose_object(&mut self, prng: &mut Prng) {
+        if let Some((key, pvbns)) = self.any(prng) {
+            self.objects.remove(&key);
+            self.damaged.entry(key).or_default().extend(pvbns);
+        }
+    }
+
+    pub fn truncate_object(&mut self, prng: &mut Prng) {
+        if let Some((key, pvbns)) = self.any(prng)
+            && let Some(bytes) = self.objects.get_mut(&key)
+        {
+            bytes.truncate(prng.below(bytes.len() as u64) as usize);
+            self.damaged.entry(key).or_default().extend(pvbns);
+        }
+    }
+
     pub fn rot_object(&mut self, prng: &mut Prng) {
         if self.objects.is_empty() {
             return;

@@ -10,6 +10,7 @@ use crate::metadata::Metadata;
 use crate::model::Model;
 use crate::operation::Operation;
 use crate::request::Request;
+use crate::reuse::Reuse;
 use crate::scenario::Scenario;
 use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,6 +36,12 @@ pub(crate) struct Life {
     /// Fingerprints known to be in the cloud: none is uploaded again.
     pub confirmed: BTreeSet<Fingerprint>,
     pub confirmed_pvbns: BTreeSet<Pvbn>,
+    /// The object of each.
+    pub keys: BTreeMap<Pvbn, String>,
+    /// Objects that this life has put, read or asked for.
+    pub seen: BTreeSet<String>,
+    /// Blocks that the core knows to be lost.
+    pub told_lost: BTreeSet<Pvbn>,
 }
 
 pub struct World {
@@ -55,6 +62,11 @@ pub struct World {
     /// The PVBN that each slot was last given to, and blocks whose slot rotted while it may have been the only copy.
     pub(crate) slot_pvbns: BTreeMap<u32, Pvbn>,
     pub(crate) rotten: BTreeSet<Pvbn>,
+    /// Blocks whose slot could once not be read to be hashed.
+    pub(crate) unread: BTreeSet<Pvbn>,
+    /// Contents of blocks that were once lost: they are uploaded again.
+    pub(crate) forgotten: BTreeSet<Fingerprint>,
+    pub(crate) reuse: Reuse,
     /// Faults are over; what remains must end well.
     pub(crate) is_calm: bool,
     pub(crate) restart_wanted: bool,
@@ -80,7 +92,7 @@ impl World {
             Err(error) => panic!("an empty state is refused: {error}"),
         };
         disk.cache_exists_now();
-        let index = FingerprintIndex::open(&files, None);
+        let index = FingerprintIndex::open(&files, None, scenario.config.fingerprints_max);
         let crashes_left = scenario.crash_count;
         let mut world = Self {
             scenario,
@@ -99,6 +111,9 @@ impl World {
             lives: 1,
             slot_pvbns: BTreeMap::new(),
             rotten: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            forgotten: BTreeSet::new(),
+            reuse: Reuse::default(),
             is_calm: false,
             restart_wanted: false,
             commands: VecDeque::new(),
@@ -291,7 +306,11 @@ impl World {
         let mut remaining = BTreeMap::new();
         for (key, operation) in operations {
             match operation {
-                Operation::Outage | Operation::SlotRots | Operation::ObjectRots | Operation::PoliciesChange => {
+                Operation::Outage
+                | Operation::SlotRots
+                | Operation::ObjectRots
+                | Operation::SectorFails
+                | Operation::PoliciesChange => {
                     remaining.insert(key, operation);
                 }
                 other => self.interrupt(other),
@@ -319,11 +338,13 @@ impl World {
         self.model.on_recovered(recovered, may_lose_unflushed);
         self.check_recovered(&mut self.recover_probe());
         self.core = core;
+        self.reuse = Reuse::after(recovered);
         self.disk.sync_all();
         self.disk.cache_exists_now();
-        self.index = FingerprintIndex::open(&self.files, self.metadata.manifest.as_deref());
+        let memtable_max = self.scenario.config.fingerprints_max;
+        self.index = FingerprintIndex::open(&self.files, self.metadata.manifest.as_deref(), memtable_max);
         for descriptor in &report.objects {
-            self.index.remember(&self.files, descriptor);
+            self.index.recover(&self.files, descriptor);
         }
         self.life = Life::default();
         self.know_confirmed(&report.objects);
@@ -378,6 +399,7 @@ impl World {
             for packed in descriptor.blocks() {
                 self.life.confirmed.insert(packed.fingerprint);
                 self.life.confirmed_pvbns.insert(packed.pvbn);
+                self.life.keys.insert(packed.pvbn, descriptor.id().key());
             }
         }
     }

@@ -289,6 +289,13 @@ impl<'a> World<'a> {
                     self.metadata.remember(&descriptor);
                 }
             }
+            Command::Verify { job, .. } => self.events.push_back(Event::Verified { job, result: Ok(()) }),
+            Command::FindCopies { job, fingerprints } => {
+                let copies = vec![None; fingerprints.len()];
+                self.events.push_back(Event::CopiesFound { job, copies });
+            }
+            // The cloud of a replay loses nothing.
+            Command::Forget { .. } | Command::TellLoss(_) => {}
             Command::Checkpoint { frozen } => {
                 self.metadata.apply(&frozen);
                 self.events.push_back(Event::Checkpointed { result: Ok(()) });
@@ -310,6 +317,7 @@ impl<'a> World<'a> {
     fn event_of(&mut self, what: Completion) -> Event {
         match what {
             Completion::SlotsRead(token) => Event::SlotsRead {
+                unreadable: Vec::new(),
                 token,
                 result: Ok(()),
                 corrupt: Vec::new(),
