@@ -29,6 +29,8 @@ pub struct Config {
     pub present_objects_max: usize,
     /// Times that a dirty block is read in vain before it is given up, a second apart.
     pub slot_reads_max: u32,
+    /// A read that waits this long without a block arriving for it is refused.
+    pub read_timeout_ms: u64,
     /// Confirmed blocks that a checkpoint has not yet taken from the fingerprint index's memory to the disk. Uploads wait
     /// beyond that.
     pub fingerprints_max: usize,
@@ -64,6 +66,7 @@ impl Default for Config {
             followers_max: 2_048,
             present_objects_max: 1 << 16,
             slot_reads_max: 5,
+            read_timeout_ms: 60_000,
             fingerprints_max: 1 << 18,
             fetches_max: 16,
             upload_retry_ms_min: 500,
@@ -74,6 +77,17 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Blocks that reads may hold or wait for together: half of what dirty blocks leave, so that slots can be found for
+    /// what they wait for.
+    pub(crate) fn read_blocks_max(&self) -> u32 {
+        (self.slot_count.saturating_sub(self.dirty_blocks_max) / 2).max(1)
+    }
+
+    /// Blocks of one read that are looked for, held and answered at a time.
+    pub(crate) fn read_window_blocks(&self) -> u32 {
+        (self.read_blocks_max() / 4).max(1)
+    }
+
     /// How long to wait after so many failures of a request to the store.
     pub(crate) fn upload_retry_ms(&self, failures: u32) -> u64 {
         (self.upload_retry_ms_min << failures.min(16)).min(self.upload_retry_ms_max)

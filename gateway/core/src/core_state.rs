@@ -154,6 +154,7 @@ impl Core {
         self.pump_partial_writes();
         self.pump_writes();
         self.pump_flush();
+        self.pump_reads();
         self.pump_fetches();
         self.pump_durability();
         self.pump_policies();
@@ -222,6 +223,7 @@ impl Core {
         [
             self.write_deadline(),
             self.flush_deadline(),
+            self.read_deadline(),
             self.durability_deadline(),
             self.slots.withdrawn_deadline(),
         ]

@@ -85,7 +85,7 @@ impl PartialWrite {
 
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Answered with the blocks' contents through [`Command::ReadSlots`].
+    /// Answered with the blocks' contents through [`Command::ReadSlots`], one or several of them.
     Read {
         token: Token,
         /// Whose reads are taken together when patterns are looked for.
@@ -137,7 +137,7 @@ pub enum Event {
         token: Token,
         span: Span,
     },
-    /// The client is gone: what has not begun is dropped without an answer.
+    /// The client is gone: a read, and what has not begun, is dropped without an answer.
     Cancel {
         token: Token,
     },

@@ -250,7 +250,11 @@ impl Core {
             }
             Err(failure) => {
                 self.counters.fetch_failures += 1;
-                self.store_failed(&failure);
+                match failure.retryable {
+                    true => self.store_failed(&failure),
+                    // It has answered: that it does not have the object.
+                    false => self.store_answered(),
+                }
                 for slot in &fetch.slots {
                     self.slots.release(*slot);
                 }

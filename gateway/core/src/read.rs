@@ -3,6 +3,10 @@
 //! Each block of a read goes from `Unresolved` to `Zero` or `Held` (its slot is pinned from that moment), by way of
 //! `Coming` when it has to be fetched. Pages of the map and object descriptors that are not in memory are loaded
 //! first; whoever waits for one is run again when it arrives.
+//!
+//! A read goes on in windows, each a share of the slots that dirty blocks leave, and all windows together have a share: so
+//! however large and many the reads are, slots can be found for what they wait for. A window that finds the shares used
+//! up waits without holding anything, unless all of its blocks are at hand.
 
 use crate::ahead::Wish;
 use crate::checkpoint::least_first;
@@ -17,7 +21,15 @@ use crate::flush::ALTERED;
 use crate::losses::Place;
 use crate::page::{MapPage, PAGE_ENTRIES};
 use crate::slots::SlotState;
-use alloc::{collections::BTreeMap, format, string::ToString, sync::Arc, vec, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    format,
+    string::ToString,
+    sync::Arc,
+    vec,
+    vec::Vec,
+};
+use core::ops::Range;
 use hashbrown::HashMap;
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_cache as cache;
@@ -29,6 +41,8 @@ enum Block {
     Zero,
     Held(Lcbn),
     Coming,
+    /// In the client's buffer.
+    Done,
 }
 
 #[derive(Debug)]
@@ -37,6 +51,17 @@ struct Read {
     span: Span,
     began: Instant,
     blocks: Vec<Block>,
+    /// What of them is looked for at present.
+    window: Range<u32>,
+    /// Counted in [`Reads::reserved`].
+    reserved: u32,
+    /// In [`Reads::queue`].
+    is_queued: bool,
+    /// The window's blocks are being read from their slots; whatever else arrives for it is of no more use.
+    is_reading: bool,
+    /// When it last came nearer to its end.
+    progress_at: Instant,
+    /// In the window, as is `coming`.
     unresolved: u32,
     coming: u32,
     /// No block before this is unresolved.
@@ -76,6 +101,12 @@ pub(crate) struct Reads {
     page_waiters: BTreeMap<(VolumeId, u64), Vec<Waiter>>,
     descriptor_waiters: BTreeMap<Pvbn, Vec<Waiter>>,
     wishes_waiting: usize,
+    /// Blocks of windows that may wait for slots.
+    reserved: u32,
+    /// Reads whose window has to wait for others'.
+    queue: VecDeque<Token>,
+    /// When to look for reads that wait too long.
+    check_at: Option<Instant>,
 }
 
 /// Pages and descriptors that one read asks for at a time: each that arrives runs the read again, so more would only
@@ -97,7 +128,12 @@ impl Core {
             span,
             began: self.now,
             blocks: vec![Block::Unresolved; count],
-            unresolved: count as u32,
+            window: 0..0,
+            reserved: 0,
+            is_queued: false,
+            is_reading: false,
+            progress_at: self.now,
+            unresolved: 0,
             coming: 0,
             cursor: 0,
             outcome: Outcome::Hit,
@@ -105,8 +141,125 @@ impl Core {
             is_consulted: false,
             sequential: None,
         };
+        self.open_window(token, read);
+        if self.may_go_on(token) {
+            self.advance_read(token);
+        } else {
+            self.wait_for_window(token);
+        }
+    }
+
+    /// The next blocks of the read.
+    fn open_window(&mut self, token: Token, mut read: Read) {
+        let (start, count) = (read.window.end, read.blocks.len() as u32);
+        read.window = start..count.min(start + self.config.read_window_blocks());
+        read.unresolved = read.window.len() as u32;
+        read.cursor = start;
+        read.progress_at = self.now;
         self.reads.reads.insert(token, read);
-        self.advance_read(token);
+    }
+
+    fn wait_for_window(&mut self, token: Token) {
+        if let Some(read) = self.reads.reads.get_mut(&token) {
+            read.is_queued = true;
+        }
+        self.reads.queue.push_back(token);
+        self.watch_reads();
+    }
+
+    /// Whether its window has its share, or needs none.
+    fn may_go_on(&mut self, token: Token) -> bool {
+        let Some(read) = self.reads.reads.get(&token) else {
+            return true;
+        };
+        let (span, window) = (read.span, read.window.clone());
+        self.reserve(token) || self.is_all_at_hand(span, window)
+    }
+
+    /// Takes the window's share; there always is one for a first.
+    fn reserve(&mut self, token: Token) -> bool {
+        let reads = &mut self.reads;
+        let Some(read) = reads.reads.get_mut(&token) else {
+            return false;
+        };
+        let count = read.window.len() as u32;
+        if reads.reserved > 0 && reads.reserved + count > self.config.read_blocks_max() {
+            return false;
+        }
+        reads.reserved += count;
+        read.reserved = count;
+        true
+    }
+
+    fn is_all_at_hand(&mut self, span: Span, window: Range<u32>) -> bool {
+        let (mut block, end) = (span.first + u64::from(window.start), span.first + u64::from(window.end));
+        while block < end {
+            let Lookup::Known(target, run) = self.lookup(span.volume, block) else {
+                return false;
+            };
+            let run = run.min(end - block);
+            if let Target::At(first) = target
+                && (0..run).any(|offset| self.slots.find(first.plus(offset)).is_none())
+            {
+                return false;
+            }
+            block += run;
+        }
+        true
+    }
+
+    /// Lets windows that waited go on, and refuses reads that wait too long.
+    pub(crate) fn pump_reads(&mut self) {
+        while let Some(token) = self.reads.queue.front().copied() {
+            if !self.may_go_on(token) {
+                break;
+            }
+            self.reads.queue.pop_front();
+            if let Some(read) = self.reads.reads.get_mut(&token) {
+                read.is_queued = false;
+            }
+            self.advance_read(token);
+        }
+        if self.reads.check_at.is_some_and(|at| self.now >= at) {
+            self.refuse_overdue();
+        }
+    }
+
+    fn watch_reads(&mut self) {
+        let at = self.now.plus_millis(self.config.read_timeout_ms);
+        self.reads.check_at.get_or_insert(at);
+    }
+
+    fn refuse_overdue(&mut self) {
+        let waiting = self.reads.reads.iter();
+        let waiting = waiting.filter(|(_, read)| read.is_queued || read.unresolved + read.coming > 0);
+        let deadline = |read: &Read| read.progress_at.plus_millis(self.config.read_timeout_ms);
+        let mut overdue: Vec<Token> = waiting
+            .clone()
+            .filter(|(_, read)| self.now >= deadline(read))
+            .map(|(token, _)| *token)
+            .collect();
+        overdue.sort_unstable();
+        self.reads.check_at = waiting
+            .map(|(_, read)| deadline(read))
+            .filter(|at| *at > self.now)
+            .min();
+        for token in overdue {
+            let reason = format!("nothing has come for {} ms", self.config.read_timeout_ms);
+            self.refuse_reader((token, 0), Refusal::CloudUnavailable(reason));
+        }
+    }
+
+    pub(crate) fn read_deadline(&self) -> Option<Instant> {
+        self.reads.check_at
+    }
+
+    /// The client has gone. What was fetched for it stays in the cache.
+    pub(crate) fn cancel_read(&mut self, token: Token) {
+        if let Some(read) = self.reads.reads.remove(&token) {
+            self.let_go(&read);
+            self.reads.queue.retain(|queued| *queued != token);
+        }
     }
 
     /// Passes a read whose outcome is known to the prefetcher, and on to the replacement policy what that says.
@@ -186,6 +339,14 @@ impl Core {
 
     /// Resolves what can be resolved; asks for the pages, descriptors and objects that are missing.
     fn advance_read(&mut self, token: Token) {
+        if self
+            .reads
+            .reads
+            .get(&token)
+            .is_none_or(|read| read.is_queued || read.is_reading)
+        {
+            return;
+        }
         let Some(mut read) = self.reads.reads.remove(&token) else {
             return;
         };
@@ -198,14 +359,16 @@ impl Core {
             Ok(()) if read.unresolved == 0 && read.coming == 0 => {
                 let pieces = self.pieces(&read);
                 if pieces.is_empty() {
-                    self.answer(token, Ok(Answer::Read));
+                    self.end_window(token, read);
                 } else {
+                    read.is_reading = true;
                     self.reads.reads.insert(token, read);
                     self.out.push(Command::ReadSlots { token, pieces });
                 }
             }
             Ok(()) => {
                 self.reads.reads.insert(token, read);
+                self.watch_reads();
             }
         }
     }
@@ -213,7 +376,7 @@ impl Core {
     fn resolve(&mut self, token: Token, read: &mut Read) -> Result<(), Refusal> {
         let mut wanted = Wanted::new();
         let mut needs_page = false;
-        let count = read.blocks.len() as u32;
+        let count = read.window.end;
         while read.cursor < count && read.blocks[read.cursor as usize] != Block::Unresolved {
             read.cursor += 1;
         }
@@ -518,6 +681,7 @@ impl Core {
             return;
         };
         read.blocks[index as usize] = Block::Held(slot);
+        read.progress_at = self.now;
         read.coming -= 1;
         let complete = read.coming == 0;
         self.slots.pin(slot);
@@ -540,7 +704,7 @@ impl Core {
         read.blocks[index as usize] = Block::Unresolved;
         read.coming -= 1;
         read.unresolved += 1;
-        read.cursor = 0;
+        read.cursor = read.window.start;
         self.advance_read(token);
     }
 
@@ -574,6 +738,7 @@ impl Core {
         let Some(mut read) = self.reads.reads.remove(&token) else {
             return;
         };
+        read.is_reading = false;
         if let Err(error) = result {
             let is_copy = |slot: &Lcbn| self.slots.state(*slot) != SlotState::Dirty;
             if unreadable.is_empty() || !unreadable.iter().all(is_copy) {
@@ -590,8 +755,7 @@ impl Core {
                 let micros = self.now.micros_since(read.began);
                 self.foresight.admission.on_hit(micros);
             }
-            self.let_go(&read);
-            return self.answer(token, Ok(Answer::Read));
+            return self.end_window(token, read);
         }
         for index in 0..read.blocks.len() {
             let Block::Held(slot) = read.blocks[index] else {
@@ -602,11 +766,25 @@ impl Core {
                 self.slots.unpin(slot);
                 read.blocks[index] = Block::Unresolved;
                 read.unresolved += 1;
-                read.cursor = 0;
+                read.cursor = read.window.start;
             }
         }
         self.reads.reads.insert(token, read);
         self.advance_read(token);
+    }
+
+    /// The window's blocks are in the client's buffer.
+    fn end_window(&mut self, token: Token, mut read: Read) {
+        self.let_go(&read);
+        if read.window.end as usize == read.blocks.len() {
+            return self.answer(token, Ok(Answer::Read));
+        }
+        let window = read.window.start as usize..read.window.end as usize;
+        read.blocks[window].fill(Block::Done);
+        read.reserved = 0;
+        self.open_window(token, read);
+        // Not here and now: a read of holes would go deeper with each window.
+        self.wait_for_window(token);
     }
 
     /// A slot does not hold what its sum says. A clean copy is forgotten and fetched again; a dirty one is lost.
@@ -626,6 +804,7 @@ impl Core {
     }
 
     fn let_go(&mut self, read: &Read) {
+        self.reads.reserved -= read.reserved;
         for block in &read.blocks {
             if let Block::Held(slot) = block {
                 self.slots.unpin(*slot);
@@ -750,3 +929,7 @@ fn status_runs(runs: &[(u64, Target)]) -> Vec<StatusRun> {
     }
     merged
 }
+
+#[cfg(test)]
+#[path = "windows_tests.rs"]
+mod tests;

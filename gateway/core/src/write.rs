@@ -165,6 +165,7 @@ impl Core {
         if !goes_on {
             self.unlock(token);
         }
+        self.cancel_read(token);
     }
 
     fn admit(&mut self, waiting: Waiting) {

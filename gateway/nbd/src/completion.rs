@@ -49,6 +49,11 @@ impl Completion {
         }
     }
 
+    /// Nobody waits for the answer.
+    pub fn is_client_gone(&self) -> bool {
+        self.output.as_ref().is_none_or(|output| output.is_client_gone())
+    }
+
     /// Never waits for the client, except on the connection's own reading thread.
     pub fn complete(mut self, result: Result<Answer, NbdError>) {
         let reply = match result {

@@ -106,6 +106,10 @@ pub(crate) fn run(
     let _closing = CloseAtEnd(&output);
     on_agreed(&agreed, &output);
     let outcome = Transmission::new(&agreed, &output, config).run(&mut input);
+    // Unless it is we who end it, the client takes no more answers to what it has asked for.
+    if output.set_client_gone() {
+        agreed.export.client_gone();
+    }
     output.wait_until_idle();
     outcome
 }

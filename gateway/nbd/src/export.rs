@@ -24,6 +24,10 @@ pub trait Export: Send + Sync {
     /// does, the connection reads nothing and sends no answers gathered before. Durability: `Done` to a `Flush`
     /// promises that every write answered before it is stable; `fua` promises the same of that one request.
     fn submit(&self, request: Request, completion: Completion);
+
+    /// The client has gone: reads whose [`Completion::is_client_gone`] need not be carried out. Those completions are to be
+    /// dropped; everything else goes on.
+    fn client_gone(&self) {}
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -62,6 +62,7 @@ struct Queue {
     closing: bool,
     /// The socket is of no more use: replies are dropped.
     closed: bool,
+    client_gone: bool,
 }
 
 struct Queued {
@@ -165,6 +166,17 @@ impl Output {
         if !queue.waiting.is_empty() && !queue.writing {
             self.write_all_queued(queue);
         }
+    }
+
+    /// After the last request was read; false when that is because no more are admitted.
+    pub fn set_client_gone(&self) -> bool {
+        let mut queue = self.lock();
+        queue.client_gone = !queue.closing;
+        queue.client_gone
+    }
+
+    pub fn is_client_gone(&self) -> bool {
+        self.lock().client_gone
     }
 
     /// Waits until every admitted request is answered and written, or the socket is of no use.

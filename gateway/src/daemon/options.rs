@@ -109,6 +109,7 @@ fn core_config(settings: &Settings) -> Config {
         map_cache_bytes: settings.memory.map_cache_bytes.0 as usize,
         descriptor_cache_bytes: settings.memory.descriptor_cache_bytes.0 as usize,
         hash_jobs_max: settings.threads.hash as usize,
+        read_timeout_ms: 3 * flush.stall_timeout_ms,
         fingerprints_max: settings.memory.fingerprint_memtable_entries as usize,
         uploads_max: store.uploads_in_flight_max as usize,
         fetches_max: store.downloads_in_flight_max as usize,

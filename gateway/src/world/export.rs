@@ -90,6 +90,14 @@ impl Exports for VolumeExports {
 }
 
 impl Export for VolumeExport {
+    /// Its reads hold slots, and may wait for the store for long.
+    fn client_gone(&self) {
+        for token in self.gateway.requests.abandoned_reads() {
+            self.gateway.drive(Event::Cancel { token });
+            self.gateway.requests.take(token);
+        }
+    }
+
     fn info(&self) -> ExportInfo {
         self.info.clone()
     }

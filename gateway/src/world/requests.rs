@@ -138,6 +138,18 @@ impl Requests {
         }
     }
 
+    /// Reads of clients that have gone.
+    pub fn abandoned_reads(&self) -> Vec<Token> {
+        let pending = self.lock();
+        let abandoned = pending
+            .iter()
+            .filter(|(_, pending)| match (&pending.data, &pending.reply) {
+                (Data::Read { .. }, Reply::Client(completion, _)) => completion.is_client_gone(),
+                _ => false,
+            });
+        abandoned.map(|(token, _)| *token).collect()
+    }
+
     /// Works on the request's bytes in place.
     pub fn with<T>(&self, token: Token, work: impl FnOnce(&mut Data) -> T) -> Option<T> {
         self.lock().get_mut(&token).map(|pending| work(&mut pending.data))

@@ -5,7 +5,7 @@ use crate::files::file;
 use crate::metadata::Metadata;
 use crate::world::World;
 use std::collections::BTreeMap;
-use tombolo_base::{Instant, Pvbn, VolumeId};
+use tombolo_base::{Instant, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_core::checkpoint::{MetadataRead, Table, load_map_page, map_key};
 use tombolo_core::{Answer, Command, Core, Event, MapPage, PAGE_ENTRIES, ResolvedRun, Span, Token};
 
@@ -123,6 +123,34 @@ impl World {
         assert!(counters.eq(stored), "the table of counters");
         let snapshot = self.core.snapshot();
         assert_eq!((snapshot.overlay_extents, snapshot.overlay_entry_bytes), (0, 0));
+    }
+
+    /// The bucket as a whole. A PVBN stands for one content, in whatever objects it lies: those whose confirmation a crash
+    /// lost hold it too. And no content is confirmed under two PVBNs, unless the first was lost.
+    pub(crate) fn check_bucket(&self) {
+        let mut contents = BTreeMap::new();
+        for descriptor in self.store.descriptors() {
+            for packed in descriptor.blocks() {
+                let before = contents.insert(packed.pvbn, packed.fingerprint);
+                assert!(
+                    before.is_none_or(|before| before == packed.fingerprint),
+                    "PVBN {} stands for two contents",
+                    packed.pvbn.0
+                );
+            }
+        }
+        let mut names = BTreeMap::new();
+        for (_, bytes) in self.metadata.table(Table::Objects) {
+            let descriptor = ObjectDescriptor::decode(bytes).expect("metadata is whole");
+            for packed in descriptor.blocks() {
+                let other = names.insert(packed.fingerprint, packed.pvbn);
+                assert!(
+                    other.is_none_or(|other| other == packed.pvbn) || self.forgotten.contains(&packed.fingerprint),
+                    "PVBNs {other:?} and {} have the same contents",
+                    packed.pvbn.0
+                );
+            }
+        }
     }
 
     fn check_block(&self, volume: VolumeId, block: u64, pvbn: Pvbn) {

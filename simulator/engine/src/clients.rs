@@ -204,6 +204,14 @@ impl World {
                 }
                 self.model.end_expectation(token);
                 self.step(Event::Cancel { token });
+                if self
+                    .requests
+                    .get(&token)
+                    .is_some_and(|request| request.kind == Kind::Read)
+                {
+                    self.requests.remove(&token);
+                    self.model.end_read(token);
+                }
                 self.client_rests(other);
             }
         }

@@ -1,6 +1,6 @@
 //! A client's request: what it asks of the core, what it touches, and what it is to change.
 
-use crate::contents::{Block, Value, ZERO, value_of};
+use crate::contents::{Block, Value, value_of};
 use crate::linking::{self, Linking};
 use std::collections::BTreeMap;
 use tombolo_base::{BlockSum, EntryChange};
@@ -98,12 +98,11 @@ impl Request {
         }
     }
 
-    /// Takes in what was read from slots; the other blocks read as zeroes.
+    /// Takes in what was read from slots, some blocks at a time; those of no piece read as zeroes.
     pub fn fill(&mut self, read: BTreeMap<usize, Block>) {
         if !self.kind.is_read() {
             return;
         }
-        self.values = vec![ZERO; self.span.count as usize];
         for (index, bytes) in read {
             self.values[index] = value_of(&bytes).unwrap_or(Value::MAX);
         }

@@ -54,6 +54,7 @@ fn run(seed: u64, canary: Option<Canary>, trace: bool) -> Outcome {
     assert!(world.core.is_drained());
     world.make_checkpoint();
     world.check_tables();
+    world.check_bucket();
     let snapshot = world.core.snapshot();
     Outcome {
         digest: world.digest(),

@@ -151,6 +151,7 @@ fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u32) -> Confi
         uploads_max: 1 + prng.below(4) as usize,
         followers_max: 1 + prng.below(40) as usize,
         present_objects_max: 1 + prng.below(20) as usize,
+        read_timeout_ms: 20_000 + prng.below(100_000),
         slot_reads_max: 2 + prng.below(4) as u32,
         fingerprints_max: 64 + prng.below(400) as usize,
         fetches_max: 1 + prng.below(6) as usize,

@@ -1,7 +1,7 @@
 //! The cloud: objects by key, and what is wrong with them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use tombolo_base::{Prng, Pvbn};
+use tombolo_base::{ObjectDescriptor, Prng, Pvbn};
 use tombolo_cloud_driver::object::decode_object;
 
 #[derive(Debug, Default)]
@@ -21,6 +21,12 @@ impl Store {
 
     pub fn get(&self, key: &str) -> Option<&[u8]> {
         self.objects.get(key).map(|bytes| &bytes[..])
+    }
+
+    /// What the whole ones hold.
+    pub fn descriptors(&self) -> impl Iterator<Item = ObjectDescriptor> {
+        let whole = self.objects.values().filter_map(|bytes| decode_object(bytes).ok());
+        whole.map(|(descriptor, _)| descriptor)
     }
 
     pub fn is_damaged(&self, pvbn: Pvbn) -> bool {
