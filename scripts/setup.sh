@@ -17,7 +17,7 @@ fsx_version=0.3.2
 rust_version_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 packages_build=(
-    build-essential ca-certificates clang dpkg-dev libacl1-dev libkrb5-dev libnbd-dev libntirpc-dev liburcu-dev nfs-ganesha
+    build-essential ca-certificates dpkg-dev libacl1-dev libkrb5-dev libnbd-dev libntirpc-dev liburcu-dev nfs-ganesha
     pkg-config python3 python3-venv
 )
 packages_run=(
@@ -124,8 +124,8 @@ install_crate() { # NAME VERSION
 }
 
 fetch_crates() {
-    cargo fetch --locked --offline -q 2>/dev/null ||
-        with_progress "fetching the crates of Cargo.lock" build/fetch.log cargo fetch --locked
+    local wanted=(cargo fetch --locked --target "$(rustc -vV | sed -n 's/^host: //p')")
+    "${wanted[@]}" --offline -q 2>/dev/null || with_progress "fetching the crates of Cargo.lock" build/fetch.log "${wanted[@]}"
 }
 
 check_rust
