@@ -70,6 +70,8 @@ impl S3Store {
                 authority: format!("s3.{}.amazonaws.com", identity.region),
             },
         };
+        // TLS takes what the process has chosen; a choice that is there already stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let base = base_url(
             bucket,
             &endpoint,
