@@ -1,5 +1,5 @@
-//! Checkpoints: the frozen overlay is merged into local metadata in one transaction. The merge is a pure function
-//! over [`MetadataTransaction`], so LMDB and the simulator's model run the same code.
+//! Local metadata: its tables, what a checkpoint brings into them ([`Frozen`], merged by [`crate::Merge`]), and how the
+//! core reads them.
 //!
 //! | table      | key                          | value                                             |
 //! |------------|------------------------------|---------------------------------------------------|
@@ -12,8 +12,8 @@
 //! | Counters   | likewise                     | i64                                               |
 
 use crate::entries::Entries;
-use crate::extent_map::{ExtentMap, Target};
-use crate::page::{CountPage, MapPage, PAGE_ENTRIES, References};
+use crate::extent_map::ExtentMap;
+use crate::page::MapPage;
 use crate::record::Lsn;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, ObjectDescriptor, Pvbn, Reader, VolumeId, Writer};
@@ -43,7 +43,7 @@ pub trait MetadataRead {
     fn floor(&self, table: Table, key: &[u8]) -> Result<Option<Entry>, Self::Error>;
 }
 
-/// One transaction: the caller commits it when the merge returns `Ok`, and drops it otherwise.
+/// One transaction: takes effect whole, or not at all.
 pub trait MetadataTransaction: MetadataRead {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), Self::Error>;
@@ -286,156 +286,6 @@ pub fn map_key(volume: VolumeId, page: u64) -> [u8; 16] {
     key
 }
 
-/// Merges `frozen` into the transaction.
-pub fn apply_checkpoint<T: MetadataTransaction>(
-    transaction: &mut T,
-    frozen: &Frozen,
-) -> Result<(), MetadataFault<T::Error>> {
-    let mut references = ReferenceChanges::default();
-    apply_map(transaction, &frozen.map, &mut references)?;
-    references.apply(transaction)?;
-    for (first, descriptor) in &frozen.objects {
-        put(transaction, Table::Objects, &first.to_be_bytes(), &descriptor.encode())?;
-    }
-    for (page, bytes) in &frozen.slot_pages {
-        put(transaction, Table::Slots, &page.to_be_bytes(), bytes)?;
-    }
-    for (key, value) in frozen.entries.iter() {
-        match value {
-            Some(value) => put(transaction, Table::Entries, key, value)?,
-            None => transaction.delete(Table::Entries, key).map_err(MetadataFault::Store)?,
-        }
-    }
-    for (key, value) in frozen.entries.counters() {
-        put_or_delete(transaction, Table::Counters, key, value == 0, || {
-            value.to_le_bytes().to_vec()
-        })?;
-    }
-    put(transaction, Table::Super, &[], &frozen.superblock.encode())
-}
-
-/// References won and lost, as runs of PVBNs, applied a page at a time.
-#[derive(Default)]
-struct ReferenceChanges {
-    pages: BTreeMap<u64, [i32; PAGE_ENTRIES as usize]>,
-}
-
-impl ReferenceChanges {
-    fn add(&mut self, first: Pvbn, count: u64, change: i32) {
-        for pvbn in first.0..first.0 + count {
-            let page = self
-                .pages
-                .entry(pvbn / PAGE_ENTRIES)
-                .or_insert([0; PAGE_ENTRIES as usize]);
-            page[(pvbn % PAGE_ENTRIES) as usize] += change;
-        }
-    }
-
-    fn apply<T: MetadataTransaction>(self, transaction: &mut T) -> Result<(), MetadataFault<T::Error>> {
-        for (page_number, changes) in self.pages {
-            let key = page_number.to_be_bytes();
-            let mut page = match get(transaction, Table::References, &key)? {
-                Some(bytes) => decode(Table::References, &key, CountPage::decode(&bytes))?,
-                None => CountPage::default(),
-            };
-            for (entry, change) in changes.iter().enumerate().filter(|(_, change)| **change != 0) {
-                let before = page.get(entry as u16).0.map_or(0, |found| found.0);
-                let count = before as i64 + i64::from(*change);
-                if count < 0 {
-                    let pvbn = page_number * PAGE_ENTRIES + entry as u64;
-                    return Err(MetadataFault::NegativeReferences { pvbn, count });
-                }
-                page.set(entry as u16, 1, (count > 0).then_some(References(count as u64)));
-            }
-            put_or_delete(transaction, Table::References, &key, page.is_empty(), || page.encode())?;
-        }
-        Ok(())
-    }
-}
-
-fn apply_map<T: MetadataTransaction>(
-    transaction: &mut T,
-    map: &ExtentMap,
-    references: &mut ReferenceChanges,
-) -> Result<(), MetadataFault<T::Error>> {
-    // Extents of one page are applied together, so each page is read and written once.
-    let mut open: Option<(VolumeId, u64, MapPage)> = None;
-    for extent in map.iter() {
-        let mut block = extent.first;
-        while block < extent.end() {
-            let number = block / PAGE_ENTRIES;
-            let part = (PAGE_ENTRIES - block % PAGE_ENTRIES).min(extent.end() - block);
-            if open
-                .as_ref()
-                .is_none_or(|(volume, page, _)| (*volume, *page) != (extent.volume, number))
-            {
-                close_map_page(transaction, open.take())?;
-                // A long hole must not visit every page of a vast empty volume.
-                if extent.target == Target::Hole {
-                    match next_map_page(transaction, extent.volume, number, extent.end())? {
-                        Some(next) if next > number => {
-                            block = next * PAGE_ENTRIES;
-                            continue;
-                        }
-                        Some(_) => {}
-                        None => break,
-                    }
-                }
-                open = Some((
-                    extent.volume,
-                    number,
-                    load_map_page(transaction, extent.volume, number)?,
-                ));
-            }
-            let Some((_, _, page)) = open.as_mut() else { break };
-            let start = (block % PAGE_ENTRIES) as u16;
-            release_references(page, start, part as u16, references);
-            let target = match extent.target.plus(block - extent.first) {
-                Target::Hole => None,
-                Target::At(pvbn) => {
-                    references.add(pvbn, part, 1);
-                    Some(pvbn)
-                }
-            };
-            page.set(start, part as u16, target);
-            block += part;
-        }
-    }
-    close_map_page(transaction, open)
-}
-
-fn release_references(page: &MapPage, start: u16, length: u16, references: &mut ReferenceChanges) {
-    let mut entry = start;
-    while entry < start + length {
-        let (pvbn, run) = page.get(entry);
-        let part = run.min(start + length - entry);
-        if let Some(pvbn) = pvbn {
-            references.add(pvbn, u64::from(part), -1);
-        }
-        entry += part;
-    }
-}
-
-fn next_map_page<T: MetadataRead>(
-    transaction: &T,
-    volume: VolumeId,
-    page: u64,
-    end_block: u64,
-) -> Result<Option<u64>, MetadataFault<T::Error>> {
-    let found = transaction
-        .ceiling(Table::Map, &map_key(volume, page))
-        .map_err(MetadataFault::Store)?;
-    let Some((key, _)) = found else { return Ok(None) };
-    let Some((found_volume, page_bytes)) = key.split_at_checked(8) else {
-        return Ok(None);
-    };
-    let Ok(page_bytes) = <[u8; 8]>::try_from(page_bytes) else {
-        return Ok(None);
-    };
-    let found_page = u64::from_be_bytes(page_bytes);
-    Ok((found_volume == volume.0.to_be_bytes() && found_page * PAGE_ENTRIES < end_block).then_some(found_page))
-}
-
 /// A page of a volume's map; an absent one is empty.
 pub fn load_map_page<R: MetadataRead>(
     reader: &R,
@@ -480,45 +330,6 @@ pub fn load_descriptor<R: MetadataRead>(
             None => return Ok(None),
         }
     }
-}
-
-fn close_map_page<T: MetadataTransaction>(
-    transaction: &mut T,
-    open: Option<(VolumeId, u64, MapPage)>,
-) -> Result<(), MetadataFault<T::Error>> {
-    let Some((volume, number, page)) = open else {
-        return Ok(());
-    };
-    put_or_delete(
-        transaction,
-        Table::Map,
-        &map_key(volume, number),
-        page.is_empty(),
-        || page.encode(),
-    )
-}
-
-fn put_or_delete<T: MetadataTransaction>(
-    transaction: &mut T,
-    table: Table,
-    key: &[u8],
-    empty: bool,
-    encode: impl FnOnce() -> Vec<u8>,
-) -> Result<(), MetadataFault<T::Error>> {
-    if empty {
-        transaction.delete(table, key).map_err(MetadataFault::Store)
-    } else {
-        put(transaction, table, key, &encode())
-    }
-}
-
-fn put<T: MetadataTransaction>(
-    transaction: &mut T,
-    table: Table,
-    key: &[u8],
-    value: &[u8],
-) -> Result<(), MetadataFault<T::Error>> {
-    transaction.put(table, key, value).map_err(MetadataFault::Store)
 }
 
 pub(crate) fn get<R: MetadataRead>(

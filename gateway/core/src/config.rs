@@ -16,6 +16,18 @@ pub struct Config {
     pub stall_timeout_ms: u64,
     pub checkpoint_interval_ms: u64,
     pub checkpoint_journal_bytes: u64,
+    /// Pages of local metadata that one transaction of a checkpoint changes, about ([`crate::Merge`]).
+    pub checkpoint_pages_max: usize,
+    /// A checkpoint begins when this many extents, objects, bytes of entries or pages of slots have changed. While one is
+    /// under way or fails, as much may change once more (slots aside); then changes wait, and are refused with
+    /// [`crate::Refusal::Busy`] after `stall_timeout_ms`.
+    pub overlay_extents_max: usize,
+    pub overlay_objects_max: usize,
+    pub overlay_entry_bytes_max: usize,
+    pub overlay_slot_pages_max: usize,
+    /// Recovery never has more records to replay than this, or than take this long.
+    pub replay_records_max: u64,
+    pub replay_ms_max: u64,
     /// Unsynced journal waits at most this long for a sync.
     pub sync_interval_ms: u64,
     pub segment_bytes: u64,
@@ -56,6 +68,13 @@ impl Default for Config {
             stall_timeout_ms: 20_000,
             checkpoint_interval_ms: 30_000,
             checkpoint_journal_bytes: 256 << 20,
+            checkpoint_pages_max: 4_096,
+            overlay_extents_max: 1 << 20,
+            overlay_objects_max: 1 << 12,
+            overlay_entry_bytes_max: 64 << 20,
+            overlay_slot_pages_max: 1 << 14,
+            replay_records_max: 400_000,
+            replay_ms_max: 10_000,
             sync_interval_ms: 1_000,
             segment_bytes: 64 << 20,
             map_cache_bytes: 64 << 20,

@@ -18,6 +18,7 @@ use crate::read::{Query, Reads};
 use crate::record::{Lsn, VOLUME_BLOCKS_MAX};
 use crate::slots::Slots;
 use crate::verification::Verification;
+use crate::volumes::VolumeChange;
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
@@ -77,6 +78,12 @@ pub struct Snapshot {
     pub oldest_dirty: Option<Instant>,
     pub draining: bool,
     pub journal_bytes: u64,
+    /// Records that recovery would replay now, the most it ever has to, and how long the former would take.
+    pub replay_records: u64,
+    pub replay_records_max: u64,
+    pub replay_ms: u64,
+    /// Changes wait for the checkpoint under way.
+    pub waits_for_checkpoint: bool,
     pub last_checkpoint: Instant,
     pub uploads_in_flight: u64,
     pub fetches_in_flight: u64,
@@ -185,9 +192,13 @@ impl Core {
             Event::Resolve { token, span } => self.on_query(token, span, Query::Resolve),
             Event::Commit { token, change, links } => self.on_commit(token, change, links),
             Event::Cancel { token } => self.on_cancel(token),
-            Event::VolumeCreate { token, name, blocks } => self.on_volume_create(token, name, blocks),
-            Event::VolumeResize { token, volume, blocks } => self.on_volume_resize(token, volume, blocks),
-            Event::VolumeDelete { token, volume } => self.on_volume_delete(token, volume),
+            Event::VolumeCreate { token, name, blocks } => {
+                self.on_volume_change(token, VolumeChange::Create { name, blocks });
+            }
+            Event::VolumeResize { token, volume, blocks } => {
+                self.on_volume_change(token, VolumeChange::Resize { volume, blocks });
+            }
+            Event::VolumeDelete { token, volume } => self.on_volume_change(token, VolumeChange::Delete { volume }),
             Event::Drain => self.flush.drain_to = Some(self.next_pvbn),
             Event::CheckpointNow => self.durability.checkpoint_wanted = true,
             Event::SlotsWritten { token, result } => self.on_slots_written(token, result),
@@ -271,6 +282,10 @@ impl Core {
             oldest_dirty: self.dirty.oldest(),
             draining: self.flush.drain_to.is_some(),
             journal_bytes: self.journal.bytes_since(self.durability.checkpoint_lsn),
+            replay_records: self.replay().0,
+            replay_records_max: self.replay_records_max(),
+            replay_ms: self.replay().1,
+            waits_for_checkpoint: self.is_overlay_full(),
             last_checkpoint: self.durability.checkpoint_at,
             uploads_in_flight: self.flush.uploads_in_flight() as u64,
             fetches_in_flight: self.fetches.in_flight_count() as u64,

@@ -2,7 +2,7 @@
 //! memory (a share has two).
 
 use crate::core_state::Core;
-use crate::event::{Answer, MetadataChange, Refusal, Span, Token};
+use crate::event::{Answer, MetadataChange, Span, Token};
 use crate::extent_map::{ExtentMap, Target};
 use crate::record::{LinkRun, Record};
 use crate::write::hole_records;
@@ -47,9 +47,9 @@ impl Entries {
             .map_or(EntryLookup::Stored, |value| EntryLookup::Known(value.clone()))
     }
 
-    /// Changed entries in order of their keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&Vec<u8>, &EntryValue)> {
-        self.changed.iter()
+    /// Changed entries from a key on, in order of their keys.
+    pub fn iter_from<'s>(&'s self, from: &[u8]) -> impl Iterator<Item = (&'s Vec<u8>, &'s EntryValue)> + use<'s> {
+        self.changed.range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
     }
 
     pub fn counters(&self) -> impl Iterator<Item = (&Vec<u8>, i64)> {
@@ -78,14 +78,7 @@ impl Entries {
 }
 
 impl Core {
-    pub(crate) fn on_commit(&mut self, token: Token, change: MetadataChange, links: Vec<LinkRun>) {
-        if let Some(error) = &self.failed {
-            return self.answer(token, Err(Refusal::Failed(error.clone())));
-        }
-        let spans = change.holes.iter().copied().chain(links.iter().map(LinkRun::span));
-        if let Err(refusal) = self.check_spans(spans) {
-            return self.answer(token, Err(refusal));
-        }
+    pub(crate) fn commit_change(&mut self, token: Token, change: MetadataChange, links: Vec<LinkRun>) {
         let mut records = hole_records(change.holes);
         records.extend(links.into_iter().map(Record::Link));
         if !change.entries.is_empty() {

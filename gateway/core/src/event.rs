@@ -345,12 +345,14 @@ pub enum Command {
     },
     /// Log a loss of data.
     TellLoss(Loss),
-    /// Bring local metadata up to the frozen state, in one transaction; the fingerprint index too, as it is when this
-    /// command is carried out, before any later [`Command::Remember`] (and the same again when the command is repeated
-    /// with the same state after a failure): a fingerprint in the durable index whose object's journal record is lost
-    /// in a crash would make later writes point to nothing.
+    /// Bring local metadata up to the frozen state: cache file and journal to stable storage, then the transactions of
+    /// a [`crate::Merge`] with this `pages_max`, each durable before the next. With the last goes the fingerprint
+    /// index, as it is when this command is carried out, before any later [`Command::Remember`] (and the same again
+    /// when the command is repeated with the same state after a failure): a fingerprint in the durable index whose
+    /// object's journal record is lost in a crash would make later writes point to nothing.
     Checkpoint {
         frozen: Arc<Frozen>,
+        pages_max: usize,
     },
 }
 
@@ -402,7 +404,7 @@ pub enum Refusal {
     VolumeExists(String),
     #[error("a request of {0} blocks is larger than the cache can take at once")]
     TooLarge(u64),
-    #[error("the cap on dirty data is reached and the cloud takes no more at the moment; try again")]
+    #[error("the cap on changes that are not in the cloud, or not in local metadata, is reached; try again")]
     Busy,
     #[error("the cloud cannot be reached at the moment; try again: {0}")]
     CloudUnavailable(String),

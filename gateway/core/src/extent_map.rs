@@ -2,6 +2,7 @@
 //! so a sequential write of any length costs one entry.
 
 use alloc::{collections::BTreeMap, vec::Vec};
+use core::ops::Bound;
 use tombolo_base::{Pvbn, VolumeId};
 
 /// What a run of blocks maps to.
@@ -177,6 +178,21 @@ impl ExtentMap {
             count,
             target,
         })
+    }
+
+    /// The extents from `block` on, of the one that covers it the part behind.
+    pub fn iter_from(&self, volume: VolumeId, block: u64) -> impl Iterator<Item = Extent> + '_ {
+        let later = (Bound::Excluded((volume, block)), Bound::Unbounded);
+        let later = self
+            .runs
+            .range(later)
+            .map(|(&(volume, first), &(count, target))| Extent {
+                volume,
+                first,
+                count,
+                target,
+            });
+        self.get(volume, block).into_iter().chain(later)
     }
 
     fn put_tail(&mut self, run: Extent, end: u64) {

@@ -104,10 +104,13 @@ impl Core {
         self.begin_round();
         self.take_hashed();
         self.retry_unreadable();
-        self.begin_hashing();
-        self.close_pack();
-        self.pump_verification();
-        self.begin_uploads();
+        // Redirects and confirmations need room in the overlay; so few are under way that they may pass its bound.
+        if !self.is_overlay_full() {
+            self.begin_hashing();
+            self.close_pack();
+            self.pump_verification();
+            self.begin_uploads();
+        }
         self.end_round();
     }
 
@@ -556,22 +559,27 @@ impl Core {
         if self.failed.is_some() {
             return None;
         }
+        let waits_for_room = self.is_overlay_full();
         let round = match self.flush.target {
             None => self
                 .dirty
                 .oldest_queued()
                 .map(|oldest| oldest.plus_millis(self.config.flush_delay_ms)),
-            Some(_) => self.flush.hash_retry_at,
+            Some(_) => self.flush.hash_retry_at.filter(|_| !waits_for_room),
         };
         let has_lane = self.flush.uploads_in_flight() < self.config.uploads_max.min(self.index_room());
         let retries = self.flush.uploads.values().filter_map(|upload| upload.retry_at);
-        let retry = if has_lane { retries.min() } else { None };
+        let retry = if has_lane && !waits_for_room {
+            retries.min()
+        } else {
+            None
+        };
         let unreadable = self
             .flush
             .unreadable
             .values()
             .filter_map(|unreadable| unreadable.retry_at);
-        let verify = if self.verification.has_lane(self.config.uploads_max) {
+        let verify = if !waits_for_room && self.verification.has_lane(self.config.uploads_max) {
             self.verification.deadline()
         } else {
             None

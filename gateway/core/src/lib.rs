@@ -26,7 +26,8 @@
 //! | `map_walk`   | walks through sparse maps                                                |
 //! | `link`       | blocks made the same as others                                           |
 //! | `recovery`   | the same state from local metadata and the journal                       |
-//! | `checkpoint` | the merge of the overlay into local metadata                             |
+//! | `checkpoint` | the tables of local metadata                                             |
+//! | `merge`      | the merge of the overlay into them, in transactions of bounded size      |
 //! | `record`     | the journal's bytes                                                      |
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -46,9 +47,10 @@ mod fetch;
 mod flush;
 mod journal;
 mod link;
-mod map_walk;
 mod losses;
+mod map_walk;
 mod marks;
+mod merge;
 mod page;
 mod partial_write;
 mod policies;
@@ -75,14 +77,14 @@ pub use entry_scan::{EntryScan, StoredEntry};
 pub use event::{
     Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, Loss, LossCause,
     MetadataChange, MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun,
-    StoreFailure, Token,
-    UploadFailure, UploadItem, WritePiece,
+    StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
 };
 pub use extent_map::{Extent, ExtentMap, Target};
 pub use journal::JournalWrite;
 pub use link::{Link, LinkStep};
-pub use map_walk::{MapWalk, WalkStep};
 pub use losses::LostRun;
+pub use map_walk::{MapWalk, WalkStep};
+pub use merge::Merge;
 pub use page::{MapPage, PAGE_ENTRIES};
 pub use policies::{Economy, Policies, PolicyCounters, PolicySnapshot, Tally};
 pub use record::{LinkRun, Lsn, SlotRun};

@@ -69,6 +69,7 @@ fn carry_out(bench: &mut Bench, merges: Option<usize>) -> Done {
                     token,
                     result: Ok(()),
                     corrupt: Vec::new(),
+                    unreadable: Vec::new(),
                 }),
                 Command::WriteJournal(write) => {
                     let head = usize::from(write.offset == 0) * SEGMENT_HEADER_BYTES;

@@ -13,8 +13,8 @@ use crate::durability::{Becomes, Durability};
 use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
-use crate::partial_write::PartialWrites;
 use crate::losses::Losses;
+use crate::partial_write::PartialWrites;
 use crate::policies::{Foresight, Policies};
 use crate::read::Reads;
 use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader, SlotRun};
@@ -528,6 +528,7 @@ fn replay<E>(
             position = found.end;
         }
     }
+    core.durability.overlay_records = report.records;
     if position < durable {
         let lsn = superblock.lsn;
         return Err(match tail.damage {

@@ -61,7 +61,7 @@ pub struct Slots {
     second_chances: bool,
     /// Slots changed since the last checkpoint, a bit per page of slots.
     changed_pages: Vec<u64>,
-    has_changes: bool,
+    changed_page_count: usize,
     /// A bit per slot whose block was written by a client of this run and has been referred to but once: when that
     /// reference goes, nothing can ask for the block any more.
     referred_once: Vec<u64>,
@@ -94,7 +94,7 @@ impl Slots {
             marks: Marks::new(count),
             second_chances: false,
             changed_pages: vec![0; pages.div_ceil(64)],
-            has_changes: false,
+            changed_page_count: 0,
             referred_once: vec![0; count.div_ceil(64) as usize],
         }
     }
@@ -510,12 +510,16 @@ impl Slots {
 
     /// Whether [`Self::take_changed_pages`] has any to tell.
     pub fn has_changes(&self) -> bool {
-        self.has_changes
+        self.changed_page_count > 0
+    }
+
+    pub fn changed_page_count(&self) -> usize {
+        self.changed_page_count
     }
 
     /// Pages of slots that changed since the last call, ascending.
     pub fn take_changed_pages(&mut self) -> Vec<u32> {
-        self.has_changes = false;
+        self.changed_page_count = 0;
         let mut pages = Vec::new();
         for (word_index, word) in self.changed_pages.iter_mut().enumerate() {
             let mut bits = core::mem::take(word);
@@ -588,8 +592,9 @@ impl Slots {
     /// What the next checkpoint says of the slot differs from what the last one said.
     pub fn mark_changed(&mut self, slot: Lcbn) {
         let page = slot.0 / SLOTS_PER_PAGE;
-        self.changed_pages[(page / 64) as usize] |= 1 << (page % 64);
-        self.has_changes = true;
+        let word = &mut self.changed_pages[(page / 64) as usize];
+        self.changed_page_count += usize::from(*word & (1 << (page % 64)) == 0);
+        *word |= 1 << (page % 64);
     }
 
     /// Checks what must always hold; for tests.

@@ -7,8 +7,24 @@ use crate::record::Record;
 use alloc::{string::String, vec, vec::Vec};
 use tombolo_base::VolumeId;
 
+/// What an administrator asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum VolumeChange {
+    Create { name: String, blocks: u64 },
+    Resize { volume: VolumeId, blocks: u64 },
+    Delete { volume: VolumeId },
+}
+
 impl Core {
-    pub(crate) fn on_volume_create(&mut self, token: Token, name: String, blocks: u64) {
+    pub(crate) fn change_volume(&mut self, token: Token, change: VolumeChange) {
+        match change {
+            VolumeChange::Create { name, blocks } => self.create_volume(token, name, blocks),
+            VolumeChange::Resize { volume, blocks } => self.resize_volume(token, volume, blocks),
+            VolumeChange::Delete { volume } => self.delete_volume(token, volume),
+        }
+    }
+
+    fn create_volume(&mut self, token: Token, name: String, blocks: u64) {
         if self.volume_named(&name).is_some() {
             return self.answer(token, Err(Refusal::VolumeExists(name)));
         }
@@ -16,7 +32,7 @@ impl Core {
         self.change_volumes(token, volume, vec![Record::Create { volume, blocks, name }]);
     }
 
-    pub(crate) fn on_volume_resize(&mut self, token: Token, volume: VolumeId, blocks: u64) {
+    fn resize_volume(&mut self, token: Token, volume: VolumeId, blocks: u64) {
         let Some(found) = self.volumes.get(&volume) else {
             return self.answer(token, Err(Refusal::UnknownVolume(volume)));
         };
@@ -32,7 +48,7 @@ impl Core {
         self.change_volumes(token, volume, records);
     }
 
-    pub(crate) fn on_volume_delete(&mut self, token: Token, volume: VolumeId) {
+    fn delete_volume(&mut self, token: Token, volume: VolumeId) {
         if !self.volumes.contains_key(&volume) {
             return self.answer(token, Err(Refusal::UnknownVolume(volume)));
         }

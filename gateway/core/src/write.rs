@@ -1,19 +1,21 @@
 //! Writes and zeroes: from a client's request to its journal record.
 //!
 //! A write passes, in this order: range check, exclusion (a partial write holds a lock on its blocks, see
-//! `partial_write`), the cap on dirty blocks, slots, bytes into the slots, journal. What cannot go on waits in
-//! `blocked` (exclusion) or `stalled` (cap or slots), both in order of arrival.
+//! `partial_write`), room in the overlay, the cap on dirty blocks, slots, bytes into the slots, journal. What cannot go on
+//! waits in `blocked` (exclusion), `behind` (a checkpoint has to free the overlay) or `stalled` (cap or slots), each in
+//! order of arrival.
 
 use crate::core_state::Core;
 use crate::dirty::{DirtyBlock, Stage};
 use crate::event::{Answer, Command, DiskError, MetadataChange, PartialWrite, Refusal, Span, Token, WritePiece};
-use crate::record::{Record, SlotRun};
+use crate::record::{LinkRun, Record, SlotRun};
+use crate::volumes::VolumeChange;
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec,
     vec::Vec,
 };
-use tombolo_base::{BlockSum, Instant, Lcbn};
+use tombolo_base::{BlockSum, Instant, Lcbn, VolumeId};
 
 /// A request that may have to wait for others.
 #[derive(Debug)]
@@ -38,6 +40,11 @@ enum Kind {
     Zero {
         force_unit_access: bool,
     },
+    Commit {
+        change: MetadataChange,
+        links: Vec<LinkRun>,
+    },
+    Volume(VolumeChange),
     Lock,
 }
 
@@ -59,6 +66,7 @@ pub(crate) struct Writes {
     locks: BTreeMap<Token, Span>,
     blocked: VecDeque<Waiting>,
     stalled: VecDeque<Waiting>,
+    behind: VecDeque<Waiting>,
     /// Blocks of running writes: they will be dirty.
     running_blocks: u32,
     /// Acknowledgements held back to slow writers down.
@@ -67,7 +75,7 @@ pub(crate) struct Writes {
 
 impl Writes {
     pub fn waiting_count(&self) -> usize {
-        self.blocked.len() + self.stalled.len()
+        self.blocked.len() + self.stalled.len() + self.behind.len()
     }
 
     pub fn is_stalled(&self) -> bool {
@@ -86,7 +94,11 @@ impl Writes {
 
     fn conflicts_with_running(&self, span: &Span) -> bool {
         self.running.values().any(|running| running.span.overlaps(span))
-            || self.stalled.iter().any(|waiting| waiting.span.overlaps(span))
+            || self
+                .stalled
+                .iter()
+                .chain(&self.behind)
+                .any(|waiting| waiting.span.overlaps(span))
     }
 }
 
@@ -153,6 +165,33 @@ impl Core {
         });
     }
 
+    /// Changes what is not written through slots.
+    pub(crate) fn on_commit(&mut self, token: Token, change: MetadataChange, links: Vec<LinkRun>) {
+        if let Some(error) = &self.failed {
+            return self.answer(token, Err(Refusal::Failed(error.clone())));
+        }
+        self.start_alone(token, Kind::Commit { change, links });
+    }
+
+    pub(crate) fn on_volume_change(&mut self, token: Token, change: VolumeChange) {
+        self.start_alone(token, Kind::Volume(change));
+    }
+
+    /// Without blocks of its own: nobody is excluded by it, or excludes it.
+    fn start_alone(&mut self, token: Token, kind: Kind) {
+        let span = Span {
+            volume: VolumeId(0),
+            first: 0,
+            count: 0,
+        };
+        self.start(Waiting {
+            token,
+            span,
+            kind,
+            since: self.now,
+        });
+    }
+
     pub(crate) fn unlock(&mut self, token: Token) {
         self.writes.locks.remove(&token);
         self.retry_blocked();
@@ -161,6 +200,7 @@ impl Core {
     pub(crate) fn on_cancel(&mut self, token: Token) {
         self.writes.blocked.retain(|waiting| waiting.token != token);
         self.writes.stalled.retain(|waiting| waiting.token != token);
+        self.writes.behind.retain(|waiting| waiting.token != token);
         let goes_on = self.writes.running.contains_key(&token) || self.partial_writes.cancel(token);
         if !goes_on {
             self.unlock(token);
@@ -209,7 +249,19 @@ impl Core {
         if let Err(refusal) = self.check_spans(waiting.spans()) {
             return self.refuse(waiting.token, refusal);
         }
+        let needs_room = !matches!(waiting.kind, Kind::Lock);
+        if needs_room && (self.is_overlay_full() || !self.writes.behind.is_empty()) {
+            self.counters.writes_stalled += 1;
+            return self.writes.behind.push_back(waiting);
+        }
+        self.start_with_room(waiting);
+    }
+
+    /// The overlay takes its records.
+    fn start_with_room(&mut self, waiting: Waiting) {
         match waiting.kind {
+            Kind::Commit { change, links } => self.commit_change(waiting.token, change, links),
+            Kind::Volume(change) => self.change_volume(waiting.token, change),
             Kind::Zero { .. } if waiting.span.count == 0 => {
                 self.writes.locks.remove(&waiting.token);
                 self.answer(waiting.token, Ok(Answer::Done));
@@ -421,6 +473,7 @@ impl Core {
 
     /// Lets stalled writes go on, refuses those that have waited too long, releases delayed acknowledgements.
     pub(crate) fn pump_writes(&mut self) {
+        self.pump_behind();
         while let Some(waiting) = self.writes.stalled.pop_front() {
             if let Some(error) = &self.failed {
                 let refusal = Refusal::Failed(error.clone());
@@ -443,6 +496,30 @@ impl Core {
             let (_, token) = *entry.key();
             let answer = entry.remove();
             self.answer(token, Ok(answer));
+        }
+    }
+
+    fn pump_behind(&mut self) {
+        while let Some(waiting) = self.writes.behind.pop_front() {
+            if let Some(error) = &self.failed {
+                let refusal = Refusal::Failed(error.clone());
+                self.refuse_stalled(waiting.token, refusal);
+            } else if !self.is_overlay_full() {
+                match self.check_spans(waiting.spans()) {
+                    Ok(()) => {
+                        self.start_with_room(waiting);
+                        // A lock may have waited for it.
+                        self.retry_blocked();
+                    }
+                    Err(refusal) => self.refuse_stalled(waiting.token, refusal),
+                }
+            } else if self.now < waiting.since.plus_millis(self.config.stall_timeout_ms) {
+                self.writes.behind.push_front(waiting);
+                break;
+            } else {
+                self.counters.writes_refused_busy += 1;
+                self.refuse_stalled(waiting.token, Refusal::Busy);
+            }
         }
     }
 
@@ -476,12 +553,10 @@ impl Core {
 
     pub(crate) fn write_deadline(&self) -> Option<Instant> {
         let delayed = self.writes.delayed.first_key_value().map(|((at, _), _)| *at);
-        let stalled = self
-            .writes
-            .stalled
-            .front()
-            .map(|waiting| waiting.since.plus_millis(self.config.stall_timeout_ms));
-        [delayed, stalled].into_iter().flatten().min()
+        let waiting = [self.writes.stalled.front(), self.writes.behind.front()];
+        let refused = waiting.into_iter().flatten();
+        let refused = refused.map(|waiting| waiting.since.plus_millis(self.config.stall_timeout_ms));
+        delayed.into_iter().chain(refused).min()
     }
 }
 
@@ -499,17 +574,21 @@ impl Waiting {
     fn nonzero(&self) -> u32 {
         match &self.kind {
             Kind::Write { sums, .. } => sums.iter().filter(|sum| sum.is_some()).count() as u32,
-            Kind::Zero { .. } | Kind::Lock => 0,
+            Kind::Zero { .. } | Kind::Commit { .. } | Kind::Volume(_) | Kind::Lock => 0,
         }
     }
 
     /// Everything that it changes.
     fn spans(&self) -> Vec<Span> {
-        let mut spans = vec![self.span];
-        if let Kind::Write { change, .. } = &self.kind {
-            spans.extend_from_slice(&change.holes);
+        match &self.kind {
+            Kind::Write { change, .. } => [&[self.span], &change.holes[..]].concat(),
+            Kind::Commit { change, links } => {
+                let links = links.iter().map(LinkRun::span);
+                change.holes.iter().copied().chain(links).collect()
+            }
+            Kind::Volume(_) => Vec::new(),
+            Kind::Zero { .. } | Kind::Lock => vec![self.span],
         }
-        spans
     }
 
     fn is_locked(&self) -> bool {

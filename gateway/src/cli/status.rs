@@ -52,7 +52,17 @@ fn shown(status: &Status) -> String {
     let checkpoint = duration(journal.last_checkpoint_age_s);
     lines.push((
         "journal",
-        format!("{}, last checkpoint {checkpoint} ago", HumanBytes(journal.bytes)),
+        format!(
+            "{}, last checkpoint {checkpoint} ago, {} records to replay ({}){}",
+            HumanBytes(journal.bytes),
+            HumanCount(journal.replay_records),
+            duration(journal.replay_s),
+            if journal.is_behind {
+                "; changes wait for a checkpoint"
+            } else {
+                ""
+            }
+        ),
     ));
     lines.push(("memory", HumanBytes(status.memory.resident_bytes).to_string()));
     lines.push(("clients", status.connections.to_string()));

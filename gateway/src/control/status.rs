@@ -198,6 +198,17 @@ impl CacheStatus {
 pub struct JournalStatus {
     pub bytes: u64,
     pub last_checkpoint_age_s: f64,
+    /// Records that a restart would replay now, and about how long that would take.
+    #[serde(default)]
+    pub replay_records: u64,
+    #[serde(default)]
+    pub replay_s: f64,
+    /// The most that it ever has to.
+    #[serde(default)]
+    pub replay_records_max: u64,
+    /// Changes wait until the checkpoint under way is over.
+    #[serde(default)]
+    pub is_behind: bool,
 }
 
 /// How writers fared at the cap on dirty data.

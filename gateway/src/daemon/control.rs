@@ -187,6 +187,10 @@ impl GatewayControl {
             journal: JournalStatus {
                 bytes: snapshot.journal_bytes,
                 last_checkpoint_age_s: age_s(snapshot.last_checkpoint),
+                replay_records: snapshot.replay_records,
+                replay_s: snapshot.replay_ms as f64 / 1e3,
+                replay_records_max: snapshot.replay_records_max,
+                is_behind: snapshot.waits_for_checkpoint,
             },
             writes: WriteStatus {
                 throttled: counters.writes_throttled,

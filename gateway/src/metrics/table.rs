@@ -324,6 +324,21 @@ pub(super) const METRICS: &[Metric] = &[
     gauge("tombolo_checkpoint_age_seconds", "Since the last checkpoint.", |m| {
         Float(m.status.journal.last_checkpoint_age_s)
     }),
+    gauge(
+        "tombolo_replay_records",
+        "Records that a restart would replay now.",
+        |m| Integer(m.status.journal.replay_records),
+    ),
+    gauge(
+        "tombolo_replay_seconds",
+        "How long that would take, as the last replay lets expect.",
+        |m| Float(m.status.journal.replay_s),
+    ),
+    gauge(
+        "tombolo_checkpoint_behind",
+        "1 while changes wait for the checkpoint under way.",
+        |m| Integer(u64::from(m.status.journal.is_behind)),
+    ),
     counter("tombolo_checkpoints_total", "Checkpoints.", |m| {
         Integer(m.work.checkpoints)
     }),

@@ -134,6 +134,13 @@ section! {
         /// ... and whenever this much journal has come together.
         checkpoint_journal_bytes: ByteSize = ByteSize(256 * MIB), Permitted::bytes(4 * MIB, 64 * GIB),
             "Some seconds of replay, and a bound for the memory that holds changes since the last checkpoint.";
+        /// A restart never has to replay more records than this: a checkpoint begins at half of it, and changes wait when the
+        /// other half is reached before it has ended.
+        replay_records_max: u64 = 400_000, Permitted::numbers(1_000, 1 << 32),
+            "A request is one record or a few; while they fit, nothing waits. Fewer mean more checkpoints under random writes.";
+        /// ... and no longer than this, as the last replay of 10,000 records or more lets expect (45 us each before the first).
+        replay_ms_max: u64 = 10_000, Permitted::numbers(100, HOUR_MS),
+            "Clients and protocol servers ride out a restart of some seconds; `status` says what it would take now.";
         /// Writes that no client asked to flush reach stable storage at least this often.
         sync_interval_ms: u64 = 1_000, Permitted::numbers(10, 60_000),
             "Loses at most a second of unflushed writes to a power failure, at one sync per second.";

@@ -1,10 +1,10 @@
-//! Checkpoints: cache file to disk, overlay and index into one LMDB transaction. Then the index's runs are merged.
+//! Checkpoints: cache file and journal to disk, overlay and index into LMDB, in transactions of bounded size. Then the
+//! index's runs are merged.
 
 use super::Gateway;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, Weak};
-use tombolo_core::checkpoint::apply_checkpoint;
-use tombolo_core::{Event, Frozen, MetadataError};
+use tombolo_core::{Event, Frozen, Merge, MetadataError};
 use tombolo_dedup::{FilterLoad, Flush, Manifest};
 
 /// The index's part of a checkpoint.
@@ -20,10 +20,10 @@ pub struct IndexCheckpoint {
 const MERGE_PAGES: u64 = 1024;
 
 impl Gateway {
-    pub(super) fn checkpoint(self: &Arc<Self>, frozen: Arc<Frozen>) {
+    pub(super) fn checkpoint(self: &Arc<Self>, frozen: Arc<Frozen>, pages_max: usize) {
         let gateway = self.clone();
         self.checkpointing.run(move || {
-            let result = gateway.write_checkpoint(&frozen);
+            let result = gateway.write_checkpoint(Merge::new(frozen, pages_max));
             if let Err(error) = &result {
                 tracing::error!(%error, "checkpoint failed; it will be tried again");
             }
@@ -36,19 +36,26 @@ impl Gateway {
         });
     }
 
-    fn write_checkpoint(&self, frozen: &Frozen) -> Result<(), MetadataError> {
+    fn write_checkpoint(&self, mut merge: Merge) -> Result<(), MetadataError> {
         let failed = |step: &str, error: &dyn std::fmt::Display| MetadataError(format!("{step}: {error}"));
-        // What the frozen state says of dirty slots must be on the disk before the transaction is.
+        // What the frozen state says of dirty slots must be on the disk before it is told, and the journal that a
+        // restart in the middle would replay.
         self.cache.sync().map_err(|error| failed("cache file sync", &error))?;
+        self.journal.sync().map_err(|error| failed("journal sync", &error))?;
         let manifest = self.flush_index();
-        let mut writing = self.metadata.write().map_err(|error| failed("begin", &error))?;
-        apply_checkpoint(&mut writing, frozen).map_err(|error| failed("merge", &error))?;
-        if let Some(manifest) = &manifest {
-            writing
-                .put_manifest(&manifest.encode())
-                .map_err(|error| failed("index manifest", &error))?;
+        loop {
+            let mut writing = self.metadata.write().map_err(|error| failed("begin", &error))?;
+            let is_last = merge.step(&mut writing).map_err(|error| failed("merge", &error))?;
+            if let Some(manifest) = manifest.as_ref().filter(|_| is_last) {
+                writing
+                    .put_manifest(&manifest.encode())
+                    .map_err(|error| failed("index manifest", &error))?;
+            }
+            writing.commit().map_err(|error| failed("commit", &error))?;
+            if is_last {
+                break;
+            }
         }
-        writing.commit().map_err(|error| failed("commit", &error))?;
         if let Some(manifest) = manifest {
             self.index().manifest_is_durable(&manifest);
             self.delete_obsolete_runs();

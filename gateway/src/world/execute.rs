@@ -72,7 +72,7 @@ impl Gateway {
             Command::Verify { job, descriptor } => self.verify(job, descriptor),
             Command::FindCopies { job, fingerprints } => self.find_copies(job, fingerprints),
             Command::TellLoss(loss) => self.tell_loss(&loss),
-            Command::Checkpoint { frozen } => self.checkpoint(frozen),
+            Command::Checkpoint { frozen, pages_max } => self.checkpoint(frozen, pages_max),
         }
     }
 

@@ -20,6 +20,8 @@ pub struct JournalFiles {
     segments: Mutex<BTreeMap<u64, Arc<Segment>>>,
     directory_changed: AtomicBool,
     failed_sync: FailedSync,
+    /// One sync at a time: what one has begun to bring to the disk another must not take for brought.
+    syncing: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,7 @@ impl JournalFiles {
             segments: Mutex::new(BTreeMap::new()),
             directory_changed: AtomicBool::new(false),
             failed_sync: FailedSync::default(),
+            syncing: Mutex::default(),
         })
     }
 
@@ -69,6 +72,7 @@ impl JournalFiles {
 
     /// Everything written before the call to stable storage.
     pub fn sync(&self) -> io::Result<()> {
+        let _turn = self.syncing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.failed_sync.guard(|| self.sync_changed())
     }
 

@@ -119,7 +119,7 @@ impl Gateway {
         for command in commands.iter() {
             match command {
                 Command::Remember { descriptor } => self.remember(descriptor),
-                Command::Checkpoint { frozen } => self.freeze_index(frozen),
+                Command::Checkpoint { frozen, .. } => self.freeze_index(frozen),
                 _ => {}
             }
         }

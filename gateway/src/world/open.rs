@@ -131,7 +131,8 @@ impl Gateway {
             policies,
             fresh_identity: fresh_identity(),
         };
-        let (core, report) = {
+        let began = std::time::Instant::now();
+        let (mut core, report) = {
             let reading = metadata.read().map_err(metadata_fault)?;
             recover(
                 clock.now(),
@@ -147,6 +148,7 @@ impl Gateway {
                 error,
             })?
         };
+        core.learn_replay_cost(report.records, began.elapsed().as_micros() as u64);
         cache.keep_below(core.slots_used_to());
         finish_recovery(&journal, &index_files, &mut index, &report)
             .map_err(disk("cannot tidy up the journal", &journal_path))?;

@@ -10,6 +10,27 @@ use tombolo_core::checkpoint::{MetadataRead, Table, load_map_page, map_key};
 use tombolo_core::{Answer, Command, Core, Event, MapPage, PAGE_ENTRIES, ResolvedRun, Span, Token};
 
 impl World {
+    /// What has changed since the last checkpoint stays within twice its limits, even if none can be made; beyond them
+    /// only what was under way already.
+    pub(crate) fn check_bounds(&mut self) {
+        let snapshot = self.core.snapshot();
+        self.life.checkpoint_waits += u64::from(snapshot.waits_for_checkpoint);
+        let (scenario, config) = (&self.scenario, &self.scenario.config);
+        let requests = (scenario.client_count * scenario.requests_per_client) as u64;
+        let flushing = (config.hash_jobs_max * config.hash_blocks) as u64 + 2 * config.uploads_max as u64 * 64;
+        let under_way = 2 * (requests * (2 * scenario.write_blocks_max + 8) + 2 * flushing);
+        assert!(
+            snapshot.overlay_extents <= 2 * (config.overlay_extents_max as u64 + under_way),
+            "{} extents are not in a checkpoint",
+            snapshot.overlay_extents
+        );
+        assert!(
+            snapshot.replay_records <= snapshot.replay_records_max + 2 + 2 * under_way,
+            "{} records would be replayed",
+            snapshot.replay_records
+        );
+    }
+
     /// Entries, counters and maps are those of one prefix of the journal, the model's. `probe` is a core of the same
     /// recovery that nobody uses afterwards, as looking at maps fills its caches.
     pub(crate) fn check_recovered(&mut self, probe: &mut Core) {

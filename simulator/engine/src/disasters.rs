@@ -8,6 +8,7 @@ impl World {
     pub(crate) fn schedule_disasters(&mut self) {
         let faults = self.scenario.faults.clone();
         self.schedule_disaster(faults.outage_interval_ms, Operation::Outage);
+        self.schedule_disaster(faults.checkpoint_outage_interval_ms, Operation::CheckpointOutage);
         self.schedule_disaster(faults.slot_rot_interval_ms, Operation::SlotRots);
         self.schedule_disaster(faults.object_rot_interval_ms, Operation::ObjectRots);
         self.schedule_disaster(faults.sector_failure_interval_ms, Operation::SectorFails);
@@ -30,6 +31,19 @@ impl World {
         self.store.outage_until = self.now + micros;
         self.life.store_faults += 1;
         self.schedule_disaster(self.scenario.faults.outage_interval_ms, Operation::Outage);
+    }
+
+    pub(crate) fn begin_checkpoint_outage(&mut self) {
+        if self.is_calm {
+            return;
+        }
+        let micros = 1_000 * (1 + self.prng.below(self.scenario.faults.checkpoint_outage_ms_max));
+        self.say(|| format!("no checkpoint for {micros} microseconds"));
+        self.checkpoint_outage_until = self.now + micros;
+        self.schedule_disaster(
+            self.scenario.faults.checkpoint_outage_interval_ms,
+            Operation::CheckpointOutage,
+        );
     }
 
     pub(crate) fn rot_slot(&mut self) {

@@ -31,14 +31,16 @@ impl Metadata {
         }
     }
 
-    pub fn install(&mut self, changes: Changes, manifest: Vec<u8>) {
+    pub fn install(&mut self, changes: Changes, manifest: Option<Vec<u8>>) {
         for (key, value) in changes.0 {
             match value {
                 Some(value) => self.entries.insert(key, value),
                 None => self.entries.remove(&key),
             };
         }
-        self.manifest = Some(manifest);
+        if manifest.is_some() {
+            self.manifest = manifest;
+        }
     }
 
     pub fn table(&self, table: Table) -> impl Iterator<Item = (&[u8], &[u8])> {

@@ -12,11 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_cloud_driver::object::{Compression, byte_range, decode_block, encode_object};
-use tombolo_core::checkpoint::{apply_checkpoint, load_descriptor, load_map_page};
+use tombolo_core::checkpoint::{MetadataTransaction, Table, load_descriptor, load_map_page};
 use tombolo_core::record::{Batch, Record, SEGMENT_HEADER_BYTES};
 use tombolo_core::{
     BlockLoss, Command, DiskError, Entries, Event, FetchItem, Frozen, HashItem, HashResult, JobId, JournalWrite,
-    MapPage, MetadataError, ReadPiece, StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
+    MapPage, Merge, MetadataError, ReadPiece, StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
 };
 use tombolo_dedup::Manifest;
 
@@ -65,10 +65,13 @@ pub(crate) enum Operation {
         job: JobId,
         items: Vec<UploadItem>,
     },
+    /// The next transaction of a checkpoint.
     Checkpoint {
-        frozen: Arc<Frozen>,
+        merge: Merge,
+        pages_max: usize,
         manifest: Manifest,
-        upto: u64,
+        /// What its sync covers, until that is over.
+        upto: Option<u64>,
     },
     /// A link looks for the next stored page of its source.
     LinkLooks {
@@ -90,6 +93,7 @@ pub(crate) enum Operation {
     /// After a failure of stable storage.
     Restart,
     Outage,
+    CheckpointOutage,
     SlotRots,
     ObjectRots,
     SectorFails,
@@ -168,10 +172,11 @@ impl World {
                 Operation::Verify { job, descriptor }
             }
             Command::FindCopies { job, fingerprints } => Operation::FindCopies { job, fingerprints },
-            Command::Checkpoint { frozen } => Operation::Checkpoint {
+            Command::Checkpoint { frozen, pages_max } => Operation::Checkpoint {
                 manifest: self.index.freeze(&self.files, frozen.superblock.lsn),
-                frozen,
-                upto: self.disk.order(),
+                merge: Merge::new(frozen, pages_max),
+                pages_max,
+                upto: Some(self.disk.order()),
             },
             Command::Answer { .. }
             | Command::Merge { .. }
@@ -326,16 +331,18 @@ impl World {
                 self.step(Event::Uploaded { job, result });
                 self.perhaps_crash_soon();
             }
-            Operation::Checkpoint { frozen, manifest, upto } => {
-                let result = self.checkpoint(&frozen, manifest, upto);
-                self.step(Event::Checkpointed { result });
-                self.perhaps_crash_soon();
-            }
+            Operation::Checkpoint {
+                merge,
+                pages_max,
+                manifest,
+                upto,
+            } => self.checkpoint(merge, pages_max, manifest, upto),
             Operation::LinkLooks { token, volume, page } => self.link_has_looked(token, volume, page),
             Operation::Get(get) => self.end_get(get),
             Operation::Scan(scan) => self.end_scan_round(scan),
             Operation::Restart => self.restart_wanted = true,
             Operation::Outage => self.begin_outage(),
+            Operation::CheckpointOutage => self.begin_checkpoint_outage(),
             Operation::SlotRots => self.rot_slot(),
             Operation::ObjectRots => self.rot_object(),
             Operation::SectorFails => self.fail_sector(),
@@ -391,17 +398,18 @@ impl World {
                 let _ = self.put_object(&items);
             }
             Operation::Checkpoint {
-                mut frozen,
+                mut merge,
+                pages_max,
                 manifest,
                 upto,
             } if self.prng.chance(500) && !self.life.has_failed => {
-                self.disk.sync_slots(upto);
+                self.sync_for_checkpoint(upto);
                 if self.scenario.canary == Some(Canary::TornCheckpoint) {
-                    Arc::make_mut(&mut frozen).entries = Entries::default();
+                    let mut frozen = Frozen::clone(merge.frozen());
+                    frozen.entries = Entries::default();
+                    merge = Merge::new(Arc::new(frozen), pages_max);
                 }
-                if self.prng.chance(700) {
-                    self.commit_checkpoint(&frozen, manifest);
-                }
+                while self.prng.chance(700) && !self.commit_part(&mut merge, &manifest) {}
             }
             _ => {}
         }
@@ -556,34 +564,75 @@ impl World {
         }
     }
 
-    fn checkpoint(&mut self, frozen: &Frozen, manifest: Manifest, upto: u64) -> Result<(), MetadataError> {
-        if self.life.has_failed {
+    fn checkpoint(&mut self, mut merge: Merge, pages_max: usize, manifest: Manifest, upto: Option<u64>) {
+        let result = match self.checkpoint_part(&mut merge, &manifest, upto) {
+            Ok(false) => {
+                let micros = self.scenario.delays.of(self.scenario.delays.checkpoint, &mut self.prng);
+                let next = Operation::Checkpoint {
+                    merge,
+                    pages_max,
+                    manifest,
+                    upto: None,
+                };
+                self.schedule(micros / 4, next);
+                return self.perhaps_crash_soon();
+            }
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.step(Event::Checkpointed { result });
+        self.perhaps_crash_soon();
+    }
+
+    /// Whether that was the last.
+    fn checkpoint_part(&mut self, merge: &mut Merge, manifest: &Manifest, upto: Option<u64>) -> Loaded<bool> {
+        if self.life.has_failed && upto.is_some() {
             // A sync has failed, so nobody can say any more what the next one really made durable.
             return Err(MetadataError("the cache file cannot be synced".to_string()));
+        }
+        if self.now < self.checkpoint_outage_until {
+            self.life.metadata_faults += 1;
+            return Err(MetadataError("MDB_MAP_FULL".to_string()));
         }
         if let Some(error) = self.metadata_fault() {
             return Err(error);
         }
+        self.sync_for_checkpoint(upto);
+        let manifest = match self.scenario.canary {
+            Some(Canary::FreezeIndexLate) => self.index.freeze_anew(&self.files),
+            _ => manifest.clone(),
+        };
+        let is_last = self.commit_part(merge, &manifest);
+        if is_last {
+            self.index.manifest_is_durable(&self.files, &manifest);
+            self.reuse.on_checkpoint(merge.frozen().superblock.lsn.0);
+        }
+        Ok(is_last)
+    }
+
+    fn sync_for_checkpoint(&mut self, upto: Option<u64>) {
+        let Some(upto) = upto else { return };
         if self.scenario.canary != Some(Canary::SkipCacheSyncAtCheckpoint) {
             self.disk.sync_slots(upto);
         }
-        let manifest = match self.scenario.canary {
-            Some(Canary::FreezeIndexLate) => self.index.freeze_anew(&self.files),
-            _ => manifest,
-        };
-        self.commit_checkpoint(frozen, manifest.clone());
-        self.index.manifest_is_durable(&self.files, &manifest);
-        self.reuse.on_checkpoint(frozen.superblock.lsn.0);
-        Ok(())
+        if self.scenario.canary != Some(Canary::SkipJournalSyncAtCheckpoint) {
+            self.disk.sync_segments(upto);
+        }
     }
 
-    fn commit_checkpoint(&mut self, frozen: &Frozen, manifest: Manifest) {
+    fn commit_part(&mut self, merge: &mut Merge, manifest: &Manifest) -> bool {
+        let superblock = merge.frozen().superblock.encode();
         let mut transaction = self.metadata.begin();
-        if let Err(error) = apply_checkpoint(&mut transaction, frozen) {
-            panic!("checkpoint: {error}");
+        let is_last = match merge.step(&mut transaction) {
+            Ok(is_last) => is_last,
+            Err(error) => panic!("checkpoint: {error}"),
+        };
+        if self.scenario.canary == Some(Canary::SuperblockAhead) {
+            let Ok(()) = transaction.put(Table::Super, &[], &superblock);
         }
         let changes = transaction.finish();
-        self.metadata.install(changes, manifest.encode());
+        self.metadata.install(changes, is_last.then(|| manifest.encode()));
+        is_last
     }
 
     fn hash(&mut self, item: &HashItem) -> HashResult {

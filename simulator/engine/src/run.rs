@@ -94,6 +94,7 @@ impl World {
         self.is_calm = true;
         self.crash_after_events = None;
         self.store.outage_until = self.now;
+        self.checkpoint_outage_until = self.now;
         self.say(|| "calm".to_string());
         if self.life.has_failed {
             self.crash(false);

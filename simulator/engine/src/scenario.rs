@@ -21,6 +21,8 @@ pub enum Canary {
     SkipSync,
     /// Checkpoints commit without making the cache file durable first.
     SkipCacheSyncAtCheckpoint,
+    /// The first transactions of a checkpoint commit before the journal is durable up to it.
+    SkipJournalSyncAtCheckpoint,
     /// Journal writes are reported before they happen.
     AckBeforeJournal,
     /// A fetch delivers another block's bytes, unverified.
@@ -37,6 +39,8 @@ pub enum Canary {
     LoseEntriesOfBatch,
     /// A checkpoint that a crash interrupts has everything but the entries.
     TornCheckpoint,
+    /// Every transaction of a checkpoint moves the superblock.
+    SuperblockAhead,
 }
 
 /// Rates in permille of the operations concerned.
@@ -53,6 +57,9 @@ pub struct Faults {
     /// Mean virtual milliseconds between outages; zero: none.
     pub outage_interval_ms: u64,
     pub outage_ms_max: u64,
+    /// Mean virtual milliseconds between spells in which no checkpoint can be made; zero: none.
+    pub checkpoint_outage_interval_ms: u64,
+    pub checkpoint_outage_ms_max: u64,
     /// Mean virtual milliseconds between flips of a bit in a slot, or in an object.
     pub slot_rot_interval_ms: u64,
     pub object_rot_interval_ms: u64,
@@ -132,6 +139,15 @@ impl Scenario {
     }
 }
 
+/// One that runs reach, in some of them.
+fn tiny(prng: &mut Prng, least: u64, span: u64, ordinary: usize) -> usize {
+    if prng.chance(300) {
+        (least + prng.below(span)) as usize
+    } else {
+        ordinary
+    }
+}
+
 fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u32) -> Config {
     Config {
         slot_count,
@@ -142,6 +158,17 @@ fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u32) -> Confi
         stall_timeout_ms: 20 + prng.below(3_000),
         checkpoint_interval_ms: 10 + prng.below(1_000),
         checkpoint_journal_bytes: 1_000 + prng.below(60_000),
+        checkpoint_pages_max: if prng.chance(700) {
+            1 + prng.below(8) as usize
+        } else {
+            4_096
+        },
+        overlay_extents_max: tiny(prng, 4, 200, 1 << 20),
+        overlay_objects_max: tiny(prng, 1, 20, 1 << 12),
+        overlay_entry_bytes_max: tiny(prng, 200, 20_000, 64 << 20),
+        overlay_slot_pages_max: tiny(prng, 1, 4, 1 << 14),
+        replay_records_max: tiny(prng, 2, 300, 400_000) as u64,
+        replay_ms_max: tiny(prng, 1, 50, 10_000) as u64,
         sync_interval_ms: 2 + prng.below(200),
         segment_bytes: 500 + prng.below(12_000),
         map_cache_bytes: 200 + prng.below(20_000) as usize,
@@ -172,6 +199,8 @@ fn draw_faults(prng: &mut Prng) -> Faults {
     faults.outage_interval_ms = rate(prng, 300, 2_000);
     faults.outage_ms_max = 1 + prng.below(120_000);
     faults.metadata_failure = rate(prng, 200, 100);
+    faults.checkpoint_outage_interval_ms = rate(prng, 250, 2_000);
+    faults.checkpoint_outage_ms_max = 1 + prng.below(60_000);
     faults.slot_read_failure = rate(prng, 150, 40);
     faults.slot_write_failure = rate(prng, 150, 40);
     faults.journal_write_failure = rate(prng, 100, 4);

@@ -31,6 +31,8 @@ pub(crate) struct Life {
     pub disk_faults: u64,
     pub metadata_faults: u64,
     pub store_faults: u64,
+    /// How often changes had to wait for a checkpoint.
+    pub checkpoint_waits: u64,
     /// A journal write or a sync has failed: the core has stopped, syncs fail from now on.
     pub has_failed: bool,
     /// Fingerprints known to be in the cloud: none is uploaded again.
@@ -70,6 +72,8 @@ pub struct World {
     /// Faults are over; what remains must end well.
     pub(crate) is_calm: bool,
     pub(crate) restart_wanted: bool,
+    /// Until then every checkpoint fails.
+    pub(crate) checkpoint_outage_until: u64,
     commands: VecDeque<Command>,
     is_carrying_out: bool,
     operations: BTreeMap<(u64, u64), Operation>,
@@ -116,6 +120,7 @@ impl World {
             reuse: Reuse::default(),
             is_calm: false,
             restart_wanted: false,
+            checkpoint_outage_until: 0,
             commands: VecDeque::new(),
             is_carrying_out: false,
             operations: BTreeMap::new(),
@@ -194,6 +199,7 @@ impl World {
         let mut commands = Vec::new();
         self.core.step(Instant(self.now), event, &mut commands);
         self.core.check_invariants();
+        self.check_bounds();
         self.life.events += 1;
         if let Some(left) = &mut self.crash_after_events {
             *left = left.saturating_sub(1);
@@ -238,7 +244,7 @@ impl World {
                     println!("{:>12}   answer {token:?} {result:?}", self.now);
                 }
             }
-            Command::Checkpoint { frozen } => {
+            Command::Checkpoint { frozen, .. } => {
                 frozen.superblock.lsn.hash(&mut self.digest);
                 if self.trace {
                     println!("{:>12}   checkpoint {:?}", self.now, frozen.superblock);
@@ -307,6 +313,7 @@ impl World {
         for (key, operation) in operations {
             match operation {
                 Operation::Outage
+                | Operation::CheckpointOutage
                 | Operation::SlotRots
                 | Operation::ObjectRots
                 | Operation::SectorFails

@@ -86,3 +86,13 @@ fn a_batch_that_loses_its_entries_is_noticed_after_a_crash() {
 fn a_checkpoint_that_is_torn_between_maps_and_entries_is_noticed() {
     assert_noticed(Canary::TornCheckpoint, 0..200);
 }
+
+#[test]
+fn a_checkpoint_before_its_journal_is_noticed() {
+    assert_noticed(Canary::SkipJournalSyncAtCheckpoint, 0..200);
+}
+
+#[test]
+fn a_checkpoint_that_moves_the_superblock_before_the_maps_is_noticed() {
+    assert_noticed(Canary::SuperblockAhead, 0..200);
+}

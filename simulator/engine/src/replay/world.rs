@@ -296,7 +296,7 @@ impl<'a> World<'a> {
             }
             // The cloud of a replay loses nothing.
             Command::Forget { .. } | Command::TellLoss(_) => {}
-            Command::Checkpoint { frozen } => {
+            Command::Checkpoint { frozen, .. } => {
                 self.metadata.apply(&frozen);
                 self.events.push_back(Event::Checkpointed { result: Ok(()) });
             }

@@ -1,0 +1,191 @@
+use super::*;
+use crate::checkpoint::{Entry, Superblock};
+use crate::extent_map::{Extent, ExtentMap};
+use core::convert::Infallible;
+use proptest::prelude::*;
+
+type Tables = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
+
+/// A transaction that counts the keys it changes.
+struct Transaction<'t> {
+    tables: &'t mut Tables,
+    changed: usize,
+}
+
+impl MetadataRead for Transaction<'_> {
+    type Error = Infallible;
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok(self.tables.get(&(table, key.to_vec())).cloned())
+    }
+
+    fn ceiling(&self, table: Table, key: &[u8]) -> Result<Option<Entry>, Infallible> {
+        let found = self.tables.range((table, key.to_vec())..).next();
+        let found = found.filter(|((of, _), _)| *of == table);
+        Ok(found.map(|((_, key), value)| (key.clone(), value.clone())))
+    }
+
+    fn floor(&self, table: Table, key: &[u8]) -> Result<Option<Entry>, Infallible> {
+        let found = self.tables.range(..=(table, key.to_vec())).next_back();
+        let found = found.filter(|((of, _), _)| *of == table);
+        Ok(found.map(|((_, key), value)| (key.clone(), value.clone())))
+    }
+}
+
+impl MetadataTransaction for Transaction<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), Infallible> {
+        self.changed += 1;
+        self.tables.insert((table, key.to_vec()), value.to_vec());
+        Ok(())
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), Infallible> {
+        self.changed += 1;
+        self.tables.remove(&(table, key.to_vec()));
+        Ok(())
+    }
+}
+
+/// Merges in at most so many transactions, and returns the changes of each.
+fn merge(tables: &mut Tables, frozen: &Arc<Frozen>, pages_max: usize, transactions_max: usize) -> Vec<usize> {
+    let mut merge = Merge::new(frozen.clone(), pages_max);
+    let mut changes = Vec::new();
+    while changes.len() < transactions_max {
+        let mut transaction = Transaction { tables, changed: 0 };
+        let is_last = merge.step(&mut transaction).unwrap();
+        changes.push(transaction.changed);
+        if is_last {
+            break;
+        }
+    }
+    changes
+}
+
+fn frozen(extents: impl IntoIterator<Item = (u64, u64, u64, Option<u64>)>, number: u64) -> Arc<Frozen> {
+    let mut map = ExtentMap::default();
+    for (volume, first, count, pvbn) in extents {
+        let target = pvbn.map_or(Target::Hole, |pvbn| Target::At(Pvbn(pvbn)));
+        let volume = VolumeId(volume);
+        map.insert(Extent {
+            volume,
+            first,
+            count,
+            target,
+        });
+    }
+    let superblock = Superblock {
+        next_pvbn: number,
+        ..Superblock::default()
+    };
+    Arc::new(Frozen {
+        superblock,
+        map,
+        slot_pages: vec![(number as u32, vec![0; 64])],
+        ..Frozen::default()
+    })
+}
+
+/// The counts equal the number of blocks that map to each PVBN.
+fn assert_references_equal_map(tables: &Tables) {
+    let mut mapped: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
+    for ((table, key), bytes) in tables {
+        for entry in 0..PAGE_ENTRIES as u16 {
+            match table {
+                Table::Map => {
+                    if let (Some(pvbn), _) = MapPage::decode(bytes).unwrap().get(entry) {
+                        *mapped.entry(pvbn.0).or_default() += 1;
+                    }
+                }
+                Table::References => {
+                    if let (Some(count), _) = CountPage::decode(bytes).unwrap().get(entry) {
+                        let page = u64::from_be_bytes(key.as_slice().try_into().unwrap());
+                        counted.insert(page * PAGE_ENTRIES + u64::from(entry), count.0);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(mapped, counted);
+}
+
+#[test]
+fn the_deletion_of_a_vast_volume_takes_many_small_transactions() {
+    let pages = 20_000;
+    let mut tables = Tables::new();
+    merge(
+        &mut tables,
+        &frozen([(1, 0, pages * PAGE_ENTRIES, Some(1_000))], 1),
+        100,
+        usize::MAX,
+    );
+    assert!(tables.len() as u64 > 2 * pages);
+    let changes = merge(
+        &mut tables,
+        &frozen([(1, 0, pages * PAGE_ENTRIES, None)], 2),
+        100,
+        usize::MAX,
+    );
+    assert!(changes.len() > 300, "{} transactions", changes.len());
+    assert!(changes.iter().all(|changed| *changed <= 102), "{changes:?}");
+    assert!(
+        tables
+            .keys()
+            .all(|(table, _)| !matches!(table, Table::Map | Table::References))
+    );
+}
+
+#[test]
+fn a_page_that_refers_to_many_others_passes_the_bound_by_those_alone() {
+    let scattered = |step: u64| (0..2_000).map(move |block| (1, block, 1, Some((block * 7_919 * step) % 1_000_003)));
+    let mut tables = Tables::new();
+    for (number, step) in [(1, 1), (2, 3)] {
+        let changes = merge(&mut tables, &frozen(scattered(step), number), 100, usize::MAX);
+        let bound = 100 + 2 * PAGE_ENTRIES as usize + 1;
+        assert!(changes.iter().all(|changed| *changed <= bound), "{changes:?}");
+        assert_references_equal_map(&tables);
+    }
+}
+
+#[test]
+fn slots_and_superblock_come_last_and_together() {
+    let mut tables = Tables::new();
+    let extents = (0..40).map(|page| (1, page * PAGE_ENTRIES, 3, Some(page * 1_000)));
+    let frozen = frozen(extents, 1);
+    let cut = merge(&mut tables, &frozen, 4, 3);
+    assert_eq!(cut.len(), 3);
+    let of_last = |tables: &Tables| {
+        let keys = tables
+            .keys()
+            .filter(|(table, _)| matches!(table, Table::Super | Table::Slots));
+        keys.count()
+    };
+    assert_eq!(of_last(&tables), 0);
+    merge(&mut tables, &frozen, 4, usize::MAX);
+    assert_eq!(of_last(&tables), 2);
+}
+
+fn extents() -> impl Strategy<Value = Vec<(u64, u64, u64, Option<u64>)>> {
+    let extent = (1u64..3, 0u64..3_000, 1u64..700, prop::option::of(0u64..5_000));
+    prop::collection::vec(extent, 0..30)
+}
+
+proptest! {
+    #[test]
+    fn a_merge_that_is_cut_short_anywhere_and_begun_anew_ends_like_one_in_one_piece(
+        first in extents(), second in extents(), cuts in prop::collection::vec(0usize..8, 0..4), pages_max in 1usize..12,
+    ) {
+        let (first, second) = (frozen(first, 1), frozen(second, 2));
+        let (mut whole, mut parts) = (Tables::new(), Tables::new());
+        merge(&mut whole, &first, usize::MAX, 1);
+        merge(&mut whole, &second, usize::MAX, 1);
+        merge(&mut parts, &first, pages_max, usize::MAX);
+        for cut in cuts {
+            merge(&mut parts, &second, pages_max, cut);
+            assert_references_equal_map(&parts);
+        }
+        merge(&mut parts, &second, pages_max, usize::MAX);
+        prop_assert_eq!(whole, parts);
+    }
+}
