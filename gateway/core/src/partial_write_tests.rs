@@ -94,6 +94,11 @@ fn carry_out(bench: &mut Bench, merges: Option<usize>) -> Done {
                     result: Ok(MapPage::default()),
                 }),
                 Command::Fetch { fetch, .. } => done.fetches.push(fetch),
+                // What is lost is looked for elsewhere.
+                Command::FindCopies { job, fingerprints } => {
+                    let copies = vec![None; fingerprints.len()];
+                    bench.step(Event::CopiesFound { job, copies });
+                }
                 _ => {}
             }
         }

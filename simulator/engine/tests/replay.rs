@@ -406,7 +406,7 @@ impl Store for Slow {
 fn a_store_takes_the_place_of_the_tables() {
     let folder = Folder::new();
     let path = folder.trace(&mixture(5, 500));
-    let job = job(&path, json!({"cache_blocks": 500}));
+    let job = job(&path, json!({"cache_blocks": 1_000}));
     let mut store = Slow {
         gets: 0,
         puts: 0,
