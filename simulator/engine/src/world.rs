@@ -355,6 +355,7 @@ impl World {
         }
         self.life = Life::default();
         self.know_confirmed(&report.objects);
+        self.check_index();
         self.requests.clear();
         self.restart_wanted = false;
         self.lives += 1;
