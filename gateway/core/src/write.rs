@@ -282,7 +282,7 @@ impl Core {
                 self.writes.stalled.push_back(waiting);
             }
             Kind::Write { .. } => {
-                if let Err(waiting) = self.try_write(waiting) {
+                if let Some(waiting) = self.try_write(waiting) {
                     self.counters.writes_stalled += 1;
                     self.writes.stalled.push_back(waiting);
                 }
@@ -291,14 +291,14 @@ impl Core {
     }
 
     /// Gives the write its slots, or hands it back when cap or cache do not allow it now.
-    fn try_write(&mut self, waiting: Waiting) -> Result<(), Waiting> {
+    fn try_write(&mut self, waiting: Waiting) -> Option<Waiting> {
         let needed = waiting.nonzero();
         let dirty = self.slots.dirty_count() + self.writes.running_blocks;
         if dirty + needed > self.config.dirty_blocks_max {
-            return Err(waiting);
+            return Some(waiting);
         }
         let Some(runs) = self.slots.take(needed, None) else {
-            return Err(waiting);
+            return Some(waiting);
         };
         let Waiting {
             token,
@@ -314,7 +314,7 @@ impl Core {
             ..
         } = waiting
         else {
-            return Ok(());
+            return None;
         };
         let slots: Vec<Lcbn> = runs
             .iter()
@@ -338,7 +338,7 @@ impl Core {
         } else {
             self.out.push(Command::WriteSlots { token, pieces });
         }
-        Ok(())
+        None
     }
 
     pub(crate) fn on_slots_written(&mut self, token: Token, result: Result<(), DiskError>) {
@@ -478,7 +478,7 @@ impl Core {
             if let Some(error) = &self.failed {
                 let refusal = Refusal::Failed(error.clone());
                 self.refuse_stalled(waiting.token, refusal);
-            } else if let Err(waiting) = self.try_write(waiting) {
+            } else if let Some(waiting) = self.try_write(waiting) {
                 if self.now < waiting.since.plus_millis(self.config.stall_timeout_ms) {
                     self.writes.stalled.push_front(waiting);
                     if self.is_settling() {
