@@ -1,10 +1,13 @@
 """Promise 8, nothing is free text: wrong settings, requests and surroundings get one exact error and do no harm."""
 
+import contextlib
 import errno
 import random
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +119,8 @@ def test_disk_too_small_for_the_cache_is_refused(make_gateway: GatewayFactory, s
     assert "No space left on device" in said
 
 
-def test_local_disk_that_fills_up_stops_writes_and_loses_nothing_flushed(
-    make_gateway: GatewayFactory, small_disk: Path
+def test_full_local_disk_is_a_pause_and_no_reason_not_to_start(
+    make_gateway: GatewayFactory, small_disk: Path, closing: ExitStack
 ) -> None:
     changes = {
         "state_directory": str(small_disk),
@@ -128,24 +131,58 @@ def test_local_disk_that_fills_up_stops_writes_and_loses_nothing_flushed(
     gateway = make_gateway(changes).start()
     gateway.create_volume("vol", "1GiB")
     filler = small_disk / "filler"
-    flushed: dict[int, bytes] = {}
-    with gateway.disk("vol") as disk:
+    written: list[int] = []
+    is_over = threading.Event()
+
+    def content(number: int) -> bytes:
+        return random.Random(number).randbytes(4096)
+
+    def work() -> None:
+        with contextlib.suppress(ConnectionError), gateway.disk("vol", limit_s=300) as disk:
+            while not is_over.is_set():
+                number = len(written)
+                if number % 16 == 0:
+                    disk.write(number * 8192, content(number))
+                else:
+                    disk.write_zeroes(number * 8192, 4096)
+                if number % 64 == 0:
+                    disk.flush()
+                written.append(number)
+
+    def is_waiting() -> bool:
+        return gateway.process.log_tail(2000).count("no room for the journal") > waits
+
+    def has_written(count: int) -> bool:
+        return len(written) > count
+
+    def writer() -> threading.Thread:
+        thread = threading.Thread(target=work)
+        thread.start()
+        closing.callback(thread.join)
+        closing.callback(is_over.set)
+        return thread
+
+    for waits in range(2):
         fill(filler)
-        with pytest.raises(NbdError) as refused:
-            for offset in range(0, 1024 * MIB, MIB):
-                data = random.Random(offset).randbytes(MIB)
-                disk.write(offset, data)
-                disk.flush()
-                flushed[offset] = data
-    assert refused.value.errno in (errno.ENOSPC, errno.EIO)
-    gateway.kill9()
-    filler.unlink()
-    gateway.start()
+        thread = writer()
+        wait_for(is_waiting, 240, "the journal to find no room")
+        if waits == 1:
+            gateway.kill9()
+            thread.join()
+            gateway.start()
+            with gateway.disk("vol") as disk:
+                for number in written[::16]:
+                    assert disk.read(number * 8192, 4096) == content(number), "it starts and reads on a full disk"
+            thread = writer()
+        filler.unlink()
+        wait_for(partial(has_written, len(written) + 100), 60, "the writer to go on by itself")
+        is_over.set()
+        thread.join()
+        is_over.clear()
     with gateway.disk("vol") as disk:
-        for offset, data in flushed.items():
-            assert disk.read(offset, MIB) == data
-        disk.write(0, bytes(4096))
         disk.flush()
+        for number in written[::16]:
+            assert disk.read(number * 8192, 4096) == content(number)
 
 
 def fill(file: Path) -> None:

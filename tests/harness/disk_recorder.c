@@ -145,6 +145,19 @@ static bool is_ephemeral(const char *path)
 	return length >= 9 && strcmp(path + length - 9, "/lock.mdb") == 0;
 }
 
+static bool names_ephemeral(int fd)
+{
+	char link[64], path[PATH_MAX];
+	ssize_t length;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, path, sizeof(path) - 1);
+	if (length < 0)
+		return false;
+	path[length] = 0;
+	return is_ephemeral(path);
+}
+
 static uint64_t *slot_of(uint64_t inode)
 {
 	unsigned at = (inode * 0x9e3779b97f4a7c15u) >> 48, tried;
@@ -553,7 +566,8 @@ int fallocate64(int fd, int mode, off64_t offset, off64_t length)
 
 void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
-	if ((flags & MAP_SHARED) && (protection & PROT_WRITE) && fd >= 0 && enter_known(fd))
+	/* The number of a removed file's or folder's inode may be that of a new table of readers. */
+	if ((flags & MAP_SHARED) && (protection & PROT_WRITE) && fd >= 0 && !names_ephemeral(fd) && enter_known(fd))
 		give_up("a writable shared mapping");
 	return REAL(mmap)(address, length, protection, flags, fd, offset);
 }

@@ -30,10 +30,26 @@ pub enum Table {
     Counters,
 }
 
+impl Table {
+    /// Part of what a record's sum is made of ([`crate::sealed`]).
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Super => 0,
+            Self::Map => 1,
+            Self::References => 2,
+            Self::Objects => 3,
+            Self::Slots => 4,
+            Self::Entries => 5,
+            Self::Counters => 6,
+        }
+    }
+}
+
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// Reads of local metadata.
+/// Reads of local metadata. A value is told only when it is the one that was put under its key, and a key only when it
+/// lies where it was looked for ([`crate::sealed`]).
 pub trait MetadataRead {
     type Error;
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Self::Error>;
@@ -75,6 +91,7 @@ pub struct Volume {
 /// Where the journal takes over from local metadata, and what must outlive it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Superblock {
+    /// Of the state directory: journal and cache file carry it too.
     pub journal_identity: u64,
     pub slot_count: u32,
     /// Recovery replays from here.
@@ -98,12 +115,26 @@ pub struct Totals {
     pub object_bytes: u64,
 }
 
-const SUPER_MAGIC: &[u8; 8] = b"TMBSUPR2";
+const SUPER_MAGIC: &[u8; 7] = b"TMBSUPR";
+const SUPER_VERSION: u8 = b'3';
 
 impl Superblock {
+    /// Of a state directory that is just being made.
+    pub fn first(identity: u64, slot_count: u32) -> Self {
+        Self {
+            journal_identity: identity,
+            slot_count,
+            segment: 1,
+            next_pvbn: 1,
+            next_volume: 1,
+            ..Self::default()
+        }
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.bytes(SUPER_MAGIC)
+            .u8(SUPER_VERSION)
             .u64(self.journal_identity)
             .u32(self.slot_count)
             .u64(self.lsn.0)
@@ -130,11 +161,18 @@ impl Superblock {
 
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
-        let magic = reader.bytes("superblock magic", 8)?;
+        let magic = reader.bytes("superblock magic", 7)?;
         if magic != SUPER_MAGIC {
             return Err(DecodeError::Invalid {
                 what: "superblock magic",
                 value: u64::from(magic[0]),
+            });
+        }
+        let version = reader.u8("superblock version")?;
+        if version != SUPER_VERSION {
+            return Err(DecodeError::Invalid {
+                what: "superblock version",
+                value: u64::from(version),
             });
         }
         let mut superblock = Self {

@@ -379,6 +379,25 @@ impl Core {
         }
     }
 
+    /// Of the state directory.
+    pub fn identity(&self) -> u64 {
+        self.journal.identity()
+    }
+
+    pub fn slot_count(&self) -> u32 {
+        self.slots.count()
+    }
+
+    /// No PVBN from here on has been given out.
+    pub fn next_pvbn(&self) -> Pvbn {
+        self.next_pvbn
+    }
+
+    /// How far the journal has been written: after recovery, what is durable once the caller has synced.
+    pub fn journal_mark(&self) -> crate::journal::JournalMark {
+        self.journal.mark_of_written()
+    }
+
     pub(crate) fn superblock(&self, lsn: Lsn) -> Superblock {
         Superblock {
             journal_identity: self.journal.identity(),

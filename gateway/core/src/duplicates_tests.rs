@@ -41,7 +41,7 @@ fn carry_out(bench: &mut Bench) -> Vec<Command> {
                     });
                 }
                 Command::Verify { job, .. } => bench.step(Event::Verified { job, result: Ok(()) }),
-                Command::Sync | Command::Fetch { .. } => left.push(command),
+                Command::Sync { .. } | Command::Fetch { .. } => left.push(command),
                 _ => {}
             }
         }
@@ -52,7 +52,7 @@ fn carry_out(bench: &mut Bench) -> Vec<Command> {
 fn sync(bench: &mut Bench) {
     bench.core.want_sync();
     bench.step(Event::Tick);
-    assert!(matches!(carry_out(bench)[..], [Command::Sync]));
+    assert!(matches!(carry_out(bench)[..], [Command::Sync { .. }]));
     bench.step(Event::Synced { result: Ok(()) });
     assert!(carry_out(bench).is_empty());
 }

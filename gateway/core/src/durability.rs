@@ -30,6 +30,9 @@ pub(crate) struct Durability {
     /// Slots that may change state once the journal is durable up to a position.
     settling: VecDeque<(Lsn, Lcbn, Becomes)>,
     sync_wanted: bool,
+    /// A checkpoint has failed. If it was for a sync, the next one fails too, even with nothing to bring to the disk, and
+    /// the core must hear of that: changes may be waiting for a checkpoint that will never be.
+    sync_doubted: bool,
     /// When the oldest unsynced batch was written.
     unsynced_since: Option<Instant>,
     pub checkpoint_lsn: Lsn,
@@ -75,6 +78,7 @@ impl Durability {
             syncing: None,
             settling: VecDeque::new(),
             sync_wanted: false,
+            sync_doubted: false,
             unsynced_since: None,
             checkpoint_lsn,
             checkpoint_at: now,
@@ -395,7 +399,7 @@ impl Core {
         if durability.syncing.is_some() {
             return;
         }
-        if !self.journal.has_unsynced() {
+        if !self.journal.has_unsynced() && !durability.sync_doubted {
             durability.sync_wanted = false;
             durability.unsynced_since = None;
             if durability.waiting.is_empty() {
@@ -405,14 +409,17 @@ impl Core {
         let overdue = durability
             .unsynced_since
             .is_some_and(|since| self.now >= since.plus_millis(self.config.sync_interval_ms));
-        if durability.waiting.is_empty() && !durability.sync_wanted && !overdue {
+        let is_wanted = durability.sync_wanted || durability.sync_doubted;
+        if durability.waiting.is_empty() && !is_wanted && !overdue {
             return;
         }
-        durability.syncing = Some(self.journal.written());
+        let mark = self.journal.mark_of_written();
+        durability.syncing = Some(mark.lsn);
         durability.served = core::mem::take(&mut durability.waiting);
         durability.sync_wanted = false;
+        durability.sync_doubted = false;
         durability.unsynced_since = None;
-        self.out.push(Command::Sync);
+        self.out.push(Command::Sync { mark });
     }
 
     fn pump_checkpoint(&mut self) {
@@ -553,6 +560,7 @@ impl Core {
         if let Err(error) = result {
             self.durability.metadata_error = Some(error.0);
             self.durability.checkpoint_retry_at = Some(self.now.plus_millis(CHECKPOINT_RETRY_MS));
+            self.durability.sync_doubted = true;
             return;
         }
         self.frozen = None;

@@ -2,7 +2,7 @@
 //! as an event, with its success or its failure.
 
 use crate::checkpoint::Frozen;
-use crate::journal::JournalWrite;
+use crate::journal::{JournalMark, JournalWrite};
 use crate::page::MapPage;
 use crate::record::{LinkRun, Lsn, SlotRun};
 use alloc::{string::String, sync::Arc, vec::Vec};
@@ -293,8 +293,11 @@ pub enum Command {
         token: Token,
     },
     WriteJournal(JournalWrite),
-    /// Cache file and every journal segment written so far to stable storage.
-    Sync,
+    /// Cache file and every journal segment written so far to stable storage; then, before the outcome is told, a note
+    /// of `mark` outside the journal, which need not be on stable storage before the next sync is.
+    Sync {
+        mark: JournalMark,
+    },
     /// Segments below this number are not needed any more.
     TrimJournal {
         keep_from: u64,

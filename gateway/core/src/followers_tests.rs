@@ -67,7 +67,7 @@ impl Outage {
                 let (lsn, end, result) = (write.lsn, write.end, Ok(()));
                 Event::JournalWritten { lsn, end, result }
             }
-            Command::Sync => Event::Synced { result: Ok(()) },
+            Command::Sync { .. } => Event::Synced { result: Ok(()) },
             Command::Hash { job, items } => {
                 let (fingerprint, existing) = (Fingerprint([3; 32]), self.known);
                 let results = items.iter().map(|_| HashResult::Done { fingerprint, existing });

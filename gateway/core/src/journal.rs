@@ -3,6 +3,20 @@
 use crate::record::{Batch, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
 use alloc::{collections::BTreeMap, vec::Vec};
 
+/// How long a segment file is made: beyond the size at which a new segment begins, as the last batch may pass it.
+pub fn allocated_bytes(segment_bytes: u64) -> u64 {
+    segment_bytes + (segment_bytes / 64).max(4096)
+}
+
+/// A position up to which cache file and journal are on stable storage. It is noted outside the journal, so that a
+/// journal whose end is gone is told from one that ends there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalMark {
+    /// The segment that was being written then.
+    pub segment: u64,
+    pub lsn: Lsn,
+}
+
 /// Bytes for the world to write at an offset of a segment file; offset zero means a new segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalWrite {
@@ -98,6 +112,7 @@ impl Journal {
                 segment: self.segment,
                 first_lsn: lsn,
                 journal_identity: self.identity,
+                allocated_bytes: allocated_bytes(self.segment_bytes),
             }
             .encode();
             let mut bytes = Vec::with_capacity(SEGMENT_HEADER_BYTES + batch.len());
@@ -157,6 +172,13 @@ impl Journal {
 
     pub fn written(&self) -> Lsn {
         self.written
+    }
+
+    pub fn mark_of_written(&self) -> JournalMark {
+        JournalMark {
+            segment: self.segment,
+            lsn: self.written,
+        }
     }
 
     pub fn durable(&self) -> Lsn {

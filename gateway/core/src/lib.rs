@@ -28,12 +28,15 @@
 //! | `recovery`   | the same state from local metadata and the journal                       |
 //! | `checkpoint` | the tables of local metadata                                             |
 //! | `merge`      | the merge of the overlay into them, in transactions of bounded size      |
+//! | `cache_header` | the cache file's first bytes, and the note of what is durable          |
+//! | `sealed`     | the sum that binds a record of local metadata to its place                |
 //! | `record`     | the journal's bytes                                                      |
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 extern crate alloc;
 
 mod ahead;
+pub mod cache_header;
 pub mod checkpoint;
 mod config;
 mod core_state;
@@ -60,6 +63,7 @@ mod read;
 pub mod record;
 pub mod recovery;
 mod redirects;
+pub mod sealed;
 mod slots;
 #[cfg(test)]
 mod test_bench;
@@ -80,7 +84,7 @@ pub use event::{
     StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
 };
 pub use extent_map::{Extent, ExtentMap, Target};
-pub use journal::JournalWrite;
+pub use journal::{JournalMark, JournalWrite, allocated_bytes};
 pub use link::{Link, LinkStep};
 pub use losses::LostRun;
 pub use map_walk::{MapWalk, WalkStep};

@@ -3,13 +3,13 @@
 //! ```text
 //! segment header, 64 bytes          batch header, 48 bytes              record
 //!   0 magic "TMBJRNL1"                0 magic "TJB1"                      kind u8, then its fields:
-//!   8 format version     u32 = 2      4 payload bytes      u32            1 Write     volume u64, first block u64,
+//!   8 format version     u32 = 3      4 payload bytes      u32            1 Write     volume u64, first block u64,
 //!  12 reserved           u32 = 0      8 LSN                u64                        first PVBN u64, count u32,
 //!  16 segment number     u64         16 durable LSN        u64                        slot runs u32, then
 //!  24 LSN of first batch u64         24 journal identity   u64                        (slot u32, count u32) each,
 //!  32 journal identity   u64         32 record count       u32                        count sums of u64
-//!  40 XXH3-64 of 0..40   u64         36 reserved           u32 = 0      2 Hole      volume u64, first u64, count u64
-//!  48 zero                           40 XXH3-64 of bytes   u64          3 Redirect  volume u64, first u64, count u32,
+//!  40 bytes allocated    u64         36 reserved           u32 = 0      2 Hole      volume u64, first u64, count u64
+//!  48 XXH3-64 of 0..48   u64         40 XXH3-64 of bytes   u64          3 Redirect  volume u64, first u64, count u32,
 //!                                       0..40 and payload                           from PVBN u64, to PVBN u64
 //!                                    48 payload                         4 Object    bytes u32, object descriptor
 //!                                                                       5 Create    volume u64, blocks u64, name
@@ -49,13 +49,19 @@ pub const VOLUME_BLOCKS_MAX: u64 = 1 << 36;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"TMBJRNL1";
 const BATCH_MAGIC: &[u8; 4] = b"TJB1";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRun {
     pub first: Lcbn,
     pub count: u32,
+}
+
+impl SlotRun {
+    pub fn end(&self) -> u64 {
+        u64::from(self.first.0) + u64::from(self.count)
+    }
 }
 
 /// One change of state.
@@ -371,6 +377,8 @@ pub struct SegmentHeader {
     pub segment: u64,
     pub first_lsn: Lsn,
     pub journal_identity: u64,
+    /// The file was made this long, and durably so, before anything was written to it: a shorter one was cut.
+    pub allocated_bytes: u64,
 }
 
 impl SegmentHeader {
@@ -381,7 +389,8 @@ impl SegmentHeader {
             .u32(0)
             .u64(self.segment)
             .u64(self.first_lsn.0)
-            .u64(self.journal_identity);
+            .u64(self.journal_identity)
+            .u64(self.allocated_bytes);
         let sum = xxh3_64(&out.0);
         out.u64(sum);
         let mut header = [0; SEGMENT_HEADER_BYTES];
@@ -410,6 +419,7 @@ impl SegmentHeader {
             segment: reader.u64("segment number")?,
             first_lsn: Lsn(reader.u64("segment LSN")?),
             journal_identity: reader.u64("segment journal identity")?,
+            allocated_bytes: reader.u64("segment allocated bytes")?,
         };
         let computed = xxh3_64(&bytes[..reader.offset()]);
         let found = reader.u64("segment checksum")?;
@@ -636,9 +646,11 @@ mod tests {
             segment: 5,
             first_lsn: Lsn(6),
             journal_identity: 7,
+            allocated_bytes: 0x80,
         };
         let encoded = header.encode();
-        assert_eq!(&encoded[..12], b"TMBJRNL1\x02\0\0\0");
+        assert_eq!(&encoded[..12], b"TMBJRNL1\x03\0\0\0");
+        assert_eq!(&encoded[40..48], &[0x80, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(SegmentHeader::decode(&encoded), Ok(header));
     }
 
@@ -649,8 +661,9 @@ mod tests {
             let index = position.index(bytes.len());
             bytes[index] ^= 1 << bit;
             prop_assert!(Batch::decode(&bytes, 42).is_err());
-            let mut header = SegmentHeader { segment: 5, first_lsn: Lsn(6), journal_identity: 7 }.encode();
-            let index = position.index(48);
+            let header = SegmentHeader { segment: 5, first_lsn: Lsn(6), journal_identity: 7, allocated_bytes: 80 };
+            let mut header = header.encode();
+            let index = position.index(56);
             header[index] ^= 1 << bit;
             prop_assert!(SegmentHeader::decode(&header).is_err());
         }

@@ -5,6 +5,7 @@
 //! prefix of the journal. If any batch anywhere says that more than that was durable, flushed data is damaged, and
 //! recovery refuses instead of losing it in silence.
 
+use crate::cache_header::{CacheHeader, Mark};
 use crate::checkpoint::{MetadataFault, MetadataRead, SlotEntry, Superblock, Table, decode, decode_slot_page, get};
 use crate::config::Config;
 use crate::core_state::{Core, Counters, Overlay, StoreState};
@@ -25,13 +26,14 @@ use crate::write::Writes;
 use alloc::{collections::BTreeMap, format, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 
-/// The local disk as recovery reads it.
+/// The local disk as recovery reads it: what the medium holds. Linux keeps pages that it could not write, as if it had,
+/// so what was read through them would be called durable and vanish later: such pages MUST be dropped first.
 pub trait LocalDisk {
     /// Segment numbers found, in any order.
     fn segments(&self) -> Result<Vec<u64>, String>;
     fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String>;
-    /// True when the cache file was not there and has been made anew: no slot holds anything.
-    fn cache_is_new(&self) -> bool;
+    /// The first bytes of the cache file ([`crate::cache_header`]); `None`: there is none, so no slot holds anything.
+    fn cache_header(&self) -> Result<Option<Vec<u8>>, String>;
     /// Sum of the bytes in a slot.
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String>;
 }
@@ -48,8 +50,8 @@ impl LocalDisk for NewDisk {
         Err(format!("there is no segment {segment}"))
     }
 
-    fn cache_is_new(&self) -> bool {
-        true
+    fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
+        Ok(None)
     }
 
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
@@ -62,11 +64,13 @@ impl LocalDisk for NewDisk {
 pub enum RecoveryError<E> {
     #[error("local metadata: {0}")]
     Metadata(MetadataFault<E>),
+    #[error("local metadata holds no superblock; restore the state directory from a copy")]
+    SuperblockMissing,
     #[error("local disk: {0}")]
     Disk(String),
     #[error(
         "journal segment {segment} is damaged at byte {offset} ({error}), but data up to LSN {} was flushed and the \
-         journal is readable only up to LSN {}; restore the state directory or give the flushed data up explicitly",
+         journal is readable only up to LSN {}; put the journal back as it was, or give the flushed data up explicitly",
         durable.0, readable.0
     )]
     JournalCorrupt {
@@ -76,15 +80,40 @@ pub enum RecoveryError<E> {
         readable: Lsn,
         durable: Lsn,
     },
-    #[error("journal segment {segment} is missing; recovery must begin at LSN {}", lsn.0)]
-    JournalMissing { segment: u64, lsn: Lsn },
+    #[error(
+        "the journal ends at LSN {}, but data up to LSN {} was flushed: segment {segment} is missing or its end is; \
+         put the journal back as it was, or give the flushed data up explicitly",
+        readable.0, durable.0
+    )]
+    JournalMissing { segment: u64, readable: Lsn, durable: Lsn },
+    #[error(
+        "journal segment {segment} was cut: it has {found} of {allocated} bytes; put the journal back as it was, or \
+         give up explicitly what it held"
+    )]
+    JournalCut { segment: u64, found: u64, allocated: u64 },
+    #[error(
+        "the journal's batch at LSN {} names slot {slot}, but the cache has {slot_count} slots",
+        lsn.0
+    )]
+    SlotBeyondEnd { lsn: Lsn, slot: u32, slot_count: u32 },
     #[error(
         "the cache file is missing, and with it {dirty} blocks that are not in the cloud; put the file back, or give \
          up the data by removing the state directory"
     )]
     CacheMissing { dirty: u64 },
     #[error(
-        "the state was made with {found} cache slots and cannot be used with {configured}; set the cache size back"
+        "the cache file's header cannot be read ({0}); put the file back as it was, or move it away if nothing in it \
+         is missing in the cloud"
+    )]
+    CacheHeader(DecodeError),
+    #[error(
+        "the cache file belongs to another state directory (its identity is {found:016x}, not {expected:016x}); put \
+         the right one back, or move it away if nothing is missing in the cloud"
+    )]
+    CacheForeign { found: u64, expected: u64 },
+    #[error(
+        "the state was made with {found} cache slots and cannot be used with {configured}; set [cache] size back to \
+         {found} blocks of 4 KiB"
     )]
     SlotCount { found: u32, configured: u32 },
 }
@@ -96,14 +125,16 @@ pub struct Report {
     pub records: u64,
     /// Bytes of journal after the last good batch, given up as never flushed.
     pub torn_bytes: u64,
+    /// How many readable batches are among them.
+    pub given_up_batches: u64,
     pub clean_slots: u64,
     pub dirty_blocks: u64,
     /// Objects confirmed since the checkpoint: their fingerprints go into the index again.
     pub objects: Vec<Arc<ObjectDescriptor>>,
     /// Segments that hold nothing needed.
     pub obsolete_segments: Vec<u64>,
-    /// Segment and length in bytes to which it MUST be truncated before anything else is written: the batches behind
-    /// were given up, and a later recovery that does not find this life's segments must not find them again.
+    /// Segment, and the offset from which on it MUST be zeroed before anything else is written: the batches behind were
+    /// given up, and a later recovery that does not find this life's segments must not find them again.
     pub cut: Option<(u64, u64)>,
 }
 
@@ -111,16 +142,15 @@ pub struct Report {
 pub struct Parts {
     pub config: Config,
     pub policies: Policies,
-    /// Identity for a new journal, used when there is no state yet.
-    pub fresh_identity: u64,
 }
 
-/// Room left after the highest PVBN seen, so that none given to a write that the crash undid is used again.
+/// Room left after the highest PVBN seen and the first of the life before, so that none given to a write that a crash
+/// undid is used again.
 const PVBN_GAP: u64 = 1 << 20;
 
-/// Builds the core. The caller MUST then truncate as [`Report::cut`] says, delete [`Report::obsolete_segments`], and
-/// sync cache file and journal, in this order, before it lets the core run: what was replayed counts as durable from
-/// here on.
+/// Builds the core from what [`Superblock::first`] began. It changes nothing. The caller MUST then zero as
+/// [`Report::cut`] says, delete [`Report::obsolete_segments`], and sync cache file (with a note of [`Core::next_pvbn`])
+/// and journal, in this order, before it lets the core run: what was replayed counts as durable from here on.
 pub fn recover<M: MetadataRead>(
     now: Instant,
     parts: Parts,
@@ -128,32 +158,26 @@ pub fn recover<M: MetadataRead>(
     disk: &impl LocalDisk,
 ) -> Result<(Core, Report), RecoveryError<M::Error>> {
     let superblock = load_superblock(metadata).map_err(RecoveryError::Metadata)?;
-    let fresh = superblock.is_none();
-    let superblock = superblock.unwrap_or(Superblock {
-        journal_identity: parts.fresh_identity,
-        slot_count: parts.config.slot_count,
-        segment: 1,
-        next_pvbn: 1,
-        next_volume: 1,
-        ..Superblock::default()
-    });
+    let superblock = superblock.ok_or(RecoveryError::SuperblockMissing)?;
     if superblock.slot_count != parts.config.slot_count {
         let (found, configured) = (superblock.slot_count, parts.config.slot_count);
         return Err(RecoveryError::SlotCount { found, configured });
     }
-    let segments = read_segments(disk, &superblock, fresh)?;
+    let mark = load_mark(disk, &superblock)?;
+    let segments = read_segments(disk, &superblock)?;
     let mut core = empty_core(now, parts, &superblock, &segments);
     core.advise_costs();
-    load_slots(&mut core, metadata, disk.cache_is_new()).map_err(RecoveryError::Metadata)?;
+    load_slots(&mut core, metadata, mark.is_none()).map_err(RecoveryError::Metadata)?;
     core.counters_of_entries = load_counters(metadata).map_err(RecoveryError::Metadata)?;
-    let mut report = replay(&mut core, &superblock, segments, disk)?;
-    if disk.cache_is_new() && core.slots.dirty_count() > 0 {
+    let mut report = replay(&mut core, &superblock, mark, segments, disk)?;
+    if mark.is_none() && core.slots.dirty_count() > 0 {
         return Err(RecoveryError::CacheMissing {
             dirty: u64::from(core.slots.dirty_count()),
         });
     }
     core.slots.rebuild_free();
-    core.next_pvbn = Pvbn(core.next_pvbn.0 + PVBN_GAP);
+    let given_out = mark.map_or(0, |mark| mark.next_pvbn).max(core.next_pvbn.0);
+    core.next_pvbn = Pvbn(given_out + PVBN_GAP);
     core.dirty.set_durable(core.next_pvbn);
     report.clean_slots = u64::from(core.slots.clean_count());
     report.dirty_blocks = core.dirty.len() as u64;
@@ -168,12 +192,32 @@ pub fn load_superblock<M: MetadataRead>(metadata: &M) -> Result<Option<Superbloc
     }
 }
 
+/// What the cache file notes, if it is the right one; `None`: there is none.
+fn load_mark<E>(disk: &impl LocalDisk, superblock: &Superblock) -> Result<Option<Mark>, RecoveryError<E>> {
+    let Some(bytes) = disk.cache_header().map_err(RecoveryError::Disk)? else {
+        return Ok(None);
+    };
+    let header = CacheHeader::decode(&bytes).map_err(RecoveryError::CacheHeader)?;
+    if header.identity != superblock.journal_identity {
+        let (found, expected) = (header.identity, superblock.journal_identity);
+        return Err(RecoveryError::CacheForeign { found, expected });
+    }
+    if header.slot_count != superblock.slot_count {
+        return Err(RecoveryError::CacheHeader(DecodeError::Invalid {
+            what: "cache file slot count",
+            value: u64::from(header.slot_count),
+        }));
+    }
+    Ok(Some(header.mark))
+}
+
 /// What a first look through a segment finds. Its batches are read again when they are wanted, so that memory holds
 /// one segment at a time.
 struct Segment {
     header: SegmentHeader,
     /// LSN behind the last readable batch.
     end: Lsn,
+    batches: u64,
     /// What stopped the reading, where, and how many bytes follow.
     stopped: Option<(DecodeError, u64, u64)>,
     /// The highest durable LSN that any intact batch names, even beyond the damage.
@@ -183,17 +227,27 @@ struct Segment {
 fn read_segments<E>(
     disk: &impl LocalDisk,
     superblock: &Superblock,
-    fresh: bool,
 ) -> Result<BTreeMap<u64, Result<Segment, DecodeError>>, RecoveryError<E>> {
     let mut segments = BTreeMap::new();
     for number in disk.segments().map_err(RecoveryError::Disk)? {
         let bytes = disk.read_segment(number).map_err(RecoveryError::Disk)?;
-        segments.insert(number, read_segment(&bytes, number, superblock, fresh));
+        let segment = read_segment(&bytes, number, superblock);
+        if let Ok(Segment { header, .. }) = &segment
+            && number >= superblock.segment
+            && (bytes.len() as u64) < header.allocated_bytes
+        {
+            return Err(RecoveryError::JournalCut {
+                segment: number,
+                found: bytes.len() as u64,
+                allocated: header.allocated_bytes,
+            });
+        }
+        segments.insert(number, segment);
     }
     Ok(segments)
 }
 
-fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock, fresh: bool) -> Result<Segment, DecodeError> {
+fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock) -> Result<Segment, DecodeError> {
     let header = SegmentHeader::decode(bytes)?;
     if header.segment != number {
         return Err(DecodeError::Invalid {
@@ -201,8 +255,7 @@ fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock, fresh: bool)
             value: header.segment,
         });
     }
-    // Before the first checkpoint the identity is only in the journal itself.
-    if !fresh && header.journal_identity != superblock.journal_identity {
+    if header.journal_identity != superblock.journal_identity {
         return Err(DecodeError::Invalid {
             what: "segment journal identity",
             value: header.journal_identity,
@@ -210,6 +263,7 @@ fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock, fresh: bool)
     }
     let mut segment = Segment {
         end: header.first_lsn,
+        batches: 0,
         stopped: None,
         durable: Lsn(0),
         header,
@@ -217,6 +271,7 @@ fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock, fresh: bool)
     let mut batches = Batches::new(bytes, &segment.header);
     for found in &mut batches {
         segment.end = found.end;
+        segment.batches += 1;
         segment.durable = segment.durable.max(found.batch.durable_lsn);
     }
     if let (offset, Some(error)) = (batches.offset, batches.error) {
@@ -229,10 +284,10 @@ impl Segment {
     fn stop(&mut self, error: DecodeError, bytes: &[u8], offset: usize) {
         let rest = &bytes[offset..];
         // Preallocated space is zero: that is the ordinary end.
-        if rest.iter().all(|byte| *byte == 0) {
+        let Some(last) = rest.iter().rposition(|byte| *byte != 0) else {
             return;
-        }
-        self.stopped = Some((error, offset as u64, rest.len() as u64));
+        };
+        self.stopped = Some((error, offset as u64, last as u64 + 1));
         // Look for intact batches beyond the damage: they may say that the damaged part was durable.
         let identity = self.header.journal_identity;
         let mut at = 1;
@@ -337,11 +392,6 @@ fn empty_core(
     slots.set_second_chances(policies.prefetcher.wants_second_chances());
     let (prefetcher, addressing, economy) = (policies.prefetcher, policies.addressing, policies.economy);
     let foresight = Foresight::new(prefetcher, addressing, economy, config.slot_count, now);
-    let identity = segments
-        .values()
-        .flatten()
-        .next()
-        .map_or(superblock.journal_identity, |segment| segment.header.journal_identity);
     let last_segment = segments
         .keys()
         .next_back()
@@ -360,7 +410,7 @@ fn empty_core(
         next_pvbn: Pvbn(superblock.next_pvbn),
         next_job: 0,
         journal: Journal::new(
-            identity,
+            superblock.journal_identity,
             last_segment + 1,
             superblock.lsn,
             config.segment_bytes,
@@ -395,7 +445,7 @@ fn empty_core(
 fn load_slots<M: MetadataRead>(
     core: &mut Core,
     metadata: &M,
-    cache_is_new: bool,
+    cache_is_missing: bool,
 ) -> Result<(), MetadataFault<M::Error>> {
     let mut dirty: Vec<DirtyBlock> = Vec::new();
     let mut key = Vec::new();
@@ -421,7 +471,7 @@ fn load_slots<M: MetadataRead>(
             let slot = Lcbn(first * SLOTS_PER_PAGE + offset as u32);
             match entry {
                 SlotEntry::Free => {}
-                SlotEntry::Clean { .. } if cache_is_new => {}
+                SlotEntry::Clean { .. } if cache_is_missing => {}
                 SlotEntry::Clean { pvbn, sum } => core.slots.restore(slot, pvbn, sum, SlotState::Clean),
                 SlotEntry::Corrupt {
                     pvbn,
@@ -489,16 +539,24 @@ struct Tail {
 fn replay<E>(
     core: &mut Core,
     superblock: &Superblock,
+    mark: Option<Mark>,
     segments: BTreeMap<u64, Result<Segment, DecodeError>>,
     disk: &impl LocalDisk,
 ) -> Result<Report, RecoveryError<E>> {
     let mut report = Report::default();
-    let durable = segments.values().flatten().map(|segment| segment.durable).max();
-    let durable = durable.unwrap_or(superblock.lsn).max(superblock.lsn);
-    let mut arrival = Arrival::new(durable);
-    let tail = read_tail(superblock, segments, disk, &mut arrival, &mut report);
-    let mut tail = tail.map_err(RecoveryError::Disk)?;
+    let claimed = segments.values().flatten().map(|segment| segment.durable).max();
+    let noted = mark.map_or(Lsn(0), |mark| mark.journal.lsn);
+    let durable = superblock.lsn.max(noted).max(claimed.unwrap_or_default());
+    let missing_segment = missing_segment(superblock, mark, &segments);
+    // Without the cache file no block can be looked at, so none may be needed.
+    let mut arrival = Arrival::new(mark.map_or(Lsn(u64::MAX), |_| durable), core.slots.count());
+    let mut tail = read_tail(superblock, segments, disk, &mut arrival, &mut report)?;
+    let batches = arrival.count;
     let given_up = arrival.first_given_up();
+    let given_up = given_up.map(|(length, first)| {
+        report.given_up_batches += (batches - length) as u64;
+        first
+    });
     if let Some(first) = given_up {
         let what = "data of the batch";
         let value = first.lsn.0;
@@ -530,7 +588,6 @@ fn replay<E>(
     }
     core.durability.overlay_records = report.records;
     if position < durable {
-        let lsn = superblock.lsn;
         return Err(match tail.damage {
             Some((segment, offset, error)) => RecoveryError::JournalCorrupt {
                 segment,
@@ -540,14 +597,27 @@ fn replay<E>(
                 durable,
             },
             None => RecoveryError::JournalMissing {
-                segment: superblock.segment,
-                lsn,
+                segment: missing_segment,
+                readable: position,
+                durable,
             },
         });
     }
     let (identity, segment) = (core.journal.identity(), core.journal.segment());
     core.journal = Journal::new(identity, segment, position, core.config.segment_bytes, tail.kept);
     Ok(report)
+}
+
+/// Where to look for what is not there: the first number without a segment, or the one that was written last.
+fn missing_segment(
+    superblock: &Superblock,
+    mark: Option<Mark>,
+    segments: &BTreeMap<u64, Result<Segment, DecodeError>>,
+) -> u64 {
+    let last = mark.map_or(0, |mark| mark.journal.segment).max(superblock.segment);
+    (superblock.segment..=last)
+        .find(|number| !segments.contains_key(number))
+        .unwrap_or(last)
 }
 
 /// The batches that begin at `from` or later, and before `to`.
@@ -558,13 +628,13 @@ fn part_of<'b>(bytes: &'b [u8], header: &SegmentHeader, from: Lsn, to: Lsn) -> i
 }
 
 /// Shows `arrival` each of the batches.
-fn read_tail<D: LocalDisk>(
+fn read_tail<D: LocalDisk, E>(
     superblock: &Superblock,
     segments: BTreeMap<u64, Result<Segment, DecodeError>>,
     disk: &D,
     arrival: &mut Arrival,
     report: &mut Report,
-) -> Result<Tail, String> {
+) -> Result<Tail, RecoveryError<E>> {
     let mut tail = Tail {
         parts: Vec::new(),
         kept: BTreeMap::new(),
@@ -590,6 +660,7 @@ fn read_tail<D: LocalDisk>(
                 };
                 tail.damage.get_or_insert((number, 24, error));
                 report.torn_bytes += segment.end.0 - segment.header.first_lsn.0;
+                report.given_up_batches += segment.batches;
                 report.obsolete_segments.push(number);
                 continue;
             }
@@ -605,7 +676,7 @@ fn read_tail<D: LocalDisk>(
         }
         tail.kept.insert(number, segment.header.first_lsn);
         let from = position;
-        let bytes = disk.read_segment(number)?;
+        let bytes = disk.read_segment(number).map_err(RecoveryError::Disk)?;
         // An earlier recovery gave up what follows `limit` and wrote the next segment in its place.
         for found in part_of(&bytes, &segment.header, from, limit) {
             if found.place.lsn != position {
@@ -652,6 +723,7 @@ struct Missing {
 /// the block dispensable is durable. So the longest prefix counts in which every block that is still needed is there.
 struct Arrival {
     durable: Lsn,
+    slot_count: u32,
     count: usize,
     /// Changes, from one prefix length to the next, in the number of blocks that are needed and missing.
     steps: BTreeMap<usize, i64>,
@@ -662,9 +734,10 @@ struct Arrival {
 }
 
 impl Arrival {
-    fn new(durable: Lsn) -> Self {
+    fn new(durable: Lsn, slot_count: u32) -> Self {
         Self {
             durable,
+            slot_count,
             count: 0,
             steps: BTreeMap::new(),
             missing: BTreeMap::new(),
@@ -674,7 +747,7 @@ impl Arrival {
     }
 
     /// Takes the next batch in.
-    fn look(&mut self, found: &Found, disk: &impl LocalDisk) -> Result<(), String> {
+    fn look<E>(&mut self, found: &Found, disk: &impl LocalDisk) -> Result<(), RecoveryError<E>> {
         let index = self.count;
         self.count += 1;
         for record in &found.batch.records {
@@ -695,6 +768,14 @@ impl Arrival {
             else {
                 continue;
             };
+            // A journal that names slots which the cache does not have is another cache's.
+            if let Some(run) = slots.iter().find(|run| run.end() > u64::from(self.slot_count)) {
+                return Err(RecoveryError::SlotBeyondEnd {
+                    lsn: found.place.lsn,
+                    slot: run.first.0.saturating_add(run.count.saturating_sub(1)),
+                    slot_count: self.slot_count,
+                });
+            }
             if found.place.lsn < self.durable {
                 continue;
             }
@@ -711,8 +792,8 @@ impl Arrival {
         Ok(())
     }
 
-    /// The batch behind the longest prefix, if that is not all of them.
-    fn first_given_up(mut self) -> Option<Place> {
+    /// The length of the longest prefix and the batch behind it, if that is not all of them.
+    fn first_given_up(mut self) -> Option<(usize, Place)> {
         for found in self.missing.values() {
             *self.steps.entry(found.since + 1).or_default() += 1;
         }
@@ -728,7 +809,7 @@ impl Arrival {
                 longest = None;
             }
         }
-        longest.and_then(|length| self.suspects.remove(&length))
+        longest.and_then(|length| Some((length, self.suspects.remove(&length)?)))
     }
 }
 
@@ -790,9 +871,6 @@ fn replay_record(core: &mut Core, record: Record, report: &mut Report) {
             sums,
         } => {
             for (offset, (slot, sum)) in (0u64..).zip(each_slot(&slots).zip(sums)) {
-                if slot.0 >= core.slots.count() {
-                    continue;
-                }
                 core.slots.restore(slot, pvbn.plus(offset), sum, SlotState::Dirty);
                 let block = DirtyBlock {
                     pvbn: pvbn.plus(offset),
@@ -840,8 +918,8 @@ mod tests {
         fn read_segment(&self, _segment: u64) -> Result<Vec<u8>, String> {
             Err(String::new())
         }
-        fn cache_is_new(&self) -> bool {
-            false
+        fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
+            Ok(Some(Vec::new()))
         }
         fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
             Ok(BlockSum(self.0[slot.0 as usize]))
@@ -881,13 +959,16 @@ mod tests {
         found.collect()
     }
 
-    fn arrived_count(candidates: &[Found], durable: Lsn, disk: &Sums) -> Result<usize, String> {
-        let mut arrival = Arrival::new(durable);
+    fn arrived_count(candidates: &[Found], durable: Lsn, disk: &Sums) -> Result<usize, RecoveryError<String>> {
+        let mut arrival = Arrival::new(durable, 64);
         for found in candidates {
             arrival.look(found, disk)?;
         }
         let given_up = arrival.first_given_up();
-        Ok(given_up.map_or(candidates.len(), |place| place.lsn.0 as usize / 100))
+        Ok(given_up.map_or(candidates.len(), |(length, place)| {
+            assert_eq!(place.lsn.0 as usize / 100, length);
+            length
+        }))
     }
 
     #[test]
@@ -940,6 +1021,7 @@ mod tests {
             segment: 2,
             first_lsn: Lsn(5_000),
             journal_identity: 9,
+            allocated_bytes: 0,
         };
         let batch = Batch {
             lsn: Lsn(5_000),
@@ -947,7 +1029,7 @@ mod tests {
             records: Vec::new(),
         };
         let bytes = [&header.encode()[..], &batch.encode(9)].concat();
-        let segment = read_segment(&bytes, 2, &Superblock::default(), true).unwrap();
+        let segment = read_segment(&bytes, 2, &Superblock::first(9, 8)).unwrap();
         assert_eq!(segment.durable, Lsn(4_000));
     }
 

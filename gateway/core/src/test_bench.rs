@@ -1,6 +1,6 @@
 //! A core with one object in the cloud, between a replacement policy and a prefetcher that write down what they are told.
 
-use crate::checkpoint::{MetadataRead, Table};
+use crate::checkpoint::{MetadataRead, Superblock, Table};
 use crate::config::Config;
 use crate::core_state::Core;
 use crate::event::{Command, Event, FetchItem, JobId, Span, Token};
@@ -20,13 +20,14 @@ pub(crate) const VOLUME: VolumeId = VolumeId(1 << 63 | 9);
 pub(crate) const FIRST_PVBN: u64 = 1000;
 pub(crate) const SLOTS: u32 = 64;
 
-struct Nothing;
+/// What the first start writes.
+struct Nothing(u32);
 
 impl MetadataRead for Nothing {
     type Error = &'static str;
 
-    fn get(&self, _: Table, _: &[u8]) -> Result<Option<Vec<u8>>, Self::Error> {
-        Ok(None)
+    fn get(&self, table: Table, _: &[u8]) -> Result<Option<Vec<u8>>, Self::Error> {
+        Ok((table == Table::Super).then(|| Superblock::first(1, self.0).encode()))
     }
 
     fn ceiling(&self, _: Table, _: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, Self::Error> {
@@ -156,12 +157,9 @@ impl Bench {
         let lru = Lru::new(Capacity::of_blocks(config.slot_count));
         let mut policies = Policies::new(Box::new(Recorder(lru, told.clone())), Box::new(foreteller));
         policies.economy = economy;
-        let parts = Parts {
-            config,
-            policies,
-            fresh_identity: 1,
-        };
-        let (mut core, _) = recover(Instant(0), parts, &Nothing, &NewDisk).unwrap();
+        let metadata = Nothing(config.slot_count);
+        let parts = Parts { config, policies };
+        let (mut core, _) = recover(Instant(0), parts, &metadata, &NewDisk).unwrap();
         let blocks = (0..64).map(|index| {
             let fingerprint = Fingerprint([index as u8; 32]);
             (Pvbn(FIRST_PVBN + index), fingerprint, 4096, BlockEncoding::Plain)

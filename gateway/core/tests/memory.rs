@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tombolo_base::{BlockSum, EntryChange, Instant, Lcbn};
-use tombolo_core::checkpoint::{MetadataRead, Table};
+use tombolo_core::checkpoint::{MetadataRead, Superblock, Table};
 use tombolo_core::record::{Batch, Lsn, Record, SegmentHeader};
 use tombolo_core::recovery::{LocalDisk, Parts, recover};
 use tombolo_core::{Config, Policies};
@@ -66,6 +66,7 @@ impl LocalDisk for Segments {
             segment,
             first_lsn: lsn_of(first),
             journal_identity: IDENTITY,
+            allocated_bytes: 0,
         };
         let mut bytes = Vec::with_capacity(SEGMENT_BYTES + 64);
         bytes.extend_from_slice(&header.encode());
@@ -73,8 +74,8 @@ impl LocalDisk for Segments {
         Ok(bytes)
     }
 
-    fn cache_is_new(&self) -> bool {
-        true
+    fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
+        Ok(None)
     }
 
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
@@ -82,13 +83,14 @@ impl LocalDisk for Segments {
     }
 }
 
+/// What the first start writes.
 struct Nothing;
 
 impl MetadataRead for Nothing {
     type Error = String;
 
-    fn get(&self, _: Table, _: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        Ok(None)
+    fn get(&self, table: Table, _: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        Ok((table == Table::Super).then(|| Superblock::first(IDENTITY, 64).encode()))
     }
 
     fn ceiling(&self, _: Table, _: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, String> {
@@ -112,11 +114,7 @@ fn recovery_holds_one_segment_of_the_journal_at_a_time() {
         Box::new(tombolo_cache::Lru::new(capacity)),
         Box::new(tombolo_prefetch::NoPrefetch),
     );
-    let parts = Parts {
-        config,
-        policies,
-        fresh_identity: 1,
-    };
+    let parts = Parts { config, policies };
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
     let (_, report) = recover(Instant(0), parts, &Nothing, &Segments(24)).unwrap();

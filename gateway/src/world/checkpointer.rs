@@ -4,7 +4,7 @@
 use super::Gateway;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, Weak};
-use tombolo_core::{Event, Frozen, Merge, MetadataError};
+use tombolo_core::{Event, Frozen, JournalMark, Merge, MetadataError};
 use tombolo_dedup::{FilterLoad, Flush, Manifest};
 
 /// The index's part of a checkpoint.
@@ -42,6 +42,11 @@ impl Gateway {
         // restart in the middle would replay.
         self.cache.sync().map_err(|error| failed("cache file sync", &error))?;
         self.journal.sync().map_err(|error| failed("journal sync", &error))?;
+        let superblock = &merge.frozen().superblock;
+        self.cache.note_journal(JournalMark {
+            segment: superblock.segment,
+            lsn: superblock.lsn,
+        });
         let manifest = self.flush_index();
         loop {
             let mut writing = self.metadata.write().map_err(|error| failed("begin", &error))?;
@@ -52,6 +57,8 @@ impl Gateway {
                     .map_err(|error| failed("index manifest", &error))?;
             }
             writing.commit().map_err(|error| failed("commit", &error))?;
+            // Committed, so the file is durable as long as it is now, and nobody else makes it longer.
+            self.cache.note_metadata(self.metadata.file_bytes());
             if is_last {
                 break;
             }

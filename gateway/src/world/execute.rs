@@ -5,10 +5,18 @@ use super::Gateway;
 use super::requests::{Pending, Reply};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn};
 use tombolo_core::checkpoint::{MetadataFault, load_descriptor, load_map_page};
-use tombolo_core::{Answer, Command, DiskError, Event, MetadataError, ReadPiece, Refusal, Token, WritePiece};
+use tombolo_core::{
+    Answer, Command, DiskError, Event, JournalMark, JournalWrite, MetadataError, ReadPiece, Refusal, Token, WritePiece,
+};
+
+/// Between two looks whether a full disk has room again.
+const FULL_DISK_RETRY: Duration = Duration::from_millis(200);
 
 impl Gateway {
     pub(super) fn execute(self: &Arc<Self>, command: Command, events: &mut Vec<Event>) {
@@ -20,18 +28,8 @@ impl Gateway {
                 let sums = self.requests.merge(token);
                 events.push(Event::Merged { token, sums });
             }
-            Command::WriteJournal(write) => {
-                let result = self
-                    .journal
-                    .write(&write)
-                    .map_err(|error| disk_error("journal write", &error));
-                events.push(Event::JournalWritten {
-                    lsn: write.lsn,
-                    end: write.end,
-                    result,
-                });
-            }
-            Command::Sync => self.sync(),
+            Command::WriteJournal(write) => events.extend(self.write_journal(write)),
+            Command::Sync { mark } => self.sync(mark),
             Command::TrimJournal { keep_from } => {
                 let gateway = self.clone();
                 self.checkpointing.run(move || {
@@ -74,6 +72,54 @@ impl Gateway {
             Command::TellLoss(loss) => self.tell_loss(&loss),
             Command::Checkpoint { frozen, pages_max } => self.checkpoint(frozen, pages_max),
         }
+    }
+
+    /// `None`: there is no room now. Nothing is lost by that, so the write waits for room, and its clients with it.
+    fn write_journal(self: &Arc<Self>, write: JournalWrite) -> Option<Event> {
+        let result = match self.journal.write(&write) {
+            Err(error) if is_full(&error) => {
+                if !self.journal_is_full.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "no room for the journal; what clients change waits until there is some");
+                }
+                let gateway = self.clone();
+                self.journaling.run(move || gateway.write_journal_waiting(write));
+                return None;
+            }
+            result => result.map_err(|error| disk_error("journal write", &error)),
+        };
+        if write.offset == 0 {
+            self.make_spare_segment();
+        }
+        let (lsn, end) = (write.lsn, write.end);
+        Some(Event::JournalWritten { lsn, end, result })
+    }
+
+    fn write_journal_waiting(self: &Arc<Self>, write: JournalWrite) {
+        let result = loop {
+            match self.journal.write(&write) {
+                Err(error) if is_full(&error) => thread::sleep(FULL_DISK_RETRY),
+                result => break result,
+            }
+        };
+        if self.journal_is_full.swap(false, Ordering::Relaxed) && result.is_ok() {
+            tracing::info!("there is room for the journal again");
+        }
+        self.make_spare_segment();
+        self.drive(Event::JournalWritten {
+            lsn: write.lsn,
+            end: write.end,
+            result: result.map_err(|error| disk_error("journal write", &error)),
+        });
+    }
+
+    /// So that the next segment is there when the disk is full, and no write waits for its making.
+    pub(super) fn make_spare_segment(self: &Arc<Self>) {
+        let gateway = self.clone();
+        self.journaling.run(move || {
+            if let Err(error) = gateway.journal.make_spare() {
+                tracing::warn!(%error, "the journal's next segment could not be made ahead");
+            }
+        });
     }
 
     fn answer(&self, token: Token, result: Result<Answer, Refusal>) {
@@ -184,13 +230,13 @@ impl Gateway {
 
     /// Cache file and journal side by side: recovery checks the data of every record that was not yet known to be
     /// durable, so neither has to wait for the other.
-    fn sync(self: &Arc<Self>) {
+    fn sync(self: &Arc<Self>, mark: JournalMark) {
         let gateway = self.clone();
         if !self.cache.needs_sync() {
             return self.syncing.run(move || {
                 let journal = gateway.journal.sync();
                 let result = journal.map_err(|error| disk_error("journal sync", &error));
-                gateway.drive(Event::Synced { result });
+                gateway.synced(mark, result);
             });
         }
         self.syncing.run(move || {
@@ -207,10 +253,15 @@ impl Gateway {
                 .recv()
                 .unwrap_or_else(|_| Err(io::Error::other("the worker has stopped")));
             let cache = cache.map_err(|error| disk_error("cache file sync", &error));
-            gateway.drive(Event::Synced {
-                result: journal.and(cache),
-            });
+            gateway.synced(mark, journal.and(cache));
         });
+    }
+
+    fn synced(self: &Arc<Self>, mark: JournalMark, result: Result<(), DiskError>) {
+        if result.is_ok() {
+            self.cache.note_journal(mark);
+        }
+        self.drive(Event::Synced { result });
     }
 
     fn read_metadata<T>(
@@ -220,6 +271,10 @@ impl Gateway {
         let reading = self.metadata.read().map_err(|error| MetadataError(error.to_string()))?;
         read(&reading).map_err(|fault| MetadataError(fault.to_string()))
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn piece_bytes<'b>(buffer: &'b mut [u8], piece: &ReadPiece) -> &'b mut [u8] {

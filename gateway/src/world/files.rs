@@ -303,7 +303,7 @@ fn core_change(change: Change) -> MetadataChange {
     }
 }
 
-fn metadata_error(error: heed::Error) -> StorageError {
+fn metadata_error(error: impl std::fmt::Display) -> StorageError {
     StorageError::Failed(format!("local metadata: {error}"))
 }
 

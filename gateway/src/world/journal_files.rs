@@ -1,8 +1,8 @@
-//! The journal's segments as files, `journal/0000000000000001.log`. Each is allocated when it is made, so that the
-//! disk cannot be found full in the middle of one. Zeroes go ahead of the records ([`Stretch`]); recovery sees zeroes
-//! either way.
+//! The journal's segments as files, `journal/0000000000000001.log`. Each is allocated, durably, before it gets its
+//! name, so that the disk cannot be found full in the middle of one, and a file that is shorter was cut. One is made
+//! ahead, `journal/spare`. Zeroes go ahead of the records ([`Stretch`]); recovery sees zeroes either way.
 
-use super::cache_file::{FailedSync, allocate};
+use super::cache_file::{FailedSync, allocate, drop_pages};
 use super::stretch::Stretch;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -11,13 +11,14 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use tombolo_core::JournalWrite;
+use tombolo_core::{JournalWrite, allocated_bytes};
 
 #[derive(Debug)]
 pub struct JournalFiles {
     directory: PathBuf,
-    segment_bytes: u64,
+    allocated_bytes: u64,
     segments: Mutex<BTreeMap<u64, Arc<Segment>>>,
+    making_spare: Mutex<()>,
     directory_changed: AtomicBool,
     failed_sync: FailedSync,
     /// One sync at a time: what one has begun to bring to the disk another must not take for brought.
@@ -31,20 +32,25 @@ struct Segment {
     stretch: Stretch,
 }
 
-/// Beyond the size at which the core begins a new segment: the last batch may pass it.
-const SLACK_BYTES: u64 = 1 << 20;
-
 impl JournalFiles {
+    /// In a directory that is there: one that is not is a journal that is lost. What will be read is what the medium
+    /// holds: what an earlier process wrote is brought there first, or it fails.
     pub fn open(directory: PathBuf, segment_bytes: u64) -> io::Result<Self> {
-        fs::create_dir_all(&directory)?;
-        Ok(Self {
+        let files = Self {
             directory,
-            segment_bytes,
+            allocated_bytes: allocated_bytes(segment_bytes),
             segments: Mutex::new(BTreeMap::new()),
+            making_spare: Mutex::new(()),
             directory_changed: AtomicBool::new(false),
             failed_sync: FailedSync::default(),
             syncing: Mutex::default(),
-        })
+        };
+        for segment in files.list()? {
+            let file = File::open(files.path(segment))?;
+            file.sync_data()?;
+            drop_pages(&file)?;
+        }
+        Ok(files)
     }
 
     pub fn list(&self) -> io::Result<Vec<u64>> {
@@ -104,12 +110,48 @@ impl JournalFiles {
         Ok(())
     }
 
-    /// Ends a segment where recovery stopped reading it.
-    pub fn truncate(&self, segment: u64, length_bytes: u64) -> io::Result<()> {
-        OpenOptions::new()
+    /// Ends a segment where recovery stopped reading it. The file keeps its length.
+    pub fn zero_from(&self, segment: u64, offset: u64) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(self.path(segment))?;
+        let end = file.metadata()?.len();
+        let zeroes = vec![0; 1 << 20];
+        let mut at = offset;
+        while at < end {
+            let bytes = zeroes.len().min((end - at) as usize);
+            file.write_all_at(&zeroes[..bytes], at)?;
+            at += bytes as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes the next segment ahead of its use, if there is none.
+    pub fn make_spare(&self) -> io::Result<()> {
+        let _making = self
+            .making_spare
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let spare = self.spare();
+        if fs::metadata(&spare).is_ok_and(|found| found.len() == self.allocated_bytes) {
+            return Ok(());
+        }
+        let new = spare.with_extension("new");
+        let made = self.make(&new).and_then(|_| fs::rename(&new, &spare));
+        made.inspect_err(|_| {
+            let _ = fs::remove_file(&new);
+        })
+    }
+
+    fn make(&self, path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new()
+            .read(true)
             .write(true)
-            .open(self.path(segment))?
-            .set_len(length_bytes)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path)?;
+        allocate(&file, self.allocated_bytes)?;
+        file.sync_all()?;
+        Ok(file)
     }
 
     pub fn remove(&self, segment: u64) -> io::Result<()> {
@@ -122,18 +164,16 @@ impl JournalFiles {
         if let Some(segment) = segments.get(&number) {
             return Ok(segment.clone());
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(self.path(number))?;
-        // A segment that is there already has records, which zeroes must not touch.
-        let is_new = file.metadata()?.len() == 0;
-        let bytes = self.segment_bytes + SLACK_BYTES;
-        allocate(&file, bytes)?;
+        let path = self.path(number);
+        let is_new = !path.exists();
+        if is_new {
+            self.make_spare()?;
+            fs::rename(self.spare(), &path)?;
+        }
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
         self.directory_changed.store(true, Ordering::Release);
+        // A segment that is there already has records, which zeroes must not touch.
+        let bytes = file.metadata()?.len();
         let segment = Arc::new(Segment {
             file,
             unsynced: AtomicBool::new(true),
@@ -141,6 +181,10 @@ impl JournalFiles {
         });
         segments.insert(number, segment.clone());
         Ok(segment)
+    }
+
+    fn spare(&self) -> PathBuf {
+        self.directory.join("spare")
     }
 
     fn path(&self, segment: u64) -> PathBuf {
@@ -182,5 +226,38 @@ mod tests {
             (&held[..4], &held[4999..5004]),
             (&[8, 8, 8, 0][..], &[0, 7, 7, 7, 0][..])
         );
+    }
+
+    #[test]
+    fn a_segment_ends_where_recovery_ended_it_and_keeps_its_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = JournalFiles::open(directory.path().to_owned(), 1 << 20).unwrap();
+        files.write(&write(0, vec![7; 3_000_000])).unwrap();
+        let length = files.read(1).unwrap().len();
+        files.zero_from(1, 1_234).unwrap();
+        let held = files.read(1).unwrap();
+        assert_eq!(held.len(), length);
+        assert!(held[..1_234].iter().all(|byte| *byte == 7) && held[1_234..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_segment_is_made_ahead_once_and_has_its_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = JournalFiles::open(directory.path().to_owned(), 1 << 20).unwrap();
+        let length = |name: &str| fs::metadata(directory.path().join(name)).map(|found| found.len()).ok();
+        files.make_spare().unwrap();
+        files.make_spare().unwrap();
+        assert_eq!(length("spare"), Some(allocated_bytes(1 << 20)));
+        files.write(&write(0, vec![7; 3])).unwrap();
+        assert_eq!(length("spare"), None, "taken");
+        assert_eq!(length("0000000000000001.log"), Some(allocated_bytes(1 << 20)));
+        files.make_spare().unwrap();
+        // The setting has changed: a spare of another size does not do.
+        JournalFiles::open(directory.path().to_owned(), 2 << 20)
+            .unwrap()
+            .make_spare()
+            .unwrap();
+        assert_eq!(length("spare"), Some(allocated_bytes(2 << 20)));
+        assert_eq!(files.list().unwrap(), [1]);
     }
 }

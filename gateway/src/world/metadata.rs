@@ -1,11 +1,14 @@
 //! Local metadata in LMDB: one environment, a database per table of the core, one for the fingerprint index's manifest.
 
+use super::metadata_file::{self, DATA_FILE, MetadataFileError};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvOpenOptions, RoTxn, RwTxn, WithTls};
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tombolo_core::checkpoint::{MetadataRead, MetadataTransaction, Table};
+use tombolo_base::DecodeError;
+use tombolo_core::checkpoint::{MetadataRead, MetadataTransaction, Superblock, Table};
+use tombolo_core::sealed::{seal, unseal};
 use tombolo_files::storage::Entry;
 
 type Data = Database<Bytes, Bytes>;
@@ -44,33 +47,76 @@ impl Tables {
 
 /// LMDB knows no empty key; the superblock and the manifest lie under this one.
 const SINGLE_KEY: &[u8] = b"0";
+const SUPER: &str = "super";
 /// Every connection thread and worker may read at once.
 const READERS_MAX: u32 = 1024;
 
+/// Why local metadata cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum MetadataOpenError {
+    #[error(transparent)]
+    File(#[from] MetadataFileError),
+    #[error(
+        "{path}: {error}; do not remove it, it says where all data lies: put it back as it was, or restore the state \
+         directory from a copy"
+    )]
+    Lmdb { path: PathBuf, error: heed::Error },
+    #[error("{path}: the table {table:?} is missing; restore the state directory from a copy")]
+    Table { path: PathBuf, table: &'static str },
+}
+
+fn open_environment(directory: &Path, map_bytes: u64) -> Result<Env<WithTls>, heed::Error> {
+    std::fs::create_dir_all(directory)?;
+    let mut options = EnvOpenOptions::new();
+    options
+        .map_size(map_bytes as usize)
+        .max_dbs(16)
+        .max_readers(READERS_MAX);
+    // SAFETY: the state directory's lock keeps other processes of ours away, and no part of this one opens the
+    // environment twice or changes its files by other means.
+    unsafe { options.open(directory) }
+}
+
 impl Metadata {
-    pub fn open(directory: &Path, map_bytes: u64) -> Result<Self, heed::Error> {
-        std::fs::create_dir_all(directory)?;
-        let mut options = EnvOpenOptions::new();
-        options
-            .map_size(map_bytes as usize)
-            .max_dbs(16)
-            .max_readers(READERS_MAX);
-        // SAFETY: the state directory's lock keeps other processes of ours away, and no part of this one opens the
-        // environment twice or changes its files by other means.
-        let env = unsafe { options.open(directory)? };
+    /// Makes one that holds a superblock and nothing else, durably.
+    pub fn make(directory: &Path, map_bytes: u64, superblock: &Superblock) -> Result<(), heed::Error> {
+        let env = open_environment(directory, map_bytes)?;
         let mut transaction = env.write_txn()?;
-        let mut create = |name: &str| env.create_database::<Bytes, Bytes>(&mut transaction, Some(name));
-        let tables = Tables {
-            superblock: create("super")?,
-            map: create("map")?,
-            references: create("references")?,
-            objects: create("objects")?,
-            slots: create("slots")?,
-            entries: create("entries")?,
-            counters: create("counters")?,
-            index: create("index")?,
-        };
+        let mut create = |name| env.create_database::<Bytes, Bytes>(&mut transaction, Some(name));
+        for name in ["map", "references", "objects", "slots", "entries", "counters", "index"] {
+            create(name)?;
+        }
+        let data = create(SUPER)?;
+        data.put(&mut transaction, SINGLE_KEY, &superblock.encode())?;
         transaction.commit()?;
+        env.prepare_for_closing().wait();
+        std::fs::File::open(directory.join(DATA_FILE))?.sync_all()?;
+        Ok(std::fs::File::open(directory)?.sync_all()?)
+    }
+
+    /// `noted_bytes`: how long the file was known to be.
+    pub fn open(directory: &Path, map_bytes: u64, noted_bytes: u64) -> Result<Self, MetadataOpenError> {
+        metadata_file::check(directory, noted_bytes)?;
+        let path = || directory.to_owned();
+        let failed = |error| MetadataOpenError::Lmdb { path: path(), error };
+        let env = open_environment(directory, map_bytes).map_err(failed)?;
+        let transaction = env.read_txn().map_err(failed)?;
+        let open = |table: &'static str| {
+            let found = env.open_database(&transaction, Some(table)).map_err(failed)?;
+            found.ok_or_else(|| MetadataOpenError::Table { path: path(), table })
+        };
+        let tables = Tables {
+            superblock: open(SUPER)?,
+            map: open("map")?,
+            references: open("references")?,
+            objects: open("objects")?,
+            slots: open("slots")?,
+            entries: open("entries")?,
+            counters: open("counters")?,
+            index: open("index")?,
+        };
+        // The handles outlive the transaction that opened them when it commits.
+        transaction.commit().map_err(failed)?;
         Ok(Self { env, tables })
     }
 
@@ -89,20 +135,31 @@ impl Metadata {
     }
 
     /// An entry of the file service.
-    pub fn entry(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, heed::Error> {
+    pub fn entry(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, RecordError> {
         let transaction = self.env.read_txn()?;
-        Ok(self.tables.entries.get(&transaction, key)?.map(Arc::from))
+        let found = self.tables.find(&transaction, Table::Entries, key)?;
+        Ok(found.map(Arc::from))
     }
 
     /// The entries with `from <= key < end`, at most `limit` of them, ascending.
-    pub fn entries(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, heed::Error> {
+    pub fn entries(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, RecordError> {
         let transaction = self.env.read_txn()?;
-        let bounds = (Bound::Included(from), Bound::Excluded(end));
-        let range = self.tables.entries.range(&transaction, &bounds)?;
-        range
-            .take(limit)
-            .map(|entry| entry.map(|(key, value)| (key.to_vec(), Arc::from(value))))
-            .collect()
+        self.tables.around(&transaction, Table::Entries, from)?;
+        let mut entries: Vec<Entry> = Vec::new();
+        let bounds = (Bound::Included(from), Bound::Unbounded);
+        for entry in self.tables.entries.range(&transaction, &bounds)?.take(limit) {
+            let (key, stored) = entry?;
+            let least = entries.last().map_or(from, |(last, _)| last.as_slice());
+            // The one that ends the range is looked at too: a key that was altered must not cut it short.
+            let Some((key, value)) = neighbour(Table::Entries, least, |key| key >= least, Some((key, stored)))? else {
+                break;
+            };
+            if key.as_slice() >= end {
+                break;
+            }
+            entries.push((key, Arc::from(value)));
+        }
+        Ok(entries)
     }
 
     pub fn manifest(&self) -> Result<Option<Vec<u8>>, heed::Error> {
@@ -110,8 +167,8 @@ impl Metadata {
         Ok(self.tables.index.get(&transaction, SINGLE_KEY)?.map(<[u8]>::to_vec))
     }
 
-    /// Bytes of the environment's file in use.
-    pub fn used_bytes(&self) -> u64 {
+    /// Length of the environment's file.
+    pub fn file_bytes(&self) -> u64 {
         self.env.real_disk_size().unwrap_or(0)
     }
 }
@@ -146,28 +203,108 @@ fn key_of(table: Table, key: &[u8]) -> &[u8] {
     }
 }
 
+/// Why a record cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error("{0}")]
+    Lmdb(#[from] heed::Error),
+    #[error(
+        "table {table:?}, key {key:02x?}: {error}; local metadata is damaged: restore the state directory from a copy"
+    )]
+    Damaged {
+        table: Table,
+        key: Vec<u8>,
+        error: DecodeError,
+    },
+    #[error(
+        "table {table:?}: key {found:02x?} lies where {wanted:02x?} should; local metadata is damaged: restore the state \
+         directory from a copy"
+    )]
+    Misplaced {
+        table: Table,
+        found: Vec<u8>,
+        wanted: Vec<u8>,
+    },
+}
+
+fn unsealed<'v>(table: Table, key: &[u8], stored: &'v [u8]) -> Result<&'v [u8], RecordError> {
+    unseal(table, key, stored).map_err(|error| RecordError::Damaged {
+        table,
+        key: key.to_vec(),
+        error,
+    })
+}
+
+type Found = Option<(Vec<u8>, Vec<u8>)>;
+
+/// A neighbour of `wanted`, if it is whole and lies on this side of it.
+fn neighbour(
+    table: Table,
+    wanted: &[u8],
+    lies_right: impl Fn(&[u8]) -> bool,
+    found: Option<(&[u8], &[u8])>,
+) -> Result<Found, RecordError> {
+    let Some((key, stored)) = found else { return Ok(None) };
+    if !lies_right(key) {
+        let (found, wanted) = (key.to_vec(), wanted.to_vec());
+        return Err(RecordError::Misplaced { table, found, wanted });
+    }
+    let value = unsealed(table, key, stored)?;
+    Ok(Some((key.to_vec(), value.to_vec())))
+}
+
+impl Tables {
+    /// The record below `key`, and the one at or above it. A key that was altered, or a page that lies where another
+    /// should, shows in one of the two: so what seems to be absent is looked for between neighbours.
+    fn around(&self, transaction: &RoTxn<'_>, table: Table, key: &[u8]) -> Result<(Found, Found), RecordError> {
+        let data = self.of(table);
+        let below = data.get_lower_than(transaction, key)?;
+        let from = data.get_greater_than_or_equal_to(transaction, key)?;
+        Ok((
+            neighbour(table, key, |found| found < key, below)?,
+            neighbour(table, key, |found| found >= key, from)?,
+        ))
+    }
+
+    fn find(&self, transaction: &RoTxn<'_>, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, RecordError> {
+        if let Some(stored) = self.of(table).get(transaction, key)? {
+            return Ok(Some(unsealed(table, key, stored)?.to_vec()));
+        }
+        match self.around(transaction, table, key)? {
+            (_, Some((found, _))) if found == key => Err(RecordError::Misplaced {
+                table,
+                wanted: key.to_vec(),
+                found,
+            }),
+            _ => Ok(None),
+        }
+    }
+}
+
 macro_rules! reads {
     ($kind:ident) => {
+        impl $kind<'_> {
+            fn around(&self, table: Table, key: &[u8]) -> Result<(Found, Found), String> {
+                let around = self.tables.around(&self.transaction, table, key_of(table, key));
+                around.map_err(|error| error.to_string())
+            }
+        }
+
         impl MetadataRead for $kind<'_> {
             type Error = String;
 
             fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
-                let found = self.tables.of(table).get(&self.transaction, key_of(table, key));
-                found
-                    .map(|value| value.map(<[u8]>::to_vec))
-                    .map_err(|error| error.to_string())
+                let found = self.tables.find(&self.transaction, table, key_of(table, key));
+                found.map_err(|error| error.to_string())
             }
 
-            fn ceiling(&self, table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, String> {
-                let data = self.tables.of(table);
-                let found = data.get_greater_than_or_equal_to(&self.transaction, key_of(table, key));
-                found.map(owned).map_err(|error| error.to_string())
+            fn ceiling(&self, table: Table, key: &[u8]) -> Result<Found, String> {
+                Ok(self.around(table, key)?.1)
             }
 
-            fn floor(&self, table: Table, key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>, String> {
-                let data = self.tables.of(table);
-                let found = data.get_lower_than_or_equal_to(&self.transaction, key_of(table, key));
-                found.map(owned).map_err(|error| error.to_string())
+            fn floor(&self, table: Table, key: &[u8]) -> Result<Found, String> {
+                let (below, from) = self.around(table, key)?;
+                Ok(from.filter(|(found, _)| found == key).or(below))
             }
         }
     };
@@ -176,21 +313,130 @@ macro_rules! reads {
 reads!(Reading);
 reads!(Writing);
 
-fn owned(entry: Option<(&[u8], &[u8])>) -> Option<(Vec<u8>, Vec<u8>)> {
-    entry.map(|(key, value)| (key.to_vec(), value.to_vec()))
-}
-
 impl MetadataTransaction for Writing<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), String> {
+        let stored = seal(table, key, value.to_vec());
         let put = self
             .tables
             .of(table)
-            .put(&mut self.transaction, key_of(table, key), value);
+            .put(&mut self.transaction, key_of(table, key), &stored);
         put.map_err(|error| error.to_string())
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), String> {
         let deleted = self.tables.of(table).delete(&mut self.transaction, key_of(table, key));
         deleted.map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(directory: &Path) -> Metadata {
+        let path = directory.join("metadata");
+        if !path.exists() {
+            Metadata::make(&path, 1 << 20, &Superblock::first(7, 64)).unwrap();
+        }
+        Metadata::open(&path, 1 << 20, 0).unwrap()
+    }
+
+    /// Puts bytes under a key past the sums.
+    fn put_raw(metadata: &Metadata, table: Table, key: &[u8], stored: &[u8]) {
+        let mut transaction = metadata.env.write_txn().unwrap();
+        metadata.tables.of(table).put(&mut transaction, key, stored).unwrap();
+        transaction.commit().unwrap();
+    }
+
+    fn put(metadata: &Metadata, table: Table, key: &[u8], value: &[u8]) {
+        let mut writing = metadata.write().unwrap();
+        writing.put(table, key, value).unwrap();
+        writing.commit().unwrap();
+    }
+
+    #[test]
+    fn what_was_put_under_a_key_is_found_there_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let metadata = open(directory.path());
+        put(&metadata, Table::Entries, b"one", b"value");
+        put(&metadata, Table::Map, b"one", b"page");
+        let reading = metadata.read().unwrap();
+        assert_eq!(reading.get(Table::Map, b"one"), Ok(Some(b"page".to_vec())));
+        let stored = metadata
+            .tables
+            .map
+            .get(&reading.transaction, b"one")
+            .unwrap()
+            .unwrap()
+            .to_vec();
+        drop(reading);
+        assert_eq!(metadata.entry(b"one").unwrap().as_deref(), Some(&b"value"[..]));
+        assert_eq!(metadata.entries(b"a", b"z", 9).unwrap().len(), 1);
+        // The same bytes under another key, in another table, and with a bit flipped.
+        put_raw(&metadata, Table::Map, b"two", &stored);
+        put_raw(&metadata, Table::Entries, b"one", &stored);
+        let mut flipped = stored;
+        flipped[1] ^= 4;
+        put_raw(&metadata, Table::Map, b"one", &flipped);
+        let reading = metadata.read().unwrap();
+        for key in [b"one", b"two"] {
+            let said = reading.get(Table::Map, key).unwrap_err();
+            assert!(said.contains("restore the state directory"), "{said}");
+            assert!(reading.ceiling(Table::Map, key).is_err() && reading.floor(Table::Map, key).is_err());
+        }
+        drop(reading);
+        assert!(metadata.entry(b"one").is_err() && metadata.entries(b"a", b"z", 9).is_err());
+    }
+
+    #[test]
+    fn what_is_absent_is_looked_for_between_neighbours() {
+        let directory = tempfile::tempdir().unwrap();
+        let metadata = open(directory.path());
+        for key in [b"b", b"d", b"f"] {
+            put(&metadata, Table::Entries, key, b"value");
+            put(&metadata, Table::Map, key, b"value");
+        }
+        assert_eq!(metadata.entry(b"c").unwrap(), None);
+        assert_eq!(metadata.entries(b"c", b"e", 9).unwrap().len(), 1);
+        let reading = metadata.read().unwrap();
+        assert_eq!(reading.get(Table::Map, b"c"), Ok(None));
+        let keys = |found: Result<Found, String>| found.unwrap().map(|(key, _)| key[0]);
+        assert_eq!(
+            [b"c", b"d", b"g"].map(|key| keys(reading.ceiling(Table::Map, key))),
+            [Some(b'd'), Some(b'd'), None]
+        );
+        assert_eq!(
+            [b"a", b"d", b"g"].map(|key| keys(reading.floor(Table::Map, key))),
+            [None, Some(b'd'), Some(b'f')]
+        );
+        drop(reading);
+        // As if a bit of the key had flipped: "d" is gone, "c" is there with the sum of "d".
+        let transaction = metadata.env.read_txn().unwrap();
+        let stored = metadata.tables.map.get(&transaction, b"d").unwrap().unwrap().to_vec();
+        drop(transaction);
+        for (table, data) in [
+            (Table::Map, metadata.tables.map),
+            (Table::Entries, metadata.tables.entries),
+        ] {
+            let mut transaction = metadata.env.write_txn().unwrap();
+            data.delete(&mut transaction, b"d").unwrap();
+            transaction.commit().unwrap();
+            put_raw(&metadata, table, b"c", &stored);
+        }
+        let reading = metadata.read().unwrap();
+        assert!(reading.get(Table::Map, b"d").is_err() && reading.ceiling(Table::Map, b"d").is_err());
+        drop(reading);
+        assert!(metadata.entry(b"d").is_err() && metadata.entries(b"d", b"e", 9).is_err());
+        assert!(
+            metadata.entries(b"a", b"c", 9).is_err(),
+            "what ends the range is not whole"
+        );
+    }
+
+    #[test]
+    fn a_neighbour_on_the_wrong_side_is_refused() {
+        let stored = seal(Table::Map, b"a", Vec::new());
+        let found = neighbour(Table::Map, b"m", |key| key >= b"m".as_slice(), Some((b"a", &stored)));
+        assert!(matches!(found, Err(RecordError::Misplaced { .. })));
     }
 }

@@ -13,10 +13,12 @@ mod cloud;
 mod execute;
 mod export;
 mod files;
+mod first_start;
 mod flusher;
 mod index_files;
 mod journal_files;
 mod metadata;
+mod metadata_file;
 mod open;
 mod policies;
 mod recorder;
@@ -79,6 +81,9 @@ pub struct Gateway {
     hashing: Workers,
     syncing: Workers,
     cache_syncing: Workers,
+    /// Makes journal segments ahead, and writes what had to wait for room.
+    journaling: Workers,
+    journal_is_full: AtomicBool,
     checkpointing: Workers,
     compacting: Workers,
     timer: Mutex<Option<JoinHandle<()>>>,
@@ -186,7 +191,7 @@ impl Gateway {
     pub fn local_use(&self) -> LocalUse {
         let index = self.index();
         LocalUse {
-            metadata_bytes: self.metadata.used_bytes(),
+            metadata_bytes: self.metadata.file_bytes(),
             index_memory_bytes: index.memory_bytes(),
             index_entries: index.run_entry_count() + index.memtable_entry_count() as u64,
             index_runs: index.run_count() as u64,

@@ -1,13 +1,14 @@
 //! Opens a state directory: lock, cache file, journal, metadata, index; recovers the core; starts the threads.
 
 use super::Gateway;
-use super::cache_file::CacheFile;
+use super::cache_file::{CacheFile, publish};
 use super::clock::Clock;
 use super::cloud::Cloud;
 use super::export::OPERATIONS;
+use super::first_start::{self, Paths, make_cache, make_if_new};
 use super::index_files::IndexFiles;
 use super::journal_files::JournalFiles;
-use super::metadata::Metadata;
+use super::metadata::{Metadata, MetadataOpenError};
 use super::policies::{self, HistoryFile};
 use super::recorder::Recorder;
 use super::requests::Requests;
@@ -25,8 +26,9 @@ use tombolo_base::{BlockSum, Lcbn};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, StoreError};
+use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, recover};
-use tombolo_core::{Config, Policies};
+use tombolo_core::{Config, Core, Policies};
 use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage};
 
 /// What a gateway is made of.
@@ -57,6 +59,19 @@ pub enum OpenError {
     InUse { path: PathBuf, holder: String },
     #[error("{path}: {error}")]
     Metadata { path: PathBuf, error: heed::Error },
+    #[error("local metadata: {0}")]
+    MetadataOpen(#[from] MetadataOpenError),
+    #[error(
+        "{0} is missing, but the journal or the cache file is there; it says where all data lies: restore the state \
+         directory from a copy"
+    )]
+    MetadataLost(PathBuf),
+    #[error(
+        "{0} is missing, and with it what was flushed lately; put it back, or restore the state directory from a copy"
+    )]
+    JournalLost(PathBuf),
+    #[error("{path} was cut: it has {found} of {made} bytes; put it back as it was")]
+    CacheCut { path: PathBuf, found: u64, made: u64 },
     #[error("fingerprint index in {path}: {error}")]
     Index {
         path: PathBuf,
@@ -91,25 +106,24 @@ impl Gateway {
             .build()
             .map_err(disk("cannot start threads", &state))?;
         check_store(&runtime, &options.store)?;
-        let cache_path = state.join("cache");
-        let mut cache = CacheFile::open(&cache_path, options.core.slot_count).map_err(disk(
-            "cannot make the cache file in full; is there room for [cache] size?",
-            &cache_path,
-        ))?;
-        let journal_path = state.join("journal");
+        let paths = Paths::new(&state);
+        make_if_new(&paths, options.core.slot_count, options.metadata_map_bytes)?;
+        let opened = CacheFile::open(&paths.cache).map_err(disk("cannot open the cache file", &paths.cache))?;
+        if let Some((found, made)) = opened.as_ref().and_then(CacheFile::cut) {
+            let path = paths.cache.clone();
+            return Err(OpenError::CacheCut { path, found, made });
+        }
+        let journal_path = paths.journal.clone();
         let journal = JournalFiles::open(journal_path.clone(), options.core.segment_bytes)
             .map_err(disk("cannot open the journal", &journal_path))?;
-        let metadata_path = state.join("metadata");
-        let metadata =
-            Metadata::open(&metadata_path, options.metadata_map_bytes).map_err(|error| OpenError::Metadata {
-                path: metadata_path.clone(),
-                error,
-            })?;
+        let metadata_path = paths.metadata.clone();
+        let noted = opened.as_ref().map(CacheFile::noted).unwrap_or_default();
+        let metadata = Metadata::open(&metadata_path, options.metadata_map_bytes, noted.metadata_bytes)?;
         let metadata_fault = |error| OpenError::Metadata {
             path: metadata_path.clone(),
             error,
         };
-        let index_path = state.join("index");
+        let index_path = paths.index.clone();
         let index_files = IndexFiles::open(index_path.clone()).map_err(disk("cannot open the index", &index_path))?;
         let manifest = metadata.manifest().map_err(metadata_fault)?;
         let mut index = open_index(&index_files, manifest, options.index).map_err(|error| OpenError::Index {
@@ -129,7 +143,6 @@ impl Gateway {
         let parts = Parts {
             config: options.core,
             policies,
-            fresh_identity: fresh_identity(),
         };
         let began = std::time::Instant::now();
         let (mut core, report) = {
@@ -139,7 +152,7 @@ impl Gateway {
                 parts,
                 &reading,
                 &Disk {
-                    cache: &cache,
+                    cache: opened.as_ref(),
                     journal: &journal,
                 },
             )
@@ -149,6 +162,11 @@ impl Gateway {
             })?
         };
         core.learn_replay_cost(report.records, began.elapsed().as_micros() as u64);
+        // From here on the state is ours to change.
+        let mut cache = match opened {
+            Some(cache) => cache,
+            None => make_lost_cache(&paths, &core)?,
+        };
         cache.keep_below(core.slots_used_to());
         finish_recovery(&journal, &index_files, &mut index, &report)
             .map_err(disk("cannot tidy up the journal", &journal_path))?;
@@ -158,8 +176,11 @@ impl Gateway {
                 .and_then(|opened| opened.sync_all())
                 .map_err(disk("sync", folder))?;
         }
-        cache.sync().map_err(disk("sync", &cache_path))?;
+        cache.note_pvbn(core.next_pvbn());
+        cache.sync().map_err(disk("sync", &paths.cache))?;
         journal.sync_existing().map_err(disk("sync", &journal_path))?;
+        cache.note_journal(core.journal_mark());
+        cache.note_metadata(metadata.file_bytes());
 
         let threads =
             |name, count, niceness| Workers::new(name, count, niceness).map_err(disk("cannot start threads", &state));
@@ -191,16 +212,33 @@ impl Gateway {
             hashing: threads("hash", options.hash_threads, 10)?,
             syncing: threads("sync", 1, 0)?,
             cache_syncing: threads("sync-cache", 1, 0)?,
+            journaling: threads("journal", 1, 0)?,
+            journal_is_full: AtomicBool::new(false),
             checkpointing: threads("checkpoint", 1, 5)?,
             compacting: threads("compact", 1, 15)?,
             timer: Mutex::new(None),
             _lock: lock,
         });
         gateway.start_timer().map_err(disk("cannot start threads", &state))?;
+        gateway.make_spare_segment();
         // The recovered state gets a first checkpoint soon and the flush pipeline a first look.
         gateway.drive(tombolo_core::Event::Tick);
         Ok(gateway)
     }
+}
+
+/// Nothing that is dirty was in it, so an empty one does as well.
+fn make_lost_cache(paths: &Paths, core: &Core) -> Result<CacheFile, OpenError> {
+    let header = CacheHeader {
+        identity: core.identity(),
+        slot_count: core.slot_count(),
+        mark: Mark::default(),
+    };
+    make_cache(paths, &header)?;
+    publish(&paths.cache).map_err(first_start::disk(&paths.cache, "cannot make the cache file"))?;
+    let opened = CacheFile::open(&paths.cache);
+    let opened = opened.and_then(|opened| opened.ok_or_else(|| io::ErrorKind::NotFound.into()));
+    opened.map_err(first_start::disk(&paths.cache, "cannot open the cache file"))
 }
 
 /// A missing bucket or wrong credentials will not mend themselves; a store that cannot be reached may.
@@ -280,8 +318,8 @@ fn finish_recovery(
     index: &mut Index,
     report: &Report,
 ) -> io::Result<()> {
-    if let Some((segment, length_bytes)) = report.cut {
-        journal.truncate(segment, length_bytes)?;
+    if let Some((segment, offset)) = report.cut {
+        journal.zero_from(segment, offset)?;
     }
     for segment in &report.obsolete_segments {
         journal.remove(*segment)?;
@@ -302,6 +340,13 @@ fn finish_recovery(
             let inserted = index.insert(block.fingerprint, block.pvbn);
             inserted.map_err(|error| io::Error::other(error.to_string()))?;
         }
+    }
+    if report.torn_bytes > 0 {
+        tracing::warn!(
+            bytes = report.torn_bytes,
+            batches = report.given_up_batches,
+            "the end of the journal is given up: it was never flushed, and not all of it had reached the disk"
+        );
     }
     tracing::info!(
         batches = report.batches,
@@ -328,7 +373,8 @@ pub(crate) fn fresh_identity() -> u64 {
 }
 
 struct Disk<'w> {
-    cache: &'w CacheFile,
+    /// `None`: there is no cache file.
+    cache: Option<&'w CacheFile>,
     journal: &'w JournalFiles,
 }
 
@@ -345,12 +391,13 @@ impl LocalDisk for Disk<'_> {
             .map_err(|error| format!("journal segment {segment}: {error}"))
     }
 
-    fn cache_is_new(&self) -> bool {
-        self.cache.is_new()
+    fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
+        Ok(self.cache.map(|cache| cache.header().to_vec()))
     }
 
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
-        self.cache
+        let cache = self.cache.ok_or_else(|| "there is no cache file".to_owned())?;
+        cache
             .sum(slot)
             .map_err(|error| format!("cache file, slot {}: {error}", slot.0))
     }

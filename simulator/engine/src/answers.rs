@@ -157,7 +157,9 @@ impl World {
                 self.life.store_faults > 0 && reads
             }
             // A failed sync may have dropped what was never flushed; the restart will find out.
-            Refusal::Lost { pvbn, .. } => self.life.has_failed || self.may_be_lost(*pvbn),
+            Refusal::Lost { pvbn, .. } => {
+                self.life.has_failed || self.life.checkpoint_sync_has_failed || self.may_be_lost(*pvbn)
+            }
             Refusal::Disk(_) => self.life.disk_faults > 0,
             Refusal::Metadata(_) => self.life.metadata_faults > 0,
             Refusal::Failed(_) => self.life.has_failed,

@@ -11,7 +11,7 @@ use tombolo_core::{Answer, Command, Core, Event, MapPage, PAGE_ENTRIES, Resolved
 
 impl World {
     /// What has changed since the last checkpoint stays within twice its limits, even if none can be made; beyond them
-    /// only what was under way already.
+    /// only what was under way already. A life with other settings than the one before begins with what that one left.
     pub(crate) fn check_bounds(&mut self) {
         let snapshot = self.core.snapshot();
         self.life.checkpoint_waits += u64::from(snapshot.waits_for_checkpoint);
@@ -20,12 +20,12 @@ impl World {
         let flushing = (config.hash_jobs_max * config.hash_blocks) as u64 + 2 * config.uploads_max as u64 * 64;
         let under_way = 2 * (requests * (2 * scenario.write_blocks_max + 8) + 2 * flushing);
         assert!(
-            snapshot.overlay_extents <= 2 * (config.overlay_extents_max as u64 + under_way),
+            snapshot.overlay_extents <= self.life.first_extents + 2 * (config.overlay_extents_max as u64 + under_way),
             "{} extents are not in a checkpoint",
             snapshot.overlay_extents
         );
         assert!(
-            snapshot.replay_records <= snapshot.replay_records_max + 2 + 2 * under_way,
+            snapshot.replay_records <= self.life.first_records + snapshot.replay_records_max + 2 + 2 * under_way,
             "{} records would be replayed",
             snapshot.replay_records
         );

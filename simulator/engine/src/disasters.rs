@@ -12,6 +12,7 @@ impl World {
         self.schedule_disaster(faults.slot_rot_interval_ms, Operation::SlotRots);
         self.schedule_disaster(faults.object_rot_interval_ms, Operation::ObjectRots);
         self.schedule_disaster(faults.sector_failure_interval_ms, Operation::SectorFails);
+        self.schedule_disaster(faults.full_interval_ms, Operation::DiskFills);
         self.schedule_policy_change();
     }
 
@@ -58,7 +59,8 @@ impl World {
             && BlockSum::of(&self.disk.read_slot(slot)) == BlockSum::of(&crate::contents::bytes_of(value))
         {
             self.say(|| format!("slot {} rots, PVBN {}", slot.0, pvbn.0));
-            self.disk.rot_slot(slot, &mut self.prng);
+            let other = Lcbn(self.prng.below(u64::from(self.scenario.config.slot_count)) as u32);
+            self.disk.rot_slot(slot, other, &mut self.prng);
             self.rotten.insert(pvbn);
         }
         self.schedule_disaster(self.scenario.faults.slot_rot_interval_ms, Operation::SlotRots);
@@ -76,6 +78,28 @@ impl World {
             self.rotten.insert(*pvbn);
         }
         self.schedule_disaster(self.scenario.faults.sector_failure_interval_ms, Operation::SectorFails);
+    }
+
+    /// Until it has room again there is no new segment but the one made ahead, and no checkpoint.
+    pub(crate) fn fill_disk(&mut self) {
+        if self.is_calm {
+            return;
+        }
+        let micros = 1_000 * (1 + self.prng.below(self.scenario.faults.full_ms_max));
+        self.say(|| format!("the disk is full for {micros} microseconds"));
+        self.full_until = self.now + micros;
+        let pause = self.prng.below(2_000 * self.scenario.faults.full_interval_ms);
+        self.schedule(micros + pause, Operation::DiskFills);
+    }
+
+    /// For a new segment; otherwise how long to wait for it.
+    pub(crate) fn micros_to_room(&mut self) -> Option<u64> {
+        let left = self.full_until.saturating_sub(self.now);
+        if left > 0 && !std::mem::take(&mut self.has_spare_segment) {
+            return Some(left);
+        }
+        self.has_spare_segment |= left == 0;
+        None
     }
 
     pub(crate) fn rot_object(&mut self) {

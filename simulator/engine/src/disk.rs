@@ -5,14 +5,18 @@
 //! |--------------|---------------------------------|----------------------------------|-------------------|
 //! | process kill | stay                            | kept, lost or torn, each by lot  | stay unlinked     |
 //! | power loss   | kept, lost or torn, each by lot | likewise                         | may be back       |
-//! | failed sync  | kept or dropped, each by lot    | not touched                      | not touched       |
+//! | failed sync  | written, or kept as if it were  | not touched                      | not touched       |
 //!
-//! A write is torn at sectors of 512 bytes, in any pattern.
+//! A write is torn at sectors of 512 bytes, in any pattern. What a failed sync did not write stays in memory, clean: it
+//! is read until it is dropped ([`Disk::drop_pages`]) or a power loss comes, and no later sync writes it.
 
 use crate::contents::Block;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn, Prng};
+use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn, Prng, Pvbn};
+use tombolo_core::JournalMark;
+use tombolo_core::cache_header::{CacheHeader, Mark};
+use tombolo_core::record::{Batch, SegmentHeader};
 use tombolo_core::recovery::LocalDisk;
 
 const SECTOR_BYTES: usize = 512;
@@ -22,11 +26,14 @@ struct Slot {
     durable: Option<Block>,
     /// Written since, with the order of their completion.
     pending: Vec<(u64, Block)>,
+    /// In memory only: what a failed sync did not write.
+    clean_but_wrong: Option<Block>,
 }
 
 impl Slot {
     fn view(&self) -> Option<&Block> {
-        self.pending.last().map(|(_, block)| block).or(self.durable.as_ref())
+        let pending = self.pending.last().map(|(_, block)| block);
+        pending.or(self.clean_but_wrong.as_ref()).or(self.durable.as_ref())
     }
 }
 
@@ -43,13 +50,14 @@ struct Segment {
     /// The name survives a power loss.
     name_is_durable: bool,
     pending: Vec<Write>,
+    clean_but_wrong: Vec<Write>,
     unlinked: Option<u64>,
 }
 
 impl Segment {
     fn view(&self) -> Vec<u8> {
         let mut bytes = self.durable.clone();
-        for write in &self.pending {
+        for write in self.clean_but_wrong.iter().chain(&self.pending) {
             overwrite(&mut bytes, write.offset, &write.bytes);
         }
         bytes
@@ -69,20 +77,82 @@ pub struct Disk {
     slots: Vec<Slot>,
     segments: BTreeMap<u64, Segment>,
     order: u64,
-    cache_is_new: bool,
+    /// Of the state directory; in the cache file's header.
+    identity: u64,
+    has_cache: bool,
     /// Slots that cannot be read: until they are written, or for ever, nor written then.
     failed: BTreeMap<u32, bool>,
+    /// How long a segment is made, durably, before it gets its name.
+    allocated_bytes: usize,
+    durable_mark: Mark,
+    /// Written since, with the order of their completion.
+    pending_marks: Vec<(u64, Mark)>,
 }
 
 impl Disk {
-    pub fn new(slot_count: u32) -> Self {
+    pub fn new(identity: u64, slot_count: u32) -> Self {
         Self {
             slots: (0..slot_count).map(|_| Slot::default()).collect(),
             segments: BTreeMap::new(),
             order: 0,
-            cache_is_new: true,
+            identity,
+            has_cache: true,
             failed: BTreeMap::new(),
+            allocated_bytes: 0,
+            durable_mark: Mark::default(),
+            pending_marks: Vec::new(),
         }
+    }
+
+    /// In the cache file's header.
+    pub fn note(&mut self, journal: JournalMark) {
+        let mark = self.mark();
+        if journal.lsn > mark.journal.lsn {
+            self.write_mark(Mark { journal, ..mark });
+        }
+    }
+
+    pub fn note_pvbn(&mut self, next: Pvbn) {
+        let next_pvbn = next.0;
+        let mark = Mark {
+            next_pvbn,
+            ..self.mark()
+        };
+        self.write_mark(mark);
+    }
+
+    fn write_mark(&mut self, mark: Mark) {
+        self.order += 1;
+        self.pending_marks.push((self.order, mark));
+    }
+
+    /// Segments are made this long from now on.
+    pub fn set_allocated_bytes(&mut self, bytes: u64) {
+        self.allocated_bytes = bytes as usize;
+    }
+
+    /// Recovery gave up what is at and behind `lsn`: no batch of it can be found.
+    pub fn check_end(&self, lsn: u64) {
+        for (number, segment) in &self.segments {
+            let bytes = segment.view();
+            if segment.unlinked.is_some() || SegmentHeader::decode(&bytes).is_err() {
+                continue;
+            }
+            let places = (0..bytes.len()).filter(|place| bytes[*place..].starts_with(b"TJB1"));
+            for place in places {
+                if let Ok((batch, _)) = Batch::decode(&bytes[place..], self.identity) {
+                    assert!(
+                        batch.lsn.0 < lsn,
+                        "segment {number} still has the batch at {:?}",
+                        batch.lsn
+                    );
+                }
+            }
+        }
+    }
+
+    fn mark(&self) -> Mark {
+        self.pending_marks.last().map_or(self.durable_mark, |(_, mark)| *mark)
     }
 
     /// Everything that has completed so far: what a sync that begins now covers.
@@ -117,11 +187,19 @@ impl Disk {
         self.slots[slot.0 as usize].pending.push((self.order, block));
     }
 
+    fn made(&mut self, segment: u64) -> &mut Segment {
+        let allocated = self.allocated_bytes;
+        self.segments.entry(segment).or_insert_with(|| Segment {
+            durable: vec![0; allocated],
+            ..Segment::default()
+        })
+    }
+
     pub fn write_segment(&mut self, segment: u64, offset: u64, bytes: &[u8]) {
         self.order += 1;
-        let found = self.segments.entry(segment).or_default();
-        found.pending.push(Write {
-            order: self.order,
+        let order = self.order;
+        self.made(segment).pending.push(Write {
+            order,
             offset: offset as usize,
             bytes: bytes.to_vec(),
         });
@@ -144,13 +222,10 @@ impl Disk {
         self.write_segment(segment, offset, &torn);
     }
 
-    pub fn truncate_segment(&mut self, segment: u64, length_bytes: u64) {
-        if let Some(found) = self.segments.get_mut(&segment) {
-            let mut bytes = found.view();
-            bytes.truncate(length_bytes as usize);
-            // Modelled as durable at once: the caller syncs before anything else happens, or recovers again.
-            found.durable = bytes;
-            found.pending.clear();
+    pub fn zero_segment(&mut self, segment: u64, offset: u64) {
+        if let Some(found) = self.segments.get(&segment) {
+            let zeroes = vec![0; found.view().len() - offset as usize];
+            self.write_segment(segment, offset, &zeroes);
         }
     }
 
@@ -173,7 +248,12 @@ impl Disk {
             let count = slot.pending.partition_point(|(order, _)| *order <= upto);
             if let Some((_, block)) = slot.pending.drain(..count).next_back() {
                 slot.durable = Some(block);
+                slot.clean_but_wrong = None;
             }
+        }
+        let count = self.pending_marks.partition_point(|(order, _)| *order <= upto);
+        if let Some((_, mark)) = self.pending_marks.drain(..count).next_back() {
+            self.durable_mark = mark;
         }
     }
 
@@ -194,14 +274,35 @@ impl Disk {
         self.sync_segments(self.order);
     }
 
-    /// A sync failed: the kernel may have dropped what it could not write.
-    pub fn drop_unsynced(&mut self, upto: u64, prng: &mut Prng) {
-        let mut keep = |order: u64| order > upto || prng.chance(500);
+    /// A sync failed: some of what it was to write is on the medium, the rest is clean in memory nevertheless.
+    pub fn fail_sync(&mut self, upto: u64, prng: &mut Prng) {
         for slot in &mut self.slots {
-            slot.pending.retain(|(order, _)| keep(*order));
+            let count = slot.pending.partition_point(|(order, _)| *order <= upto);
+            if let Some((_, block)) = slot.pending.drain(..count).next_back() {
+                match prng.chance(500) {
+                    true => (slot.durable, slot.clean_but_wrong) = (Some(block), None),
+                    false => slot.clean_but_wrong = Some(block),
+                }
+            }
         }
         for segment in self.segments.values_mut() {
-            segment.pending.retain(|write| keep(write.order));
+            let count = segment.pending.partition_point(|write| write.order <= upto);
+            for write in segment.pending.drain(..count) {
+                match prng.chance(500) {
+                    true => overwrite(&mut segment.durable, write.offset, &write.bytes),
+                    false => segment.clean_but_wrong.push(write),
+                }
+            }
+        }
+    }
+
+    /// What memory holds of the medium is read from there again.
+    pub fn drop_pages(&mut self) {
+        for slot in &mut self.slots {
+            slot.clean_but_wrong = None;
+        }
+        for segment in self.segments.values_mut() {
+            segment.clean_but_wrong.clear();
         }
     }
 
@@ -209,6 +310,13 @@ impl Disk {
     /// cases too.
     pub fn power_loss(&mut self, prng: &mut Prng) {
         let luck = prng.below(4);
+        self.drop_pages();
+        for (_, mark) in std::mem::take(&mut self.pending_marks) {
+            // Two places are written in turn, so a torn one leaves the one before.
+            if fate(luck, prng) == Fate::Kept {
+                self.durable_mark = mark;
+            }
+        }
         for slot in &mut self.slots {
             for (_, block) in std::mem::take(&mut slot.pending) {
                 let old = slot.durable.clone().unwrap_or_else(|| Rc::from(&[0; BLOCK_BYTES][..]));
@@ -237,26 +345,41 @@ impl Disk {
         self.segments.retain(|_, segment| segment.unlinked.is_none());
     }
 
-    /// One bit flips, in memory and on the medium.
-    pub fn rot_slot(&mut self, slot: Lcbn, prng: &mut Prng) {
-        let mut bytes = self.read_slot(slot).to_vec();
-        bytes[prng.below(BLOCK_BYTES as u64) as usize] ^= 1 << prng.below(8);
+    /// A bit flips, a sector is zeroed, or a write to `other` has gone here, in memory and on the medium.
+    pub fn rot_slot(&mut self, slot: Lcbn, other: Lcbn, prng: &mut Prng) {
+        let before = self.read_slot(slot);
+        let mut bytes = before.to_vec();
+        match prng.below(3) {
+            0 => bytes.copy_from_slice(&self.read_slot(other)),
+            1 => {
+                let sector = prng.below((BLOCK_BYTES / SECTOR_BYTES) as u64) as usize;
+                bytes[sector * SECTOR_BYTES..][..SECTOR_BYTES].fill(0);
+            }
+            _ => {}
+        }
+        if bytes == before[..] {
+            bytes[prng.below(BLOCK_BYTES as u64) as usize] ^= 1 << prng.below(8);
+        }
         let found = &mut self.slots[slot.0 as usize];
         found.pending.clear();
+        found.clean_but_wrong = None;
         found.durable = Some(Rc::from(bytes));
     }
 
-    /// The cache file is replaced by an empty one.
-    pub fn renew_cache(&mut self) {
+    /// The cache file is gone.
+    pub fn lose_cache(&mut self) {
         for slot in &mut self.slots {
             *slot = Slot::default();
         }
         self.failed.clear();
-        self.cache_is_new = true;
+        self.has_cache = false;
+        self.durable_mark = Mark::default();
+        self.pending_marks.clear();
     }
 
-    pub fn cache_exists_now(&mut self) {
-        self.cache_is_new = false;
+    /// An empty cache file, if there is none.
+    pub fn make_cache(&mut self) {
+        self.has_cache = true;
     }
 }
 
@@ -317,8 +440,13 @@ impl LocalDisk for Disk {
         Ok(self.segments.get(&segment).ok_or("no such segment")?.view())
     }
 
-    fn cache_is_new(&self) -> bool {
-        self.cache_is_new
+    fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
+        let header = CacheHeader {
+            identity: self.identity,
+            slot_count: self.slots.len() as u32,
+            mark: self.mark(),
+        };
+        Ok(self.has_cache.then(|| header.encode()))
     }
 
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {

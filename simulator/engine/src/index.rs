@@ -88,6 +88,8 @@ pub struct FingerprintIndex {
     index: Index,
     /// Of the checkpoint under way.
     frozen: Option<(Lsn, Manifest)>,
+    /// The memtable holds removals.
+    has_forgotten: bool,
 }
 
 impl FingerprintIndex {
@@ -114,18 +116,31 @@ impl FingerprintIndex {
         for orphan in index.orphans(&files.runs()) {
             files.delete(orphan).expect("deletion in memory");
         }
-        Self { index, frozen: None }
-    }
-
-    /// The core holds uploads back, so that there is room.
-    pub fn remember(&mut self, descriptor: &ObjectDescriptor) {
-        for packed in descriptor.blocks() {
-            let inserted = self.index.insert(packed.fingerprint, packed.pvbn);
-            inserted.expect("the memtable has room for what is confirmed");
+        Self {
+            index,
+            frozen: None,
+            has_forgotten: false,
         }
     }
 
+    /// The core holds uploads back, so that there is room, unless losses were found during an upload. Returns those for
+    /// which there is none.
+    pub fn remember(&mut self, descriptor: &ObjectDescriptor) -> Vec<Fingerprint> {
+        let mut dropped = Vec::new();
+        for packed in descriptor.blocks() {
+            if let Err(error) = self.index.insert(packed.fingerprint, packed.pvbn) {
+                assert!(
+                    self.has_forgotten,
+                    "the memtable has room for what is confirmed: {error}"
+                );
+                dropped.push(packed.fingerprint);
+            }
+        }
+        dropped
+    }
+
     pub fn forget(&mut self, files: &RunFiles, blocks: &[(Fingerprint, Pvbn)]) {
+        self.has_forgotten = true;
         for (fingerprint, pvbn) in blocks {
             if let Err(error) = self.index.remove(files, *fingerprint, *pvbn) {
                 // Losses are not held back; an entry that stays is one that the core does not trust.
@@ -183,6 +198,7 @@ impl FingerprintIndex {
     }
 
     fn flush(&mut self, files: &RunFiles) {
+        self.has_forgotten = false;
         if let Some(flush) = self.index.freeze() {
             let flushed = flush.write(files).expect("files in memory do not fail");
             self.index.adopt_flush(flushed).expect("the flush was just made");

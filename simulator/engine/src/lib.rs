@@ -52,6 +52,7 @@ pub mod objects;
 mod operation;
 mod partial;
 pub mod policies;
+mod probes;
 pub mod replay;
 mod request;
 mod reuse;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::Bound;
-use tombolo_core::checkpoint::{MetadataRead, MetadataTransaction, Table};
+use tombolo_core::checkpoint::{MetadataRead, MetadataTransaction, Superblock, Table};
 
 type Key = (Table, Vec<u8>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metadata {
     entries: BTreeMap<Key, Vec<u8>>,
     /// The fingerprint index's manifest, committed with the rest.
@@ -24,6 +24,16 @@ pub struct Transaction<'a> {
 pub struct Changes(BTreeMap<Key, Option<Vec<u8>>>);
 
 impl Metadata {
+    /// Of a state directory that has just been made.
+    pub fn first(superblock: &Superblock) -> Self {
+        let mut entries = BTreeMap::new();
+        entries.insert((Table::Super, Vec::new()), superblock.encode());
+        Self {
+            entries,
+            manifest: None,
+        }
+    }
+
     pub fn begin(&self) -> Transaction<'_> {
         Transaction {
             base: self,

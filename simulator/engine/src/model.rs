@@ -339,6 +339,11 @@ impl Model {
         }
     }
 
+    /// Up to where everything was promised to survive a power loss.
+    pub fn flushed(&self) -> u64 {
+        self.flushed
+    }
+
     /// A crash left the journal's first `recovered` bytes in force.
     pub fn on_recovered(&mut self, recovered: u64, after_power_loss: bool) {
         let least = if after_power_loss {

@@ -12,11 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_cloud_driver::object::{Compression, byte_range, decode_block, encode_object};
-use tombolo_core::checkpoint::{MetadataTransaction, Table, load_descriptor, load_map_page};
+use tombolo_core::checkpoint::{MetadataTransaction, Superblock, Table, load_descriptor, load_map_page};
 use tombolo_core::record::{Batch, Record, SEGMENT_HEADER_BYTES};
 use tombolo_core::{
-    BlockLoss, Command, DiskError, Entries, Event, FetchItem, Frozen, HashItem, HashResult, JobId, JournalWrite,
-    MapPage, Merge, MetadataError, ReadPiece, StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
+    BlockLoss, Command, DiskError, Entries, Event, FetchItem, Frozen, HashItem, HashResult, JobId, JournalMark,
+    JournalWrite, MapPage, Merge, MetadataError, ReadPiece, StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
 };
 use tombolo_dedup::Manifest;
 
@@ -41,6 +41,7 @@ pub(crate) enum Operation {
     /// Covers what had completed when it began.
     Sync {
         upto: u64,
+        mark: JournalMark,
     },
     LoadPage {
         volume: VolumeId,
@@ -97,6 +98,7 @@ pub(crate) enum Operation {
     SlotRots,
     ObjectRots,
     SectorFails,
+    DiskFills,
     PoliciesChange,
 }
 
@@ -107,7 +109,7 @@ impl World {
             Command::WriteSlots { .. } => delays.slots_write,
             Command::ReadSlots { .. } => delays.slots_read,
             Command::WriteJournal(_) => delays.journal_write,
-            Command::Sync => delays.sync,
+            Command::Sync { .. } => delays.sync,
             Command::LoadPage { .. } | Command::LoadDescriptor { .. } => delays.metadata_read,
             Command::Fetch { .. } | Command::Verify { .. } => delays.get,
             Command::FindCopies { .. } => delays.metadata_read,
@@ -130,8 +132,9 @@ impl World {
             }
             Command::ReadSlots { token, pieces } => Operation::ReadSlots { token, pieces },
             Command::WriteJournal(write) => return self.begin_journal_write(write, micros),
-            Command::Sync => Operation::Sync {
+            Command::Sync { mark } => Operation::Sync {
                 upto: self.disk.order(),
+                mark,
             },
             Command::LoadPage {
                 volume,
@@ -202,7 +205,7 @@ impl World {
                     self.life.confirmed_pvbns.insert(packed.pvbn);
                     self.life.keys.insert(packed.pvbn, descriptor.id().key());
                 }
-                self.index.remember(&descriptor);
+                self.forgotten.extend(self.index.remember(&descriptor));
             }
             Command::Forget { blocks } => self.index.forget(&self.files, &blocks),
             Command::TellLoss(loss) => self.say(|| format!("lost: {loss:?}")),
@@ -225,6 +228,12 @@ impl World {
         };
         assert_eq!((batch.lsn, batch.lsn.0 + length as u64), (write.lsn, write.end.0));
         assert_eq!(length, write.bytes.len() - head);
+        let told = batch.durable_lsn.0;
+        assert!(
+            told >= self.life.synced,
+            "a batch says that LSN {told} is durable, and {} is known to be",
+            self.life.synced
+        );
         self.model.on_batch(&batch, write.end.0);
         let config = &self.scenario.config;
         let redirects = batch.records.iter().map(|record| match record {
@@ -254,7 +263,9 @@ impl World {
 
     fn look_at_record(&mut self, record: &Record) {
         match record {
-            Record::Write { pvbn, slots, .. } => {
+            Record::Write { pvbn, slots, sums, .. } => {
+                assert!(pvbn.0 >= self.pvbns_end, "PVBN {} is given out again", pvbn.0);
+                self.pvbns_end = pvbn.0 + sums.len() as u64;
                 let slots = slots.iter().flat_map(|run| run.first.0..run.first.0 + run.count);
                 self.slot_pvbns
                     .extend(slots.zip(0..).map(|(slot, offset)| (slot, pvbn.plus(offset))));
@@ -294,8 +305,8 @@ impl World {
             Operation::WriteSlots { token, pieces } => self.write_slots(token, &pieces),
             Operation::Merge { token } => self.merge(token),
             Operation::ReadSlots { token, pieces } => self.read_slots(token, &pieces),
-            Operation::WriteJournal(write) => self.write_journal(&write),
-            Operation::Sync { upto } => self.sync(upto),
+            Operation::WriteJournal(write) => self.write_journal(write),
+            Operation::Sync { upto, mark } => self.sync(upto, mark),
             Operation::LoadPage {
                 volume,
                 page,
@@ -355,6 +366,7 @@ impl World {
                 let copies = fingerprints.iter().map(find).collect();
                 self.step(Event::CopiesFound { job, copies });
             }
+            Operation::DiskFills => self.fill_disk(),
             Operation::PoliciesChange => self.change_policies(),
         }
     }
@@ -378,12 +390,13 @@ impl World {
                     _ => {}
                 }
             }
-            Operation::Sync { upto }
+            Operation::Sync { upto, mark }
                 if self.prng.chance(500) && !self.life.has_failed && self.scenario.canary != Some(Canary::SkipSync) =>
             {
                 self.disk.sync_slots(upto);
                 if self.prng.chance(500) {
                     self.disk.sync_segments(upto);
+                    self.disk.note(mark);
                 }
             }
             Operation::Fetch { descriptor, items, .. } => {
@@ -402,8 +415,8 @@ impl World {
                 pages_max,
                 manifest,
                 upto,
-            } if self.prng.chance(500) && !self.life.has_failed => {
-                self.sync_for_checkpoint(upto);
+            } if self.prng.chance(500) && !self.life.has_failed && !self.life.checkpoint_sync_has_failed => {
+                self.sync_for_checkpoint(&merge, upto);
                 if self.scenario.canary == Some(Canary::TornCheckpoint) {
                     let mut frozen = Frozen::clone(merge.frozen());
                     frozen.entries = Entries::default();
@@ -498,7 +511,13 @@ impl World {
         });
     }
 
-    fn write_journal(&mut self, write: &JournalWrite) {
+    fn write_journal(&mut self, write: JournalWrite) {
+        if write.offset == 0
+            && let Some(micros) = self.micros_to_room()
+        {
+            // The world tries again and again; nobody hears of it before.
+            return self.schedule(micros + 1, Operation::WriteJournal(write));
+        }
         let is_late = self.scenario.canary == Some(Canary::AckBeforeJournal);
         if self.is_fault(self.scenario.faults.journal_write_failure) && !is_late {
             let (segment, offset) = (write.segment, write.offset);
@@ -526,19 +545,31 @@ impl World {
         }
     }
 
-    fn sync(&mut self, upto: u64) {
-        let fails = self.life.has_failed || self.is_fault(self.scenario.faults.sync_failure);
+    /// After a failed sync the next one succeeds, as Linux has it: it is the core that must not believe it.
+    fn sync(&mut self, upto: u64, mark: JournalMark) {
+        let fails = self.life.checkpoint_sync_has_failed || self.is_fault(self.scenario.faults.sync_failure);
         if fails {
-            self.disk.drop_unsynced(upto, &mut self.prng);
+            self.fail_sync(upto);
             self.on_stable_storage_failure();
-        } else if self.scenario.canary != Some(Canary::SkipSync) {
-            self.disk.sync_slots(upto);
-            self.disk.sync_segments(upto);
-            self.reuse.on_synced(upto);
+        } else {
+            if self.scenario.canary != Some(Canary::SkipSync) {
+                self.disk.sync_slots(upto);
+                self.disk.sync_segments(upto);
+                self.reuse.on_synced(upto);
+            }
+            self.disk.note(mark);
+            self.life.synced = self.life.synced.max(mark.lsn.0);
         }
         let result = self.disk_result(fails, "sync");
         self.step(Event::Synced { result });
         self.perhaps_crash_soon();
+    }
+
+    fn fail_sync(&mut self, upto: u64) {
+        self.disk.fail_sync(upto, &mut self.prng);
+        if self.prng.chance(300) {
+            self.disk.drop_pages();
+        }
     }
 
     fn metadata_fault(&mut self) -> Option<MetadataError> {
@@ -586,7 +617,14 @@ impl World {
 
     /// Whether that was the last.
     fn checkpoint_part(&mut self, merge: &mut Merge, manifest: &Manifest, upto: Option<u64>) -> Loaded<bool> {
-        if self.life.has_failed && upto.is_some() {
+        if let Some(upto) = upto
+            && !self.life.has_failed
+            && self.is_fault(self.scenario.faults.sync_failure)
+        {
+            self.fail_sync(upto);
+            self.life.checkpoint_sync_has_failed = true;
+        }
+        if upto.is_some() && (self.life.has_failed || self.life.checkpoint_sync_has_failed) {
             // A sync has failed, so nobody can say any more what the next one really made durable.
             return Err(MetadataError("the cache file cannot be synced".to_string()));
         }
@@ -597,7 +635,11 @@ impl World {
         if let Some(error) = self.metadata_fault() {
             return Err(error);
         }
-        self.sync_for_checkpoint(upto);
+        if self.now < self.full_until && self.prng.chance(900) {
+            self.life.metadata_faults += 1;
+            return Err(MetadataError("no space left on device".to_string()));
+        }
+        self.sync_for_checkpoint(merge, upto);
         let manifest = match self.scenario.canary {
             Some(Canary::FreezeIndexLate) => self.index.freeze_anew(&self.files),
             _ => manifest.clone(),
@@ -610,13 +652,21 @@ impl World {
         Ok(is_last)
     }
 
-    fn sync_for_checkpoint(&mut self, upto: Option<u64>) {
+    fn sync_for_checkpoint(&mut self, merge: &Merge, upto: Option<u64>) {
         let Some(upto) = upto else { return };
-        if self.scenario.canary != Some(Canary::SkipCacheSyncAtCheckpoint) {
+        let (skips_cache, skips_journal) = (
+            self.scenario.canary == Some(Canary::SkipCacheSyncAtCheckpoint),
+            self.scenario.canary == Some(Canary::SkipJournalSyncAtCheckpoint),
+        );
+        if !skips_cache {
             self.disk.sync_slots(upto);
         }
-        if self.scenario.canary != Some(Canary::SkipJournalSyncAtCheckpoint) {
+        if !skips_journal {
             self.disk.sync_segments(upto);
+        }
+        if !skips_cache && !skips_journal {
+            let Superblock { segment, lsn, .. } = merge.frozen().superblock;
+            self.disk.note(JournalMark { segment, lsn });
         }
     }
 

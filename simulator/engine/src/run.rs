@@ -95,6 +95,7 @@ impl World {
         self.crash_after_events = None;
         self.store.outage_until = self.now;
         self.checkpoint_outage_until = self.now;
+        self.full_until = self.now;
         self.say(|| "calm".to_string());
         if self.life.has_failed {
             self.crash(false);

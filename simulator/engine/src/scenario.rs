@@ -41,6 +41,8 @@ pub enum Canary {
     TornCheckpoint,
     /// Every transaction of a checkpoint moves the superblock.
     SuperblockAhead,
+    /// Recovery reads through pages that a failed sync left clean in memory.
+    TrustMemory,
 }
 
 /// Rates in permille of the operations concerned.
@@ -62,6 +64,9 @@ pub struct Faults {
     pub checkpoint_outage_ms_max: u64,
     /// Mean virtual milliseconds between flips of a bit in a slot, or in an object.
     pub slot_rot_interval_ms: u64,
+    /// Mean virtual milliseconds between times in which the disk has no room for anything new; zero: none.
+    pub full_interval_ms: u64,
+    pub full_ms_max: u64,
     pub object_rot_interval_ms: u64,
     /// Mean virtual milliseconds between failures of a sector: it cannot be read until it is written, or for ever.
     pub sector_failure_interval_ms: u64,
@@ -93,6 +98,8 @@ pub struct Scenario {
     pub crash_count: u64,
     pub events_per_life: u64,
     pub power_loss_permille: u64,
+    /// How often a life begins with other settings than the one before.
+    pub settings_change_permille: u64,
     pub canary: Option<Canary>,
 }
 
@@ -121,6 +128,7 @@ impl Scenario {
             crash_count: if prng.chance(250) { 0 } else { 1 + prng.below(10) },
             events_per_life: 20 + prng.below(2_500),
             power_loss_permille: prng.below(3) * 500,
+            settings_change_permille: prng.below(3) * 300,
             policies: PolicyChoice::draw(prng),
             policy_change_interval_ms: if prng.chance(500) { 20 + prng.below(1_000) } else { 0 },
             canary,
@@ -148,7 +156,7 @@ fn tiny(prng: &mut Prng, least: u64, span: u64, ordinary: usize) -> usize {
     }
 }
 
-fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u32) -> Config {
+pub(crate) fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u32) -> Config {
     Config {
         slot_count,
         dirty_blocks_max,
@@ -208,5 +216,7 @@ fn draw_faults(prng: &mut Prng) -> Faults {
     faults.slot_rot_interval_ms = rate(prng, 60, 100);
     faults.object_rot_interval_ms = rate(prng, 120, 300);
     faults.sector_failure_interval_ms = rate(prng, 80, 200);
+    faults.full_interval_ms = rate(prng, 200, 1_000);
+    faults.full_ms_max = 1 + prng.below(30_000);
     faults
 }

@@ -11,15 +11,15 @@ use crate::model::Model;
 use crate::operation::Operation;
 use crate::request::Request;
 use crate::reuse::Reuse;
-use crate::scenario::Scenario;
+use crate::scenario::{Canary, Scenario, draw_config};
 use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tombolo_base::{Fingerprint, Instant, ObjectDescriptor, Prng, Pvbn};
-use tombolo_core::checkpoint::Table;
+use tombolo_core::checkpoint::{Superblock, Table};
 use tombolo_core::recovery::{Parts, load_superblock, recover};
-use tombolo_core::{Command, Core, Event, Token};
+use tombolo_core::{Command, Core, Event, Token, allocated_bytes};
 
 /// Ticks at one instant beyond which the core is said to spin.
 const TICKS_AT_ONE_INSTANT_MAX: u64 = 20;
@@ -33,8 +33,15 @@ pub(crate) struct Life {
     pub store_faults: u64,
     /// How often changes had to wait for a checkpoint.
     pub checkpoint_waits: u64,
-    /// A journal write or a sync has failed: the core has stopped, syncs fail from now on.
+    /// A journal write or a sync has failed: the core has stopped.
     pub has_failed: bool,
+    /// A sync of a checkpoint has failed: the world lets none succeed any more.
+    pub checkpoint_sync_has_failed: bool,
+    /// Up to where the core has been told that all is on stable storage.
+    pub synced: u64,
+    /// What recovery found to be in no checkpoint.
+    pub first_extents: u64,
+    pub first_records: u64,
     /// Fingerprints known to be in the cloud: none is uploaded again.
     pub confirmed: BTreeSet<Fingerprint>,
     pub confirmed_pvbns: BTreeSet<Pvbn>,
@@ -66,9 +73,14 @@ pub struct World {
     pub(crate) rotten: BTreeSet<Pvbn>,
     /// Blocks whose slot could once not be read to be hashed.
     pub(crate) unread: BTreeSet<Pvbn>,
-    /// Contents of blocks that were once lost: they are uploaded again.
+    /// Contents of blocks that were once lost, or that the index had no room for: they are uploaded again.
     pub(crate) forgotten: BTreeSet<Fingerprint>,
     pub(crate) reuse: Reuse,
+    /// Beyond every PVBN that was ever given out.
+    pub(crate) pvbns_end: u64,
+    /// The disk has no room before this moment, but for the segment that was made ahead.
+    pub(crate) full_until: u64,
+    pub(crate) has_spare_segment: bool,
     /// Faults are over; what remains must end well.
     pub(crate) is_calm: bool,
     pub(crate) restart_wanted: bool,
@@ -89,13 +101,20 @@ impl World {
     pub fn new(seed: u64, scenario: Scenario, trace: bool) -> Self {
         let mut prng = Prng::new(seed ^ 0x5eed_0001);
         let clients = Clients::new(Prng::new(seed ^ 0xc11e_0002), &scenario);
-        let mut disk = Disk::new(scenario.config.slot_count);
-        let (metadata, files) = (Metadata::default(), RunFiles::default());
-        let (core, _) = match recover(Instant(0), parts(&scenario, prng.next_u64()), &metadata, &disk) {
+        let identity = prng.next_u64();
+        let slot_count = scenario.config.slot_count;
+        let mut disk = Disk::new(identity, slot_count);
+        disk.set_allocated_bytes(allocated_bytes(scenario.config.segment_bytes));
+        let (metadata, files) = (
+            Metadata::first(&Superblock::first(identity, slot_count)),
+            RunFiles::default(),
+        );
+        let (core, _) = match recover(Instant(0), parts(&scenario), &metadata, &disk) {
             Ok(recovered) => recovered,
             Err(error) => panic!("an empty state is refused: {error}"),
         };
-        disk.cache_exists_now();
+        disk.note_pvbn(core.next_pvbn());
+        disk.sync_all();
         let index = FingerprintIndex::open(&files, None, scenario.config.fingerprints_max);
         let crashes_left = scenario.crash_count;
         let mut world = Self {
@@ -118,6 +137,9 @@ impl World {
             unread: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             reuse: Reuse::default(),
+            pvbns_end: 0,
+            full_until: 0,
+            has_spare_segment: true,
             is_calm: false,
             restart_wanted: false,
             checkpoint_outage_until: 0,
@@ -317,6 +339,7 @@ impl World {
                 | Operation::SlotRots
                 | Operation::ObjectRots
                 | Operation::SectorFails
+                | Operation::DiskFills
                 | Operation::PoliciesChange => {
                     remaining.insert(key, operation);
                 }
@@ -324,8 +347,16 @@ impl World {
             }
         }
         self.operations = remaining;
+        self.perhaps_change_settings();
         let mut lost_power = is_power_loss;
         self.lose(is_power_loss);
+        // A start whose first sync fails is refused; the next one finds nothing to sync and what the medium holds.
+        while self.is_fault(self.scenario.faults.sync_failure) {
+            self.say(|| "the sync before recovery fails".to_string());
+            let upto = self.disk.order();
+            self.disk.fail_sync(upto, &mut self.prng);
+            self.life.has_failed = true;
+        }
         // Died again before recovery had made its state durable.
         while !self.is_calm && self.prng.chance(150) {
             self.say(|| "power loss during recovery".to_string());
@@ -342,18 +373,29 @@ impl World {
             .map_or(0, |superblock| superblock.lsn.0)
             + core.snapshot().journal_bytes;
         self.say(|| format!("recovered up to LSN {recovered}: {report:?}"));
+        if !may_lose_unflushed {
+            self.probe_recovery();
+        }
         self.model.on_recovered(recovered, may_lose_unflushed);
+        self.disk.check_end(recovered);
         self.check_recovered(&mut self.recover_probe());
         self.core = core;
         self.reuse = Reuse::after(recovered);
+        self.disk.note_pvbn(self.core.next_pvbn());
         self.disk.sync_all();
-        self.disk.cache_exists_now();
+        self.disk.note(self.core.journal_mark());
         let memtable_max = self.scenario.config.fingerprints_max;
         self.index = FingerprintIndex::open(&self.files, self.metadata.manifest.as_deref(), memtable_max);
         for descriptor in &report.objects {
             self.index.recover(&self.files, descriptor);
         }
-        self.life = Life::default();
+        let snapshot = self.core.snapshot();
+        self.life = Life {
+            synced: recovered,
+            first_extents: snapshot.overlay_extents,
+            first_records: snapshot.replay_records,
+            ..Life::default()
+        };
         self.know_confirmed(&report.objects);
         self.check_index();
         self.requests.clear();
@@ -361,6 +403,16 @@ impl World {
         self.lives += 1;
         self.ticks_at = (0, 0);
         self.begin_life();
+    }
+
+    /// All but the number of slots, and the cap, below which the backlog may not be for a while.
+    fn perhaps_change_settings(&mut self) {
+        if !self.is_calm && self.prng.chance(self.scenario.settings_change_permille) {
+            let (slots, dirty) = (self.scenario.config.slot_count, self.scenario.config.dirty_blocks_max);
+            self.scenario.config = draw_config(&mut self.prng, slots, dirty);
+            let segment_bytes = self.scenario.config.segment_bytes;
+            self.disk.set_allocated_bytes(allocated_bytes(segment_bytes));
+        }
     }
 
     fn lose(&mut self, is_power_loss: bool) {
@@ -374,23 +426,28 @@ impl World {
 
     /// Builds the next core and does what its report asks for, but does not sync.
     fn recover(&mut self) -> (Core, tombolo_core::recovery::Report) {
-        let parts = parts(&self.scenario, self.prng.next_u64());
+        self.disk.sync_all();
+        if self.scenario.canary != Some(Canary::TrustMemory) {
+            self.disk.drop_pages();
+        }
+        let parts = parts(&self.scenario);
         let (core, report) = match recover(Instant(self.now), parts, &self.metadata, &self.disk) {
             Ok(recovered) => recovered,
             Err(error) => panic!("recovery refuses: {error}"),
         };
-        if let Some((segment, length_bytes)) = report.cut {
-            self.disk.truncate_segment(segment, length_bytes);
+        if let Some((segment, offset)) = report.cut {
+            self.disk.zero_segment(segment, offset);
         }
         for segment in &report.obsolete_segments {
             self.disk.unlink(*segment);
         }
+        self.disk.make_cache();
         (core, report)
     }
 
     /// What [`Self::recover`] has just built, once more.
     fn recover_probe(&self) -> Core {
-        let parts = parts(&self.scenario, 0);
+        let parts = parts(&self.scenario);
         match recover(Instant(self.now), parts, &self.metadata, &self.disk) {
             Ok((core, _)) => core,
             Err(error) => panic!("a second recovery refuses: {error}"),
@@ -414,16 +471,15 @@ impl World {
 
     /// Starts again with an empty cache file, as after its loss.
     pub(crate) fn restart_with_new_cache(&mut self) {
-        self.disk.renew_cache();
+        self.disk.lose_cache();
         self.slot_pvbns.clear();
         self.crash(false);
     }
 }
 
-fn parts(scenario: &Scenario, fresh_identity: u64) -> Parts {
+pub(crate) fn parts(scenario: &Scenario) -> Parts {
     Parts {
         config: scenario.config.clone(),
         policies: scenario.policies.build(scenario.config.slot_count),
-        fresh_identity,
     }
 }

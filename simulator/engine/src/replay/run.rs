@@ -143,7 +143,6 @@ fn core_of(job: &Job, next_pvbn: u64, scan: &Scan) -> Result<Core, Error> {
     let parts = Parts {
         config,
         policies: policies::build(job, scan.future.clone())?,
-        fresh_identity: 1,
     };
     let beginning = Beginning {
         slot_count: job.cache_blocks,

@@ -252,7 +252,7 @@ impl<'a> World<'a> {
                 end: write.end,
                 result: Ok(()),
             }),
-            Command::Sync => {
+            Command::Sync { .. } => {
                 self.syncs += 1;
                 let done = self.disk.done_at(self.now, Stream::Sync, self.syncs, 0);
                 self.complete(done, Completion::Synced);

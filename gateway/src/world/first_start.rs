@@ -1,0 +1,94 @@
+//! The making of a state directory. Its last step gives the file of local metadata its name: what lies under that name is
+//! whole and holds a superblock, so damage found there later is damage, and what an interrupted first start left is known.
+
+use super::cache_file::{make, publish, sync_directory_of};
+use super::metadata::Metadata;
+use super::metadata_file::DATA_FILE;
+use super::open::{OpenError, fresh_identity};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use tombolo_core::cache_header::{CacheHeader, Mark};
+use tombolo_core::checkpoint::Superblock;
+
+/// Where everything lies in a state directory.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    pub cache: PathBuf,
+    pub journal: PathBuf,
+    pub metadata: PathBuf,
+    pub index: PathBuf,
+}
+
+impl Paths {
+    pub fn new(state: &Path) -> Self {
+        Self {
+            cache: state.join("cache"),
+            journal: state.join("journal"),
+            metadata: state.join("metadata"),
+            index: state.join("index"),
+        }
+    }
+}
+
+/// Refuses a directory of which a part is lost; makes what an empty one lacks.
+pub fn make_if_new(paths: &Paths, slot_count: u32, map_bytes: u64) -> Result<(), OpenError> {
+    let data = paths.metadata.join(DATA_FILE);
+    if data.exists() {
+        return match paths.journal.is_dir() {
+            true => Ok(()),
+            false => Err(OpenError::JournalLost(paths.journal.clone())),
+        };
+    }
+    if paths.cache.exists() || has_files(&paths.journal).map_err(disk(&paths.journal, "cannot look into"))? {
+        return Err(OpenError::MetadataLost(data));
+    }
+    let identity = fresh_identity();
+    fs::create_dir_all(&paths.journal).map_err(disk(&paths.journal, "cannot make the journal"))?;
+    let header = CacheHeader {
+        identity,
+        slot_count,
+        mark: Mark::default(),
+    };
+    make_cache(paths, &header)?;
+    make_metadata(paths, &data, map_bytes, &Superblock::first(identity, slot_count))?;
+    publish(&paths.cache).map_err(disk(&paths.cache, "cannot make the cache file"))
+}
+
+/// In a folder of another name, from which its file is moved once all else has a durable name.
+fn make_metadata(paths: &Paths, data: &Path, map_bytes: u64, superblock: &Superblock) -> Result<(), OpenError> {
+    let new = paths.metadata.with_extension("new");
+    if new.exists() {
+        fs::remove_dir_all(&new).map_err(disk(&new, "cannot remove what an interrupted start left"))?;
+    }
+    Metadata::make(&new, map_bytes, superblock).map_err(|error| OpenError::Metadata {
+        path: new.clone(),
+        error,
+    })?;
+    let moved = fs::create_dir_all(&paths.metadata)
+        .and_then(|()| sync_directory_of(&paths.metadata))
+        .and_then(|()| fs::rename(new.join(DATA_FILE), data))
+        .and_then(|()| sync_directory_of(data));
+    moved.map_err(disk(data, "cannot make local metadata"))?;
+    fs::remove_dir_all(&new).map_err(disk(&new, "cannot remove what is not needed any more"))
+}
+
+pub fn make_cache(paths: &Paths, header: &CacheHeader) -> Result<(), OpenError> {
+    make(&paths.cache, header).map_err(disk(
+        &paths.cache,
+        "cannot make the cache file in full; is there room for [cache] size?",
+    ))
+}
+
+fn has_files(directory: &Path) -> io::Result<bool> {
+    match fs::read_dir(directory) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub fn disk(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> OpenError {
+    let path = path.to_owned();
+    move |error| OpenError::Disk { path, action, error }
+}
