@@ -192,10 +192,14 @@ impl Dirty {
         taken
     }
 
-    /// Puts a block back into the queue to be hashed again.
-    pub fn requeue(&mut self, pvbn: Pvbn) {
-        self.set_stage(pvbn, Stage::Queued);
-        self.cursor = self.cursor.min(pvbn);
+    /// Puts a block back into the queue to be hashed again. False: it is gone meanwhile, lost or replaced.
+    pub fn requeue(&mut self, pvbn: Pvbn) -> bool {
+        let is_there = self.find(pvbn).is_some();
+        if is_there {
+            self.set_stage(pvbn, Stage::Queued);
+            self.cursor = self.cursor.min(pvbn);
+        }
+        is_there
     }
 
     /// Whether blocks below `target` still wait to be hashed, and whether the next of them is durable.
@@ -240,5 +244,36 @@ impl Dirty {
     fn index(&self, pvbn: Pvbn) -> Option<usize> {
         let index = self.queue.partition_point(|block| block.pvbn < pvbn);
         (self.queue.get(index)?.pvbn == pvbn).then_some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_is_gone_is_not_hashed_again() {
+        let mut dirty = Dirty::default();
+        for pvbn in [7, 8].map(Pvbn) {
+            let (slot, volume, block) = (Lcbn(pvbn.0 as u32), VolumeId(1), pvbn.0);
+            let stage = Stage::Queued;
+            dirty.push(
+                Instant(0),
+                DirtyBlock {
+                    pvbn,
+                    slot,
+                    volume,
+                    block,
+                    stage,
+                },
+            );
+        }
+        dirty.set_durable(Pvbn(9));
+        assert_eq!(dirty.take_for_hashing(Pvbn(9), 10).len(), 2);
+        dirty.remove(Pvbn(8));
+        assert_eq!([dirty.requeue(Pvbn(7)), dirty.requeue(Pvbn(8))], [true, false]);
+        let again = dirty.take_for_hashing(Pvbn(9), 10);
+        assert_eq!(again.iter().map(|block| block.pvbn).collect::<Vec<_>>(), [Pvbn(7)]);
+        assert_eq!(dirty.len(), 1);
     }
 }

@@ -222,19 +222,19 @@ impl Core {
     }
 
     fn take_result(&mut self, pvbn: Pvbn, slot: Lcbn, result: HashResult, duplicates: &mut Redirects) {
-        let Some(block) = self.dirty.find(pvbn).copied() else {
-            return;
-        };
-        if !self.dirty.is_live(&block) {
+        let found = self.dirty.find(pvbn).copied();
+        let is_live = found.is_some_and(|block| self.dirty.is_live(&block));
+        if !is_live || !matches!(result, HashResult::Unreadable) {
+            self.flush.unreadable.remove(&pvbn);
+        }
+        let Some(block) = found else { return };
+        if !is_live {
             // Overwritten while it was hashed.
             self.dirty.remove(pvbn);
             let lsn = self.journal.next();
             self.slots.retire(slot);
             self.settle_at(lsn, slot, Becomes::Free);
             return;
-        }
-        if !matches!(result, HashResult::Unreadable) {
-            self.flush.unreadable.remove(&pvbn);
         }
         match result {
             HashResult::Corrupt => self.lose_dirty(slot, ALTERED),
@@ -283,13 +283,14 @@ impl Core {
     }
 
     fn retry_unreadable(&mut self) {
-        let now = self.now;
-        for (pvbn, unreadable) in &mut self.flush.unreadable {
-            if unreadable.retry_at.is_some_and(|at| now >= at) {
+        let (now, dirty) = (self.now, &mut self.dirty);
+        self.flush.unreadable.retain(|pvbn, unreadable| {
+            let is_due = unreadable.retry_at.is_some_and(|at| now >= at);
+            if is_due {
                 unreadable.retry_at = None;
-                self.dirty.requeue(*pvbn);
             }
-        }
+            !is_due || dirty.requeue(*pvbn)
+        });
     }
 
     /// Metadata that a hashed block needs could not be read.

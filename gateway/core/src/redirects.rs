@@ -83,9 +83,7 @@ impl Core {
     pub(crate) fn requeue_followers(&mut self, followers: impl IntoIterator<Item = Pvbn>) {
         for follower in followers {
             self.flush.follower_count -= 1;
-            if self.dirty.find(follower).is_some() {
-                self.dirty.requeue(follower);
-            }
+            self.dirty.requeue(follower);
         }
     }
 }
