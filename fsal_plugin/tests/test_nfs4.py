@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from unittest.case import _AssertRaisesContext
 
 import nfs4
-from harness import Served
+from harness import Served, wait_until
 from nfs4 import BOTH, READ, WRITE
 
 
@@ -133,8 +133,8 @@ class Nfs4(Served):
             with connected(uid=1000, gid=1000) as user:
                 with self.refused(nfs4.ACCESS):
                     user.open("test", self.name + " other", BOTH, create=nfs4.unchecked())
-                # One that is there is opened, whoever may create.
-                user.close_file(user.open("test", self.name, BOTH, create=nfs4.unchecked()))
+                # One that is there is opened, whoever may create; the notification of its mode needs a moment.
+                wait_until(lambda: self.may_open(user, BOTH, nfs4.unchecked()), "opening what is there")
         finally:
             self.daemon.nodes[1000].mode |= 0o022
             self.daemon.notify_inode(1000)
@@ -291,18 +291,17 @@ class Nfs4(Served):
             # Without the ACL it is the other way round.
             del node.xattrs[b"system.posix_acl_access"]
             self.daemon.notify_inode(node.inode)
-            self.eventually_refused(named)
+            # The notification needs a moment.
+            wait_until(lambda: not self.may_open(named, READ), "the end of the ACL that was removed")
             member.close_file(member.open("test", self.name, READ))
 
-    def eventually_refused(self, client: nfs4.Client) -> None:
-        """The notification needs a moment."""
-        for _ in range(50):
-            try:
-                client.close_file(client.open("test", self.name, READ))
-            except nfs4.Status as status:
-                self.assertEqual(status.number, nfs4.ACCESS)
-                return
-        self.fail("the ACL that was removed still counts")
+    def may_open(self, client: nfs4.Client, access: int, create: bytes | None = None) -> bool:
+        try:
+            client.close_file(client.open("test", self.name, access, create=create))
+        except nfs4.Status as status:
+            self.assertEqual(status.number, nfs4.ACCESS)
+            return False
+        return True
 
     def test_supplementary_groups(self) -> None:
         self.daemon.put_file(self.name, b"data", 0o640, uid=1, gid=700)
