@@ -18,6 +18,9 @@ pub struct CacheFile {
     file: File,
     header: Vec<u8>,
     failed_sync: FailedSync,
+    /// One sync at a time: the kernel tells of a failed write once for each open file, so of two syncs at once one would hear
+    /// nothing of what the other failed to bring to the disk.
+    syncing: Mutex<()>,
     writes: WriteCount,
     stretch: Stretch,
     marks: Mutex<Marks>,
@@ -141,6 +144,7 @@ impl CacheFile {
             file,
             header,
             failed_sync: FailedSync::default(),
+            syncing: Mutex::default(),
             writes: WriteCount::default(),
             stretch: Stretch::new(written_to, bytes),
             marks: Mutex::new(marks),
@@ -267,6 +271,7 @@ impl CacheFile {
 
     /// Brings every write that has returned to stable storage.
     pub fn sync(&self) -> io::Result<()> {
+        let _alone = self.syncing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let completed = self.writes.completed.load(Ordering::Acquire);
         self.failed_sync.guard(|| self.file.sync_data())?;
         self.writes.synced.fetch_max(completed, Ordering::Release);
