@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.doors import Door
 from harness.fault_proxy import FaultProxy
 from harness.ganesha import Ganesha
 from harness.gateway import Gateway
@@ -147,6 +148,15 @@ def smbd(gateway: Gateway, share: str, mount: Mount, folder: Path, closing: Exit
     server.serve_share(gateway, share, mount.folder)
     server.start()
     return server
+
+
+@pytest.fixture
+def doors(mount: Mount, ganesha: Ganesha, smbd: Smbd, closing: ExitStack) -> dict[str, Door]:
+    """All of them lead to one share."""
+    opened: dict[str, Door] = {"mount": mount.door(), "nfs": ganesha.door(), "smb": smbd.door()}
+    for door in opened.values():
+        closing.callback(door.close)
+    return opened
 
 
 @pytest.fixture

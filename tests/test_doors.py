@@ -29,14 +29,6 @@ LATE_SHARE_MAX = 0.1
 """Of the looks through ganesha at what another door has changed."""
 
 
-@pytest.fixture
-def doors(mount: Mount, ganesha: Ganesha, smbd: Smbd, closing: ExitStack) -> dict[str, Door]:
-    opened: dict[str, Door] = {"mount": mount.door(), "nfs": ganesha.door(), "smb": smbd.door()}
-    for door in opened.values():
-        closing.callback(door.close)
-    return opened
-
-
 def exerciser_of(doors: dict[str, Door], seed: int) -> Exerciser:
     return Exerciser(seed, list(doors.values()), may_be_late=[LATE], settle_s=NEWS_S)
 

@@ -10,7 +10,6 @@ from harness.doors import Door
 from harness.ganesha import Ganesha
 from harness.gateway import Gateway
 from harness.mount import Mount
-from harness.smbd import Smbd
 from harness.tools import wait_for
 
 GIB = 1 << 30
@@ -19,14 +18,6 @@ PLACES = (2 * GIB - 3, 4 * GIB - 3, 5 * GIB, 1024 * GIB + 1)
 """Across the boundaries of signed and unsigned 32 bits, and far beyond them."""
 HOLE = 3 * GIB
 PIECE_BYTES = 70_000
-
-
-@pytest.fixture
-def doors(mount: Mount, ganesha: Ganesha, smbd: Smbd, closing: ExitStack) -> dict[str, Door]:
-    opened: dict[str, Door] = {"mount": mount.door(), "nfs": ganesha.door(), "smb": smbd.door()}
-    for door in opened.values():
-        closing.callback(door.close)
-    return opened
 
 
 def piece(place: int) -> bytes:
