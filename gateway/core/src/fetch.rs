@@ -209,10 +209,7 @@ impl Core {
             return false;
         };
         fetch.launched_at = self.now;
-        fetch.slots = runs
-            .iter()
-            .flat_map(|run| (run.first.0..run.first.0 + run.count).map(Lcbn))
-            .collect();
+        fetch.slots = runs.iter().flat_map(|run| run.slots()).collect();
         let items = fetch
             .blocks
             .iter()

@@ -62,6 +62,11 @@ impl SlotRun {
     pub fn end(&self) -> u64 {
         u64::from(self.first.0) + u64::from(self.count)
     }
+
+    /// Each of the slots. A run that was read from a damaged disk may say that it ends beyond the last number: no slot does.
+    pub fn slots(self) -> impl Iterator<Item = Lcbn> {
+        (self.first.0..self.first.0.saturating_add(self.count)).map(Lcbn)
+    }
 }
 
 /// One change of state.

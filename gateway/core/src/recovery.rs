@@ -18,7 +18,7 @@ use crate::losses::Losses;
 use crate::partial_write::PartialWrites;
 use crate::policies::{Foresight, Policies};
 use crate::read::Reads;
-use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader, SlotRun};
+use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::slots::{SLOTS_PER_PAGE, SlotState, Slots};
 use crate::verification::Verification;
 use crate::weighted_lru::WeightedLru;
@@ -779,7 +779,7 @@ impl Arrival {
             if found.place.lsn < self.durable {
                 continue;
             }
-            for (offset, (slot, sum)) in (0u64..).zip(each_slot(slots).zip(sums)) {
+            for (offset, (slot, sum)) in (0u64..).zip(slots.iter().flat_map(|run| run.slots()).zip(sums)) {
                 // A sector that cannot be read is no write that was lost: the others count, this block is found lost later.
                 if disk.sum_slot(slot).is_ok_and(|found| found != *sum) {
                     let (volume, block, since) = (*volume, first + offset, index);
@@ -849,11 +849,6 @@ fn dispensable(
     }
 }
 
-fn each_slot(runs: &[SlotRun]) -> impl Iterator<Item = Lcbn> + '_ {
-    runs.iter()
-        .flat_map(|run| (run.first.0..run.first.0.saturating_add(run.count)).map(Lcbn))
-}
-
 fn replay_record(core: &mut Core, record: Record, report: &mut Report) {
     for (slot, becomes) in core.apply(&record) {
         let (pvbn, sum) = (core.slots.pvbn(slot), core.slots.sum(slot));
@@ -870,7 +865,7 @@ fn replay_record(core: &mut Core, record: Record, report: &mut Report) {
             slots,
             sums,
         } => {
-            for (offset, (slot, sum)) in (0u64..).zip(each_slot(&slots).zip(sums)) {
+            for (offset, (slot, sum)) in (0u64..).zip(slots.iter().flat_map(|run| run.slots()).zip(sums)) {
                 core.slots.restore(slot, pvbn.plus(offset), sum, SlotState::Dirty);
                 let block = DirtyBlock {
                     pvbn: pvbn.plus(offset),
@@ -906,6 +901,7 @@ fn replay_record(core: &mut Core, record: Record, report: &mut Report) {
 mod tests {
     use super::*;
     use crate::policies::Economy;
+    use crate::record::SlotRun;
     use crate::test_bench::{Bench, FIRST_PVBN};
 
     /// Slots by their sums.

@@ -316,10 +316,7 @@ impl Core {
         else {
             return None;
         };
-        let slots: Vec<Lcbn> = runs
-            .iter()
-            .flat_map(|run| (run.first.0..run.first.0 + run.count).map(Lcbn))
-            .collect();
+        let slots: Vec<Lcbn> = runs.iter().flat_map(|run| run.slots()).collect();
         self.writes.running_blocks += needed;
         let pieces = write_pieces(&sums, &slots);
         self.writes.running.insert(

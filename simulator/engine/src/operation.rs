@@ -3,7 +3,6 @@
 
 use crate::canary::without_entries;
 use crate::contents::bytes_of;
-use crate::reuse::each_slot;
 use crate::scans::{Get, Scan};
 use crate::scenario::Canary;
 use crate::world::World;
@@ -126,8 +125,8 @@ impl World {
         let mut micros = delays.of(range, &mut self.prng);
         let operation = match command {
             Command::WriteSlots { token, pieces } => {
-                let runs: Vec<_> = pieces.iter().map(|piece| piece.slots).collect();
-                each_slot(&runs).for_each(|slot| self.reuse.check_use(Lcbn(slot)));
+                let slots = pieces.iter().flat_map(|piece| piece.slots.slots());
+                slots.for_each(|slot| self.reuse.check_use(slot));
                 Operation::WriteSlots { token, pieces }
             }
             Command::ReadSlots { token, pieces } => Operation::ReadSlots { token, pieces },
@@ -266,7 +265,7 @@ impl World {
             Record::Write { pvbn, slots, sums, .. } => {
                 assert!(pvbn.0 >= self.pvbns_end, "PVBN {} is given out again", pvbn.0);
                 self.pvbns_end = pvbn.0 + sums.len() as u64;
-                let slots = slots.iter().flat_map(|run| run.first.0..run.first.0 + run.count);
+                let slots = slots.iter().flat_map(|run| run.slots()).map(|slot| slot.0);
                 self.slot_pvbns
                     .extend(slots.zip(0..).map(|(slot, offset)| (slot, pvbn.plus(offset))));
             }

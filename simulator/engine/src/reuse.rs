@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 use tombolo_base::{Lcbn, Pvbn, VolumeId};
+use tombolo_core::LinkRun;
 use tombolo_core::record::Record;
-use tombolo_core::{LinkRun, SlotRun};
 
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
@@ -63,9 +63,9 @@ impl Reuse {
                 sums,
             } => {
                 self.replace(*volume, *first, first + sums.len() as u64, end);
-                for (offset, slot) in (0u64..).zip(each_slot(slots)) {
+                for (offset, slot) in (0u64..).zip(slots.iter().flat_map(|run| run.slots())) {
                     let pvbn = pvbn.plus(offset);
-                    self.slots.insert(slot, pvbn);
+                    self.slots.insert(slot.0, pvbn);
                     self.places.insert((*volume, first + offset), pvbn);
                     self.written.insert(pvbn, end);
                 }
@@ -122,8 +122,4 @@ impl Reuse {
             self.durable
         );
     }
-}
-
-pub(crate) fn each_slot(runs: &[SlotRun]) -> impl Iterator<Item = u32> + '_ {
-    runs.iter().flat_map(|run| run.first.0..run.first.0 + run.count)
 }
