@@ -4,7 +4,7 @@
 use crate::files::file;
 use crate::metadata::Metadata;
 use crate::world::World;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tombolo_base::{Instant, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_core::checkpoint::{MetadataRead, Table, load_map_page, map_key};
 use tombolo_core::{Answer, Command, Core, Event, MapPage, PAGE_ENTRIES, ResolvedRun, Span, Token};
@@ -161,8 +161,10 @@ impl World {
             }
         }
         let mut names = BTreeMap::new();
+        let mut confirmed = BTreeSet::new();
         for (_, bytes) in self.metadata.table(Table::Objects) {
             let descriptor = ObjectDescriptor::decode(bytes).expect("metadata is whole");
+            confirmed.insert(descriptor.id().key());
             for packed in descriptor.blocks() {
                 let other = names.insert(packed.fingerprint, packed.pvbn);
                 assert!(
@@ -171,6 +173,13 @@ impl World {
                     packed.pvbn.0
                 );
             }
+        }
+        // So contents that the bucket holds under two PVBNs are those of an object whose confirmation a crash lost.
+        for key in self.store.keys() {
+            assert!(
+                confirmed.contains(key) || self.orphans.contains(key),
+                "object {key} is referred to by nothing, and no crash has lost its confirmation"
+            );
         }
     }
 

@@ -23,6 +23,10 @@ impl Store {
         self.objects.get(key).map(|bytes| &bytes[..])
     }
 
+    pub fn keys(&self) -> impl Iterator<Item = &String> {
+        self.objects.keys()
+    }
+
     /// What the whole ones hold.
     pub fn descriptors(&self) -> impl Iterator<Item = ObjectDescriptor> {
         let whole = self.objects.values().filter_map(|bytes| decode_object(bytes).ok());

@@ -75,6 +75,8 @@ pub struct World {
     pub(crate) unread: BTreeSet<Pvbn>,
     /// Contents of blocks that were once lost, or that the index had no room for: they are uploaded again.
     pub(crate) forgotten: BTreeSet<Fingerprint>,
+    /// Objects whose confirmation a crash lost, by key.
+    pub(crate) orphans: BTreeSet<String>,
     pub(crate) reuse: Reuse,
     /// Beyond every PVBN that was ever given out.
     pub(crate) pvbns_end: u64,
@@ -136,6 +138,7 @@ impl World {
             rotten: BTreeSet::new(),
             unread: BTreeSet::new(),
             forgotten: BTreeSet::new(),
+            orphans: BTreeSet::new(),
             reuse: Reuse::default(),
             pvbns_end: 0,
             full_until: 0,
@@ -397,6 +400,7 @@ impl World {
             ..Life::default()
         };
         self.know_confirmed(&report.objects);
+        self.note_orphans();
         self.check_index();
         self.requests.clear();
         self.restart_wanted = false;
@@ -467,6 +471,12 @@ impl World {
                 self.life.keys.insert(packed.pvbn, descriptor.id().key());
             }
         }
+    }
+
+    fn note_orphans(&mut self) {
+        let confirmed: BTreeSet<&String> = self.life.keys.values().collect();
+        let orphans = self.store.keys().filter(|key| !confirmed.contains(key));
+        self.orphans.extend(orphans.cloned());
     }
 
     /// Starts again with an empty cache file, as after its loss.
