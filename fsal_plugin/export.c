@@ -152,7 +152,9 @@ static int open_session(struct tombolo_fsal_export *export)
 					  tombolo_fsal.incarnation, export->connection_count, DAEMON_WAIT_MS, &events);
 	if (error) {
 		LogCrit(COMPONENT_FSAL, "share \"%s\" at %s: %s", export->share_name, export->socket_path,
-			error == ENOENT ? "there is no such share" : strerror(error));
+			error == ENOENT ? "there is no such share" :
+			error == EBUSY	? "a living ganesha has this one's name; give each an Instance of its own" :
+					  strerror(error));
 		return error;
 	}
 	attached = tombolo_fsal_session_attached(export->session);

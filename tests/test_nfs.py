@@ -206,6 +206,24 @@ def test_client_sees_only_a_pause_when_ganesha_is_killed(ganesha: Ganesha, nfs: 
     assert nfs.names("") == ["renamed"]
 
 
+def test_second_server_of_one_name_is_turned_away(gateway: Gateway, share: str, nfs: NfsDoor, folder: Path) -> None:
+    """It would end the locks and open files of the first, which would come back and do the same to it."""
+    nfs.create("file")
+    attached = gateway.process.log_path.read_text().count("a client is attached")
+    second = Ganesha(folder / "second")
+    second.serve_share(gateway, share)
+    with ThreadPoolExecutor() as pool:
+        starting = pool.submit(second.start)
+        try:
+            wait_for(lambda: "a living one has its name" in gateway.process.log_path.read_text(), 30, "refusal")
+            nfs.write("file", 0, b"still here")
+            assert nfs.read("file", 0, 10) == b"still here"
+            assert gateway.process.log_path.read_text().count("a client is attached") == attached
+        finally:
+            second.close()
+        assert starting.exception() is not None
+
+
 def attributes_set(gateway: Gateway) -> int:
     """How many requests to set attributes the gateway has had."""
     count = r'^tombolo_file_request_duration_seconds_count{operation="setattr"} (\d+)'

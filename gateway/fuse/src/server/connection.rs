@@ -14,7 +14,7 @@ use super::device::{DeviceThreads, Devices};
 use super::in_flight::{InFlight, Limits};
 use super::input::Input;
 use super::output::Output;
-use super::registry::Registration;
+use super::registry::{PlaceError, Registration};
 use super::socket::{close, receive_with_descriptors, send, wait_for_either};
 use super::stream::Stream;
 use crate::completion::Replies;
@@ -239,13 +239,20 @@ impl Attaching<'_> {
             return Err(Errno::INVAL);
         }
         let deadline = Instant::now() + self.config.replace_timeout;
-        if !self.registration.take_place(&attach, deadline) {
-            tracing::warn!(
-                client = attach.client_name,
-                "a client is back before its last requests have come to rest"
-            );
-            return Err(Errno::BUSY);
-        }
+        self.registration.take_place(&attach, deadline).map_err(|error| {
+            let client = &attach.client_name;
+            match error {
+                PlaceError::NotAtRest => {
+                    tracing::warn!(client, "a client is back before its last requests have come to rest");
+                }
+                PlaceError::InUse => tracing::error!(
+                    client,
+                    share = attach.share_name,
+                    "a client is turned away: a living one has its name; give each Ganesha an Instance of its own"
+                ),
+            }
+            Errno::BUSY
+        })?;
         let connection = &self.registration.connection;
         let devices = match attach.device {
             true => Some(Arc::new(open_devices(&attach, descriptors, &connection.in_flight)?)),

@@ -40,7 +40,7 @@ impl Client {
     ///
     /// | the new one | makes way |
     /// |---|---|
-    /// | is another incarnation | every connection: that client is no more |
+    /// | is another incarnation | every connection: that client is no more (if it is, see [`Self::is_in_the_way`]) |
     /// | brings devices | those that serve devices: a mount is served once |
     /// | resumes | those that the client has closed: it sends again what it lacks the answer to |
     fn makes_way(&self, new: &Attach, connection: &Connection) -> bool {
@@ -49,6 +49,23 @@ impl Client {
             && (self.incarnation != new.incarnation
                 || (self.device && new.device)
                 || (new.resume && peer_is_gone(&connection.socket)))
+    }
+
+    /// Whether this connection is a living client's of the new one's name: two run under one name by mistake, and would
+    /// otherwise end each other's locks and open files for ever.
+    fn is_in_the_way(&self, new: &Attach, connection: &Connection) -> bool {
+        self.name == new.client_name
+            && self.share == new.share_name
+            && self.incarnation != new.incarnation
+            && !peer_is_gone(&connection.socket)
+    }
+}
+
+impl Table {
+    /// The attached connections but for one.
+    fn others(&self, id: u64) -> impl Iterator<Item = (&Client, &Arc<Connection>)> {
+        let entries = self.connections.values().filter(move |entry| entry.connection.id != id);
+        entries.filter_map(|entry| Some((entry.client.as_ref()?, &entry.connection)))
     }
 }
 
@@ -134,20 +151,30 @@ pub struct Registration {
     pub connection: Arc<Connection>,
 }
 
+/// Why a connection cannot take its client's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceError {
+    /// Another living client has the name.
+    InUse,
+    /// What the client had asked for before has not come to rest in time.
+    NotAtRest,
+}
+
 impl Registration {
-    /// Ends the connections whose place this one takes, and waits until nothing of them is under way; false when that
-    /// takes too long.
-    pub fn take_place(&self, attach: &Attach, deadline: Instant) -> bool {
+    /// Ends the connections whose place this one takes, and waits until nothing of them is under way.
+    pub fn take_place(&self, attach: &Attach, deadline: Instant) -> Result<(), PlaceError> {
         let id = self.connection.id;
         let mut table = self.registry.lock();
+        if table
+            .others(id)
+            .any(|(client, connection)| client.is_in_the_way(attach, connection))
+        {
+            return Err(PlaceError::InUse);
+        }
         let replaced: Vec<Arc<Connection>> = table
-            .connections
-            .values()
-            .filter(|entry| {
-                let client = entry.client.as_ref();
-                entry.connection.id != id && client.is_some_and(|client| client.makes_way(attach, &entry.connection))
-            })
-            .map(|entry| Arc::clone(&entry.connection))
+            .others(id)
+            .filter(|(client, connection)| client.makes_way(attach, connection))
+            .map(|(_, connection)| Arc::clone(connection))
             .collect();
         // In the same step, so that of two that attach at once the later one finds the earlier.
         if let Some(entry) = table.connections.get_mut(&id) {
@@ -160,11 +187,12 @@ impl Registration {
         }
         drop(table);
         replaced.iter().for_each(|connection| connection.end());
-        self.registry.wait_while(deadline, |table| {
+        let is_at_rest = self.registry.wait_while(deadline, |table| {
             replaced
                 .iter()
                 .any(|connection| table.connections.contains_key(&connection.id))
-        })
+        });
+        if is_at_rest { Ok(()) } else { Err(PlaceError::NotAtRest) }
     }
 }
 
