@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench import report
 from bench.blocks import compare_blocks
+from bench.builds import compare_builds
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
 from bench.files import DOORS, compare_files
@@ -27,8 +28,9 @@ Part = tuple[list[Section], dict[str, int]]
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument(
-        "--part", choices=("all", "blocks", "files", "simulator"), default="all", help="what to measure"
+        "--part", choices=("all", "blocks", "files", "simulator", "builds"), default="all", help="what to measure"
     )
+    parser.add_argument("--other", type=Path, help="of the part builds: the daemon's binary to measure beside")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per workload")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one round of a block workload")
     parser.add_argument("--size-mib", type=int, default=1024, help="size of the LUNs")
@@ -79,11 +81,21 @@ def measure_replays(options: argparse.Namespace, folder: Path, _: ExitStack) -> 
     return measure_simulator(folder, options.rounds), {}
 
 
+def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    scale = QUICK if options.quick_files else FULL
+    other = Path(options.other).resolve(strict=True)
+    size, cloud_size = options.size_mib * MIB, options.cloud_size_mib * MIB
+    return compare_builds(other, folder, size, cloud_size, options.rounds, options.seconds, scale, stack), {}
+
+
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     measures = {"blocks": measure_blocks, "files": measure_files, "simulator": measure_replays}
     chosen = list(measures) if options.part == "all" else [options.part]
+    measures["builds"] = measure_builds
+    if options.part == "builds" and options.other is None:
+        raise SystemExit("bench: --part builds needs --other BINARY, the build to measure beside")
     sections: list[Section] = []
     memory: dict[str, int] = {}
     for part in chosen:

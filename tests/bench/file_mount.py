@@ -53,6 +53,8 @@ TRANSFERS = [
     Transfer("random write 4 KiB, 1 thread, and fsync", "randwrite", "4k", 1),
     Transfer("random write 4 KiB, 16 threads, and fsync", "randwrite", "4k", 16),
 ]
+NAME_UNITS = {**NAMES, **{files.name: "files/s" for files in FILES}}
+DATA_UNITS = {each.name: "MiB/s" if each.sequential else "IOPS" for each in TRANSFERS}
 BESIDE_PASSTHROUGH = (
     "Neither side waits for the disk but at fsync. Before the look at every file, names and attributes are left to"
     " expire in the kernel; before a read, the mount's pages are dropped, so that every byte is asked for, while what"
@@ -128,13 +130,11 @@ def compare_mounts(gateway: Gateway, folder: Path, scale: Scale, stack: ExitStac
     names = rotate(each_names, scale.rounds, gateway.drain)
     each_data = {name: partial(each.data, scale) for name, each in trees.items()}
     data = rotate(each_data, scale.rounds, gateway.drain)
-    units = {**NAMES, **{files.name: "files/s" for files in FILES}}
-    data_units = {each.name: "MiB/s" if each.sequential else "IOPS" for each in TRANSFERS}
     return [
         Section(
             f"Mount, beside {other}",
             (OURS, other),
-            beside(names, OURS, other, units) + beside(data, OURS, other, data_units),
+            beside(names, OURS, other, NAME_UNITS) + beside(data, OURS, other, DATA_UNITS),
             remark,
         )
         for other, remark in ((PASSTHROUGH, BESIDE_PASSTHROUGH), (EXT4, BESIDE_EXT4))

@@ -45,7 +45,10 @@ class Gateway:
         folder: Path,
         settings: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
+        binary: Path | None = None,
     ) -> None:
+        """`binary` is another build than the tests' own."""
+        self.binary = binary or tombolo_binary()
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.state_directory = folder / "state"
@@ -97,7 +100,7 @@ class Gateway:
         """Starts the daemon without waiting for it: for starts that must fail."""
         self.config_path.write_text(to_toml(self.settings))
         environment = self.environment | self.daemon_environment
-        self.process.start([tombolo_binary(), "serve", "--config", self.config_path], environment)
+        self.process.start([self.binary, "serve", "--config", self.config_path], environment)
 
     def refused_start(self, limit_s: float = 60.0) -> tuple[int, str]:
         """Starts a daemon that must refuse to run: its exit code and what it said."""
@@ -131,7 +134,7 @@ class Gateway:
 
     def try_cli(self, *words: str, limit_s: float = 60.0) -> "subprocess.CompletedProcess[str]":
         """Runs the command line against this daemon; any exit code is fine."""
-        command: Sequence[str | Path] = [tombolo_binary(), "--socket", self.admin_socket, *words]
+        command: Sequence[str | Path] = [self.binary, "--socket", self.admin_socket, *words]
         return run(command, limit_s, expected_codes=range(-64, 256), environment=self.environment)
 
     def cli(self, *words: str, limit_s: float = 60.0) -> str:

@@ -9,7 +9,6 @@ from typing import Self
 from harness.doors import LocalDoor
 from harness.gateway import Gateway
 from harness.process import Process
-from harness.tools import tombolo_binary
 
 READY_LIMIT_S = 30.0
 MNT_DETACH = 2
@@ -48,7 +47,7 @@ class Mount:
         words of a command that starts it."""
         socket = ["--socket", str(self._gateway.admin_socket)]
         words = [*socket, "share", "mount", self._share, str(self.folder), *options]
-        self.process.start([*before, tombolo_binary(), *words], self._gateway.environment)
+        self.process.start([*before, self._gateway.binary, *words], self._gateway.environment)
 
     def stop(self) -> None:
         """SIGTERM unmounts and ends the process with exit code 0."""
