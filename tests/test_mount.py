@@ -476,13 +476,21 @@ def test_mounts_in_two_namespaces_at_one_place_stand_side_by_side(mount: Mount, 
     assert_both_serve(mount.folder, folder)
 
 
-def test_locks_of_a_killed_mount_go_when_it_is_mounted_again(mount: Mount, make_mount: MountFactory) -> None:
+def connected_sessions(gateway: Gateway, share: str) -> list[str]:
+    return [session["client"] for session in gateway.shares()[share]["sessions"] if session["connected"]]
+
+
+def test_locks_of_a_killed_mount_go_when_it_is_mounted_again(
+    gateway: Gateway, share: str, mount: Mount, make_mount: MountFactory
+) -> None:
     """The next holder is known as the one that it follows: nobody waits for a grace period."""
     (mount.folder / "file").touch()
     witness = make_mount().start()
     with contextlib.suppress(OSError), (mount.folder / "file").open("rb+") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         mount.kill9()
+        # Until then it could still hear of the lock's end.
+        wait_for(lambda: len(connected_sessions(gateway, share)) == 1, 30, "the mount is away")
         mount.detach()
     with (witness.folder / "file").open("rb+") as file:
         with pytest.raises(BlockingIOError):
