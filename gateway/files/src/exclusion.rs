@@ -2,14 +2,71 @@
 //! file's data, and all who change a file's records, apart.
 //!
 //! The table holds only the numbers of inodes that are locked now, so it needs no tidying up.
+//!
+//! Everything that a thread may hold while it calls storage is locked through here. So one that runs the service's
+//! threads in turns of its own choice ([`Waiting`]) hears of each that would have to wait.
 
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+};
 
 const SHARDS: usize = 64;
+const POISONED: &str = "no thread panics while it holds this lock";
+
+/// What a thread has found taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// An inode's lock.
+    File(u64),
+    Namespace,
+    /// The lock table.
+    Locks,
+}
+
+/// Waits in place of threads that find a lock taken, for those who decide themselves which thread runs when.
+pub trait Waiting: Send + Sync + 'static {
+    /// Returns when others have run; the thread looks again then, and waits again if it must.
+    fn wait_for(&self, taken: Taken);
+}
+
+/// `None`: the operating system lets threads wait.
+pub type Waits = Option<Arc<dyn Waiting>>;
 
 /// A poisoned lock means that a thread panicked with the state half changed; going on could only do harm.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no thread panics while it holds this lock")
+    mutex.lock().expect(POISONED)
+}
+
+/// For a lock that is held while storage is called.
+pub fn lock<'l, T>(waits: &Waits, mutex: &'l Mutex<T>, taken: Taken) -> MutexGuard<'l, T> {
+    match waits {
+        None => locked(mutex),
+        Some(waiting) => until_free(&**waiting, taken, || mutex.try_lock()),
+    }
+}
+
+pub fn read<'l, T>(waits: &Waits, lock: &'l RwLock<T>, taken: Taken) -> RwLockReadGuard<'l, T> {
+    match waits {
+        None => lock.read().expect(POISONED),
+        Some(waiting) => until_free(&**waiting, taken, || lock.try_read()),
+    }
+}
+
+pub fn write<'l, T>(waits: &Waits, lock: &'l RwLock<T>, taken: Taken) -> RwLockWriteGuard<'l, T> {
+    match waits {
+        None => lock.write().expect(POISONED),
+        Some(waiting) => until_free(&**waiting, taken, || lock.try_write()),
+    }
+}
+
+fn until_free<G>(waiting: &dyn Waiting, taken: Taken, attempt: impl Fn() -> TryLockResult<G>) -> G {
+    loop {
+        match attempt() {
+            Ok(guard) => return guard,
+            Err(TryLockError::WouldBlock) => waiting.wait_for(taken),
+            Err(TryLockError::Poisoned(_)) => panic!("{POISONED}"),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -26,9 +83,9 @@ struct Held {
     waiting: usize,
 }
 
-#[derive(Debug)]
 pub struct FileLocks {
     shards: Vec<Shard>,
+    waits: Waits,
 }
 
 /// The inode is locked until this is dropped.
@@ -38,10 +95,21 @@ pub struct FileGuard<'a> {
     inode: u64,
 }
 
+impl Shard {
+    /// Until some inode of the shard is free again.
+    fn wait<'l>(&self, mut held: MutexGuard<'l, Held>) -> MutexGuard<'l, Held> {
+        held.waiting += 1;
+        held = self.freed.wait(held).expect(POISONED);
+        held.waiting -= 1;
+        held
+    }
+}
+
 impl FileLocks {
-    pub fn new() -> Self {
+    pub fn new(waits: Waits) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            waits,
         }
     }
 
@@ -50,12 +118,14 @@ impl FileLocks {
         let shard = &self.shards[(inode % SHARDS as u64) as usize];
         let mut held = locked(&shard.held);
         while held.inodes.contains(&inode) {
-            held.waiting += 1;
-            held = shard
-                .freed
-                .wait(held)
-                .expect("no thread panics while it holds this lock");
-            held.waiting -= 1;
+            held = match &self.waits {
+                None => shard.wait(held),
+                Some(waiting) => {
+                    drop(held);
+                    waiting.wait_for(Taken::File(inode));
+                    locked(&shard.held)
+                }
+            };
         }
         held.inodes.push(inode);
         FileGuard { shard, inode }
@@ -97,7 +167,7 @@ mod tests {
 
     #[test]
     fn one_thread_at_a_time_has_an_inode() {
-        let locks = FileLocks::new();
+        let locks = FileLocks::new(None);
         let counter = AtomicU64::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -18,9 +18,11 @@ mod holding;
 mod keys;
 mod locking;
 pub mod locks;
-/// Storage for tests of this crate and of those above it.
+/// Storage, and a model of the service, for tests of this crate and of those above it.
 #[doc(hidden)]
 pub mod memory;
+#[doc(hidden)]
+pub mod model;
 mod namespace;
 mod node;
 mod orphans;
@@ -37,6 +39,7 @@ mod xattr;
 pub use check::{CheckReport, Finding};
 pub use data::ReadReply;
 pub use error::FileError;
+pub use exclusion::{Taken, Waiting, Waits};
 pub use locking::Reply;
 #[doc(hidden)]
 pub use records::exercise_decoders;

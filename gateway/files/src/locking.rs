@@ -5,7 +5,6 @@
 
 use crate::edit::Edit;
 use crate::error::FileError;
-use crate::exclusion::locked;
 use crate::keys::{self, tag};
 use crate::locks::{Answer, Lock, LockError, LockFamily, LockOwner, LockRange, LockTable, Outcome, WaiterId, Woken};
 use crate::service::FileService;
@@ -84,7 +83,7 @@ impl<S: Storage> FileService<S> {
     pub(crate) fn load_locks(&self) -> Result<(), FileError> {
         self.each(tag::LOCKS, |key, value| {
             let (inode, _) = keys::split(key)?;
-            Ok(locked(&self.locks).table.load(inode, value)?)
+            Ok(self.lock_state().table.load(inode, value)?)
         })
     }
 
@@ -98,7 +97,7 @@ impl<S: Storage> FileService<S> {
     ) -> Result<Option<Lock>, FileError> {
         let _names = self.reading();
         let inode = self.node(caller, inode)?.inode;
-        Ok(locked(&self.locks).table.conflict(inode, family, wanted))
+        Ok(self.lock_state().table.conflict(inode, family, wanted))
     }
 
     /// Takes a lock, or refuses with [`FileError::Locked`].
@@ -181,7 +180,7 @@ impl<S: Storage> FileService<S> {
     /// nothing, as for most files.
     pub fn close_handle(&self, caller: &Caller, inode: u64, handle: u64) -> Result<(), FileError> {
         let session = caller.session;
-        if !locked(&self.locks).table.has_handle(inode, session, handle) {
+        if !self.lock_state().table.has_handle(inode, session, handle) {
             return Ok(());
         }
         let free = |table: &mut LockTable, inode| {
@@ -198,7 +197,7 @@ impl<S: Storage> FileService<S> {
     /// Takes a waiting request back: it is answered with [`FileError::Interrupted`]. False when it waits no more.
     pub fn cancel_lock(&self, waiter: WaiterId) -> bool {
         let reply = {
-            let mut state = locked(&self.locks);
+            let mut state = self.lock_state();
             state.table.cancel(waiter);
             state.waiting.remove(&waiter)
         };
@@ -221,7 +220,7 @@ impl<S: Storage> FileService<S> {
     ) -> Result<(Outcome, Due), FileError> {
         let _names = self.reading();
         let inode = self.node(caller, inode)?.inode;
-        let mut state = locked(&self.locks);
+        let mut state = self.lock_state();
         self.must_have_session(caller.session)?;
         let saved = state.table.save(inode);
         let before = state.table.encode(inode);
@@ -252,7 +251,7 @@ impl<S: Storage> FileService<S> {
         let mut due = Vec::new();
         {
             let _names = self.reading();
-            let mut state = locked(&self.locks);
+            let mut state = self.lock_state();
             let inodes = state.table.inodes_of_session(session);
             for inode in inodes {
                 let saved = state.table.save(inode);
@@ -277,7 +276,7 @@ impl<S: Storage> FileService<S> {
         if edit.erased.is_empty() {
             return Vec::new();
         }
-        let state = locked(&self.locks);
+        let state = self.lock_state();
         let with_locks: Vec<u64> = edit
             .erased
             .iter()
@@ -292,7 +291,7 @@ impl<S: Storage> FileService<S> {
 
     pub(crate) fn drop_locks(&self, inodes: &[u64]) {
         for inode in inodes {
-            let due = locked(&self.locks).drop_inode(*inode);
+            let due = self.lock_state().drop_inode(*inode);
             // Under the namespace lock, unlike other answers: the waiter of an inode that is gone has nothing to do
             // but to pass the error on.
             answer(due);

@@ -11,7 +11,7 @@
 
 use crate::edit::Edit;
 use crate::error::FileError;
-use crate::exclusion::FileLocks;
+use crate::exclusion::{self, FileLocks, Taken, Waits};
 use crate::holding::Holding;
 use crate::keys::{self, tag};
 use crate::locking::LockState;
@@ -23,7 +23,7 @@ use crate::types::{Caller, Changed, FileType, Invalidation, ROOT, Request, Times
 use crate::usage::{Share, Shares};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tombolo_base::{BLOCK_BYTES, EntryChange};
 
 /// Called after each change, on the thread that made it. Must not call the service: a file's lock may be held.
@@ -37,7 +37,6 @@ const XATTRS_PAGE: usize = 16;
 const INODE_FIRST: u64 = 16;
 /// Inode numbers that are taken at once; after a restart, what is left of them stays unused.
 const INODES_RESERVED: u64 = 1024;
-const POISONED: &str = "no thread panics while it holds this lock";
 
 /// Numbers to give out, under the namespace lock.
 #[derive(Debug)]
@@ -53,13 +52,14 @@ pub struct FileService<S> {
     listener: Listener,
     pub(crate) files: FileLocks,
     namespace: RwLock<Numbers>,
-    pub(crate) locks: Mutex<LockState>,
+    locks: Mutex<LockState>,
     pub(crate) sessions: Mutex<BTreeMap<u64, Session>>,
     pub(crate) holding: Mutex<Holding>,
     pub(crate) shares: Shares,
     /// Changes that have begun, and those that have ended; a check compares sums only when there was none meanwhile.
     changes_begun: AtomicU64,
     changes_ended: AtomicU64,
+    waits: Waits,
 }
 
 #[must_use]
@@ -86,6 +86,14 @@ impl<S: Storage> FileService<S> {
     /// # Errors
     /// A record that cannot be read, or storage that does not answer.
     pub fn open(storage: Arc<S>, listener: Listener) -> Result<Self, FileError> {
+        Self::open_with(storage, listener, None)
+    }
+
+    /// The same for one who decides which thread runs when: whoever finds a lock taken waits as it says.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn open_with(storage: Arc<S>, listener: Listener, waits: Waits) -> Result<Self, FileError> {
         let next = match storage.get(&keys::numbers())? {
             Some(value) => NumbersRecord::decode(&value)?,
             None => NumbersRecord {
@@ -97,7 +105,7 @@ impl<S: Storage> FileService<S> {
         let service = Self {
             storage,
             listener,
-            files: FileLocks::new(),
+            files: FileLocks::new(waits.clone()),
             namespace: RwLock::new(Numbers {
                 next,
                 reserved: next.inode,
@@ -108,6 +116,7 @@ impl<S: Storage> FileService<S> {
             shares: Shares::default(),
             changes_begun: AtomicU64::new(0),
             changes_ended: AtomicU64::new(0),
+            waits,
         };
         service.load_shares()?;
         service.load_sessions()?;
@@ -172,11 +181,15 @@ impl<S: Storage> FileService<S> {
     }
 
     pub(crate) fn reading(&self) -> RwLockReadGuard<'_, Numbers> {
-        self.namespace.read().expect(POISONED)
+        exclusion::read(&self.waits, &self.namespace, Taken::Namespace)
     }
 
     pub(crate) fn changing(&self) -> RwLockWriteGuard<'_, Numbers> {
-        self.namespace.write().expect(POISONED)
+        exclusion::write(&self.waits, &self.namespace, Taken::Namespace)
+    }
+
+    pub(crate) fn lock_state(&self) -> MutexGuard<'_, LockState> {
+        exclusion::lock(&self.waits, &self.locks, Taken::Locks)
     }
 
     /// How many changes there were; `None` while one is under way.
@@ -273,7 +286,7 @@ impl<S: Storage> FileService<S> {
         let _change = self.begin_change();
         self.storage.commit(edit.change)?;
         self.count_usage(caller.share, edit.blocks, edit.inodes);
-        crate::exclusion::locked(&self.holding).update(edit.orphaned, &edit.named, &edit.erased);
+        exclusion::locked(&self.holding).update(edit.orphaned, &edit.named, &edit.erased);
         self.drop_locks(&unlocked);
         Ok(News {
             origin: caller.session,
