@@ -96,7 +96,7 @@ fn data_and_its_entries_come_back_together() {
     put(&storage, 1, 3, &data, vec![size]);
     for _ in 0..2 {
         assert_eq!(storage.get(b"D1").unwrap().as_deref(), Some(b"size".as_slice()));
-        assert_eq!(storage.read_now(core_span(span(1, 3, 5))).unwrap(), data);
+        assert_eq!(storage.read_blocks(core_span(span(1, 3, 5))).unwrap(), data);
         let runs = storage.map(span(1, 0, 10)).unwrap();
         let runs: Vec<(u64, bool)> = runs.iter().map(|run| (run.count, run.mapped)).collect();
         assert_eq!(runs, [(3, false), (5, true), (2, false)]);
@@ -116,16 +116,16 @@ fn links_share_blocks_clean_dirty_and_missing() {
     put(&storage, 1, 6, &dirty, Vec::new());
     storage.link(span(1, 0, 8), 2, 100, Change::default()).unwrap();
     let whole = [stored.clone(), vec![0; 2 * BLOCK_BYTES], dirty].concat();
-    assert_eq!(storage.read_now(core_span(span(2, 100, 8))).unwrap(), whole);
+    assert_eq!(storage.read_blocks(core_span(span(2, 100, 8))).unwrap(), whole);
     // The source goes its own way.
     let holes = vec![span(1, 0, 8)];
     let entries = Vec::new();
     storage.commit(Change { entries, holes }).unwrap();
-    assert_eq!(storage.read_now(core_span(span(2, 100, 8))).unwrap(), whole);
+    assert_eq!(storage.read_blocks(core_span(span(2, 100, 8))).unwrap(), whole);
     drain(&storage);
     checkpoint(&storage);
     let storage = reopen(storage, directory.path());
-    assert_eq!(storage.read_now(core_span(span(2, 100, 8))).unwrap(), whole);
+    assert_eq!(storage.read_blocks(core_span(span(2, 100, 8))).unwrap(), whole);
     assert_eq!(
         storage.0.snapshot().totals.blocks_unique,
         unique + 2,
@@ -161,9 +161,9 @@ fn copies_that_nothing_can_ask_for_leave_the_cache_at_once() {
     cut(vec![span(1, 0, 1), span(1, 3, 1)]);
     assert_eq!(storage.0.snapshot().slots_clean, 7);
     let fetches = storage.0.snapshot().counters.fetches;
-    assert_eq!(storage.read_now(core_span(span(2, 0, 1))).unwrap(), pattern(1, 2));
+    assert_eq!(storage.read_blocks(core_span(span(2, 0, 1))).unwrap(), pattern(1, 2));
     assert_eq!(
-        storage.read_now(core_span(span(3, 0, 1))).unwrap(),
+        storage.read_blocks(core_span(span(3, 0, 1))).unwrap(),
         pattern(8, 1)[3 * BLOCK_BYTES..4 * BLOCK_BYTES]
     );
     assert_eq!(storage.0.snapshot().counters.fetches, fetches);
@@ -289,7 +289,7 @@ fn what_files_ask_for_is_recorded() {
     let path = directory.path().join("trace");
     storage.0.recorder().start(&path, 1 << 20).unwrap();
     put(&storage, 5, 3, &pattern(2, 1), Vec::new());
-    storage.read_now(core_span(span(5, 3, 2))).unwrap();
+    storage.read_blocks(core_span(span(5, 3, 2))).unwrap();
     let holes = vec![span(5, 4, 1)];
     let entries = Vec::new();
     storage.commit(Change { entries, holes }).unwrap();
@@ -337,7 +337,7 @@ fn the_cost_of_recording() {
         for request in 0..REQUESTS {
             match writes {
                 true => put(&storage, 1, request % 256, &data, Vec::new()),
-                false => drop(storage.read_now(core_span(span(1, request % 256, 1))).unwrap()),
+                false => drop(storage.read_blocks(core_span(span(1, request % 256, 1))).unwrap()),
             }
         }
         // The thread that writes the trace ends here, so that all its work is counted.

@@ -1,0 +1,189 @@
+//! What the file service asks of its storage and takes more than one question to the core: maps of files, links between
+//! them, and which files have a map at all. The daemon and the simulation bring what [`CoreAccess`] says, each in its way,
+//! and share the rest.
+#![forbid(unsafe_code)]
+
+use bytes::Bytes;
+use tombolo_base::{BlockSum, VolumeId};
+use tombolo_core::{
+    Core, Link, LinkRun, LinkStep, MapWalk, MetadataChange, PAGE_ENTRIES, Refusal, ResolvedRun, Span, StatusRun,
+    WalkStep,
+};
+use tombolo_files::storage::{Change, FileSpan, MapRun, StorageError};
+
+/// The core and its local metadata, for a thread that waits for each answer.
+pub trait CoreAccess {
+    /// Dirty blocks are copied by as many at a time.
+    const COPY_BLOCKS_MAX: u64;
+
+    /// What the core answers at once.
+    fn ask_core<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Core) -> T + Send + 'static,
+    ) -> Result<T, StorageError>;
+
+    /// The number of the volume's first page from `page` on that local metadata has. Must not be in a transaction of
+    /// local metadata any more when it returns: the next question may need one.
+    fn next_stored_page(&self, volume: VolumeId, page: u64) -> Result<Option<u64>, StorageError>;
+
+    /// The first volume from `volume` on of which local metadata has a page.
+    fn next_stored_map(&self, volume: VolumeId) -> Result<Option<VolumeId>, StorageError>;
+
+    /// [`tombolo_core::Event::Status`].
+    fn status(&self, span: Span) -> Result<Vec<StatusRun>, StorageError>;
+
+    /// [`tombolo_core::Event::Resolve`].
+    fn resolve(&self, span: Span) -> Result<Vec<ResolvedRun>, StorageError>;
+
+    /// [`tombolo_core::Event::Read`], for nobody in particular.
+    fn read_blocks(&self, span: Span) -> Result<Vec<u8>, StorageError>;
+
+    /// [`tombolo_core::Event::Write`].
+    fn write_blocks(
+        &self,
+        span: Span,
+        data: Bytes,
+        sums: Vec<Option<BlockSum>>,
+        change: MetadataChange,
+    ) -> Result<(), StorageError>;
+
+    /// [`tombolo_core::Event::Commit`].
+    fn commit_change(&self, change: MetadataChange, links: Vec<LinkRun>) -> Result<(), StorageError>;
+}
+
+/// [`tombolo_files::storage::Storage::map`].
+pub fn map(access: &impl CoreAccess, span: FileSpan) -> Result<Vec<MapRun>, StorageError> {
+    let mut runs: Vec<MapRun> = Vec::new();
+    let mut push = |count, mapped| match runs.last_mut() {
+        _ if count == 0 => {}
+        Some(last) if last.mapped == mapped => last.count += count,
+        _ => runs.push(MapRun { count, mapped }),
+    };
+    let mut walk = MapWalk::new(core_span(span));
+    loop {
+        let step;
+        (walk, step) = access.ask_core(move |core| {
+            let step = walk.step(core);
+            (walk, step)
+        })?;
+        match step {
+            WalkStep::StoredPage { volume, page } => {
+                let skipped = walk.on_stored_page(access.next_stored_page(volume, page)?);
+                push(skipped, false);
+            }
+            WalkStep::Ask(span) => {
+                let found = access.status(span)?;
+                walk.advance(found.iter().map(|run| run.count).sum());
+                found.iter().for_each(|run| push(run.count, run.mapped));
+            }
+            WalkStep::Done => return Ok(runs),
+        }
+    }
+}
+
+/// [`tombolo_files::storage::Storage::link`].
+pub fn link<A: CoreAccess>(
+    access: &A,
+    from: FileSpan,
+    to_inode: u64,
+    to_first: u64,
+    change: Change,
+) -> Result<(), StorageError> {
+    let from = core_span(from);
+    let to = Span {
+        volume: VolumeId::of_inode(to_inode),
+        first: to_first,
+        count: from.count,
+    };
+    let mut link = Link::new(from, to, core_change(change), A::COPY_BLOCKS_MAX);
+    loop {
+        let step;
+        (link, step) = access.ask_core(move |core| {
+            let step = link.step(core);
+            (link, step)
+        })?;
+        match step {
+            LinkStep::StoredPage { volume, page } => link.on_stored_page(access.next_stored_page(volume, page)?),
+            LinkStep::Resolve(span) => link.on_resolved(&access.resolve(span)?),
+            LinkStep::Copy { from, to } => {
+                copy(access, from, to)?;
+                link.on_copied();
+            }
+            LinkStep::Commit { change, links } => return access.commit_change(change, links),
+        }
+    }
+}
+
+fn copy(access: &impl CoreAccess, from: Span, to: Span) -> Result<(), StorageError> {
+    let data = access.read_blocks(from)?;
+    let sums = BlockSum::of_blocks(&data);
+    access.write_blocks(to, data.into(), sums, MetadataChange::default())
+}
+
+/// [`tombolo_files::storage::Storage::next_mapped`].
+pub fn next_mapped(access: &impl CoreAccess, from: u64) -> Result<Option<u64>, StorageError> {
+    let mut from = from;
+    loop {
+        let volume = VolumeId::of_inode(from);
+        let stored = access.next_stored_map(volume)?;
+        let changed = access.ask_core(move |core| core.next_changed_map(volume))?;
+        let Some(inode) = [stored, changed].into_iter().flatten().min().and_then(VolumeId::inode) else {
+            return Ok(None);
+        };
+        // Local metadata may hold pages that newer holes cover.
+        if has_mapped_blocks(access, inode)? {
+            return Ok(Some(inode));
+        }
+        from = inode + 1;
+    }
+}
+
+fn has_mapped_blocks(access: &impl CoreAccess, inode: u64) -> Result<bool, StorageError> {
+    let volume = VolumeId::of_inode(inode);
+    if access.ask_core(move |core| core.has_changed_map(volume))? {
+        return Ok(true);
+    }
+    let mut page = 0;
+    while let Some(number) = access.next_stored_page(volume, page)? {
+        let span = FileSpan {
+            inode,
+            first: number * PAGE_ENTRIES,
+            count: PAGE_ENTRIES,
+        };
+        if map(access, span)?.iter().any(|run| run.mapped) {
+            return Ok(true);
+        }
+        page = number + 1;
+    }
+    Ok(false)
+}
+
+pub fn core_span(span: FileSpan) -> Span {
+    Span {
+        volume: VolumeId::of_inode(span.inode),
+        first: span.first,
+        count: span.count,
+    }
+}
+
+pub fn core_change(change: Change) -> MetadataChange {
+    MetadataChange {
+        entries: change.entries,
+        holes: change.holes.into_iter().map(core_span).collect(),
+    }
+}
+
+pub fn storage_error(refusal: &Refusal) -> StorageError {
+    let reason = refusal.to_string();
+    match refusal {
+        Refusal::Busy | Refusal::CloudUnavailable(_) => StorageError::Busy(reason),
+        Refusal::Lost { .. } => StorageError::Lost(reason),
+        Refusal::OutOfRange { .. }
+        | Refusal::UnknownVolume(_)
+        | Refusal::VolumeExists(_)
+        | Refusal::TooLarge(_)
+        | Refusal::Disk(_)
+        | Refusal::Metadata(_)
+        | Refusal::Failed(_) => StorageError::Failed(reason),
+    }
+}
