@@ -32,6 +32,8 @@ pub struct Step {
 struct Inner {
     state: State,
     steps: Option<Vec<Step>>,
+    /// How many of them a sync has covered.
+    synced: usize,
     /// Changes until one fails, and how.
     fault: Option<(u64, StorageError)>,
     read_delay: Option<Duration>,
@@ -77,6 +79,12 @@ impl MemoryStorage {
 
     pub fn steps(&self) -> Vec<Step> {
         self.inner().steps.clone().unwrap_or_default()
+    }
+
+    /// Those that a power loss leaves in any case.
+    pub fn synced_steps(&self) -> Vec<Step> {
+        let inner = self.inner();
+        inner.steps.iter().flatten().take(inner.synced).cloned().collect()
     }
 
     /// The same contents, as after a kill of the process: nothing is lost.
@@ -314,6 +322,10 @@ impl Storage for MemoryStorage {
     }
 
     fn sync(&self, done: SyncDone) {
+        {
+            let mut inner = self.inner();
+            inner.synced = inner.steps.as_ref().map_or(0, Vec::len);
+        }
         done(Ok(()));
     }
 }

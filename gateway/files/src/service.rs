@@ -18,12 +18,12 @@ use crate::locking::LockState;
 use crate::node::Node;
 use crate::records::{FileRecord, InodeRecord, NameRecord, NumbersRecord, Outcome, ReplayRecord, ShareRecord};
 use crate::session::Session;
-use crate::storage::Storage;
+use crate::storage::{Storage, StorageError, SyncDone};
 use crate::types::{Caller, Changed, FileType, Invalidation, ROOT, Request, Timestamp};
 use crate::usage::{Share, Shares};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
 use tombolo_base::{BLOCK_BYTES, EntryChange};
 
 /// Called after each change, on the thread that made it. Must not call the service: a file's lock may be held.
@@ -35,8 +35,9 @@ pub const PAGE: usize = 256;
 const XATTRS_PAGE: usize = 16;
 /// The first inode number given out; those below stand for other things.
 const INODE_FIRST: u64 = 16;
-/// Inode numbers that are taken at once; after a restart, what is left of them stays unused.
-const INODES_RESERVED: u64 = 1024;
+/// Inode numbers that are taken at once; after a restart, what is left of them stays unused. More are taken when half of
+/// them are given out, so many that they are on stable storage long before the other half is.
+const INODES_RESERVED: u64 = 1 << 16;
 
 /// Numbers to give out, under the namespace lock.
 #[derive(Debug)]
@@ -44,6 +45,16 @@ pub struct Numbers {
     pub next: NumbersRecord,
     /// Inode numbers below are this run's.
     reserved: u64,
+    kept: Arc<Kept>,
+}
+
+/// Which of the numbers taken are so on stable storage. Only those are given out: after a power loss no other inode
+/// gets the number of one that was lost, which clients may still know.
+#[derive(Debug)]
+struct Kept {
+    /// Numbers below.
+    end: AtomicU64,
+    is_syncing: AtomicBool,
 }
 
 /// See the module's head for the locks.
@@ -109,6 +120,10 @@ impl<S: Storage> FileService<S> {
             namespace: RwLock::new(Numbers {
                 next,
                 reserved: next.inode,
+                kept: Arc::new(Kept {
+                    end: AtomicU64::new(next.inode),
+                    is_syncing: AtomicBool::new(false),
+                }),
             }),
             locks: Mutex::default(),
             sessions: Mutex::default(),
@@ -123,6 +138,7 @@ impl<S: Storage> FileService<S> {
         service.drop_notes_without_sessions()?;
         service.load_orphans()?;
         service.load_locks()?;
+        service.take_first_numbers()?;
         Ok(service)
     }
 
@@ -267,15 +283,49 @@ impl<S: Storage> FileService<S> {
     }
 
     pub(crate) fn take_inode(&self, numbers: &mut Numbers) -> Result<u64, FileError> {
-        if numbers.next.inode == numbers.reserved {
-            let reserved = numbers.reserved + INODES_RESERVED;
+        self.take_numbers(numbers, Box::new(|_| ()))?;
+        let inode = numbers.next.inode;
+        // Only if stable storage takes longer than thirty thousand new inodes.
+        if inode >= numbers.kept.end.load(Ordering::Acquire) {
+            return Err(FileError::Busy("no inode number is on stable storage yet".into()));
+        }
+        numbers.next.inode += 1;
+        Ok(inode)
+    }
+
+    /// Takes more numbers when few are left, and has them kept; nobody waits for that.
+    fn take_numbers(&self, numbers: &mut Numbers, done: SyncDone) -> Result<(), StorageError> {
+        if numbers.next.inode + INODES_RESERVED / 2 >= numbers.reserved {
+            let reserved = numbers.next.inode + INODES_RESERVED;
             let mut edit = Edit::default();
             numbers.put(&mut edit, reserved);
             self.storage.commit(edit.change)?;
             numbers.reserved = reserved;
         }
-        numbers.next.inode += 1;
-        Ok(numbers.next.inode - 1)
+        let kept = numbers.kept.clone();
+        let reserved = numbers.reserved;
+        // One that has failed is made up for by the next request.
+        if kept.end.load(Ordering::Acquire) < reserved && !kept.is_syncing.swap(true, Ordering::AcqRel) {
+            self.storage.sync(Box::new(move |synced| {
+                if synced.is_ok() {
+                    kept.end.fetch_max(reserved, Ordering::AcqRel);
+                }
+                kept.is_syncing.store(false, Ordering::Release);
+                done(synced);
+            }));
+        }
+        Ok(())
+    }
+
+    /// Waits until they are kept.
+    fn take_first_numbers(&self) -> Result<(), FileError> {
+        let (done, synced) = mpsc::channel();
+        let done = Box::new(move |result| drop(done.send(result)));
+        self.take_numbers(&mut self.changing(), done)?;
+        synced
+            .recv()
+            .map_err(|_| FileError::Failed("storage gave no answer".into()))??;
+        Ok(())
     }
 
     /// Makes the change with the counters' part of it and the note that the request was carried out.

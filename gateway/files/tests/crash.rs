@@ -270,15 +270,28 @@ fn a_copy_that_was_cut_short_is_put_right_by_the_next_write() {
     assert_eq!(mapped, [10, 10, 13, 17]);
 }
 
-/// Numbers are taken from storage many at a time, here for the second time.
+/// Numbers are taken from storage many at a time, here for the second time too.
 #[test]
 fn no_inode_number_is_given_out_twice() {
     let world = World::new();
-    for index in 0..2080 {
+    for index in 0..66_000 {
         let last = world.mknod(1, &format!("{index}"));
-        if index > 2030 {
+        if index % 6_000 == 0 {
             let killed = World::again(Arc::new(world.storage.copy()));
             assert!(killed.mknod(1, "another") > last);
         }
     }
+}
+
+/// A client may know the number of a file that a power loss took, and must not find another's under it.
+#[test]
+fn no_inode_number_is_given_out_again_after_a_power_loss() {
+    let storage = Arc::new(MemoryStorage::recording());
+    let world = World::over(storage.clone(), 0);
+    let last = (0..40_000)
+        .map(|index| world.mknod(1, &format!("{index}")))
+        .last()
+        .unwrap();
+    let lost = World::again(Arc::new(MemoryStorage::replayed(&storage.synced_steps())));
+    assert!(lost.mknod(1, "another") > last);
 }
