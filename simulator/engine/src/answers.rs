@@ -4,6 +4,7 @@
 use crate::change::Change;
 use crate::linking;
 use crate::request::{Kind, Request};
+use crate::service::thread_of;
 use crate::world::World;
 use tombolo_base::Pvbn;
 use tombolo_core::{Answer, Refusal, Span, StatusRun, Token};
@@ -31,6 +32,7 @@ impl World {
 
     fn on_success(&mut self, token: Token, request: Request, answer: Answer) {
         let (span, since) = (request.span, request.since);
+        let reply = thread_of(request.client).map(|thread| (thread, answer.clone()));
         match (&request.kind, answer) {
             (Kind::Read, Answer::Read) => self.model.check_read(token, &request.values),
             (Kind::Verify, Answer::Read) => {
@@ -60,6 +62,7 @@ impl World {
             }
             (Kind::Flush { covers }, Answer::Done) => self.model.on_flushed(*covers),
             (Kind::Status, Answer::Status(runs)) => self.check_status(token, span, &runs),
+            (Kind::Resolve, Answer::Resolved(runs)) => self.model.check_resolved(token, &runs),
             (Kind::Create { name, blocks }, Answer::Volume(_)) => {
                 self.model.acknowledge(since, &Change::Create(name, *blocks), true);
             }
@@ -70,7 +73,10 @@ impl World {
             (Kind::Delete, Answer::Volume(_)) => self.model.acknowledge(since, &Change::Delete(span.volume), true),
             (kind, answer) => panic!("{kind:?} is answered by {answer:?}"),
         }
-        self.client_rests(request.client);
+        match reply {
+            Some((thread, answer)) => self.reply_with(thread, token, &request, answer),
+            None => self.client_rests(request.client),
+        }
     }
 
     fn check_status(&mut self, token: Token, span: Span, runs: &[StatusRun]) {
@@ -122,7 +128,10 @@ impl World {
                 }
                 self.verify_next();
             }
-            _ => self.client_rests(request.client),
+            _ => match thread_of(request.client) {
+                Some(thread) => self.reply_refused(thread, refusal),
+                None => self.client_rests(request.client),
+            },
         }
     }
 

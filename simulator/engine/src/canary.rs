@@ -1,7 +1,9 @@
 //! Those of the built-in defects that take more than leaving something out.
 
 use crate::clients::no_span;
+use crate::operation::Operation;
 use crate::request::Kind;
+use crate::scenario::Canary;
 use crate::world::World;
 use tombolo_base::{EntryChange, VolumeId};
 use tombolo_core::record::{Batch, Record};
@@ -22,6 +24,47 @@ impl World {
             self.ask(client, Kind::Commit { change, links }, no_span(VolumeId(0)), Vec::new());
         }
     }
+}
+
+impl World {
+    /// What the file service commits, without what a canary leaves out; and the part that comes some time later.
+    pub(crate) fn maim(&mut self, entries: Vec<EntryChange>) -> (Vec<EntryChange>, Option<Vec<EntryChange>>) {
+        let without = |tag: u8| entries.iter().filter(|entry| entry.key()[0] != tag).cloned().collect();
+        match self.scenario.canary {
+            Some(Canary::ForgetRequests) => (without(b'R'), None),
+            Some(Canary::ForgetLocks) => (without(b'L'), None),
+            Some(Canary::SplitRename) => split(entries, |first, entry| {
+                let is_name = |entry: &EntryChange| matches!(entry.key()[0], b'N' | b'C');
+                is_name(first) && is_name(entry) && entry.key()[1..9] != first.key()[1..9]
+            }),
+            Some(Canary::SplitInode) => split(entries, |first, entry| {
+                first.key()[0] == b'I' && entry.key()[0] == b'D' && entry.key()[1..] == first.key()[1..]
+            }),
+            _ => (entries, None),
+        }
+    }
+
+    /// The rest of a commit that is made in two.
+    pub(crate) fn commit_later(&mut self, client: usize, change: MetadataChange) {
+        let links = Vec::new();
+        self.schedule(
+            LATER_MICROS,
+            Operation::AskLater(client, Kind::Commit { change, links }),
+        );
+    }
+}
+
+/// Long enough for a crash to come between the two.
+const LATER_MICROS: u64 = 10_000;
+
+/// From the first entry on that is to come later because of one before it.
+fn split(
+    mut entries: Vec<EntryChange>,
+    is_later: impl Fn(&EntryChange, &EntryChange) -> bool,
+) -> (Vec<EntryChange>, Option<Vec<EntryChange>>) {
+    let is_split = |at: &usize| entries[..*at].iter().any(|first| is_later(first, &entries[*at]));
+    let rest = (0..entries.len()).find(is_split).map(|at| entries.split_off(at));
+    (entries, rest)
 }
 
 /// The batch with as many bytes, in which an entry that nobody asks for takes the place of the others.

@@ -16,7 +16,7 @@ impl World {
         let snapshot = self.core.snapshot();
         self.life.checkpoint_waits += u64::from(snapshot.waits_for_checkpoint);
         let (scenario, config) = (&self.scenario, &self.scenario.config);
-        let requests = (scenario.client_count * scenario.requests_per_client) as u64;
+        let requests = (scenario.client_count * scenario.requests_per_client + 2 * scenario.share_clients) as u64;
         let flushing = (config.hash_jobs_max * config.hash_blocks) as u64 + 2 * config.uploads_max as u64 * 64;
         let under_way = 2 * (requests * (2 * scenario.write_blocks_max + 8) + 2 * flushing);
         assert!(
@@ -46,19 +46,23 @@ impl World {
         for (volume, found) in &state.volumes {
             self.check_map(probe, *volume, 0, found.values.len() as u64);
         }
-        for index in 0..self.scenario.file_count {
-            let blocks = state.files.get(&file(index));
+        let files: BTreeSet<VolumeId> = (0..self.scenario.file_count)
+            .map(file)
+            .chain(state.files.keys().copied())
+            .collect();
+        for file in files {
+            let blocks = state.files.get(&file);
             // Around each mapped block, so that what should be a hole is looked at too.
             let mut next = 0;
             for block in blocks.into_iter().flat_map(BTreeMap::keys) {
                 if *block >= next {
                     let first = (block / PAGE_ENTRIES) * PAGE_ENTRIES;
-                    self.check_map(probe, file(index), first, PAGE_ENTRIES);
+                    self.check_map(probe, file, first, PAGE_ENTRIES);
                     next = first + PAGE_ENTRIES;
                 }
             }
             if blocks.is_none() {
-                self.check_map(probe, file(index), 0, PAGE_ENTRIES);
+                self.check_map(probe, file, 0, PAGE_ENTRIES);
             }
         }
     }
@@ -111,7 +115,7 @@ impl World {
         (found == volume).then_some(number)
     }
 
-    fn next_stored_map(&self, volume: VolumeId) -> Option<VolumeId> {
+    pub(crate) fn next_stored_map(&self, volume: VolumeId) -> Option<VolumeId> {
         let Ok(found) = self.metadata.ceiling(Table::Map, &map_key(volume, 0));
         found.map(|(key, _)| map_of(&key).0)
     }

@@ -1,10 +1,11 @@
 //! Virtual clients: what they ask for, and when. What those of the file service ask for is in `files`, `linking` and
 //! `scans`.
 
-use crate::contents::{Value, ZERO, bytes_of};
+use crate::contents::{Value, ZERO};
 use crate::operation::Operation;
 use crate::request::{Kind, Request, event_of};
 use crate::scenario::{Canary, Scenario};
+use crate::service::thread_of;
 use crate::world::World;
 use std::collections::VecDeque;
 use tombolo_base::{BlockSum, Prng, VolumeId};
@@ -43,9 +44,6 @@ impl Clients {
             next_number: 0,
         }
     }
-
-    /// Connections do not survive the gateway.
-    pub fn reset(&mut self) {}
 
     pub fn token(&mut self) -> Token {
         self.next_token += 1;
@@ -195,6 +193,7 @@ impl World {
                 && !request.is_cancelled
                 && !matches!(request.kind, Kind::Edge | Kind::Verify)
                 && request.span.volume.inode().is_none()
+                && thread_of(request.client).is_none()
             {
                 request.is_cancelled = true;
                 let (token, other) = (*token, request.client);
@@ -261,7 +260,7 @@ impl World {
     }
 
     pub(crate) fn sums(&mut self, values: &[Value]) -> Vec<Option<BlockSum>> {
-        let sum = |value: &Value| (*value != ZERO).then(|| BlockSum::of(&bytes_of(*value)));
+        let sum = |value: &Value| (*value != ZERO).then(|| BlockSum::of(&self.contents.bytes_of(*value)));
         let sums: Vec<Option<BlockSum>> = values.iter().map(sum).collect();
         for (sum, value) in sums.iter().zip(values) {
             if let Some(sum) = sum {

@@ -1,8 +1,9 @@
 //! Contents of blocks. A block is named by a value; its bytes follow from it, so a checker needs to remember only the
 //! value, and any byte that is wrong is found.
 
+use std::collections::HashMap;
 use std::rc::Rc;
-use tombolo_base::{BLOCK_BYTES, Prng, is_zero};
+use tombolo_base::{BLOCK_BYTES, BlockSum, Prng, is_zero};
 
 /// Names the contents of one block; [`ZERO`] is the block of zeroes.
 pub type Value = u64;
@@ -11,8 +12,46 @@ pub const ZERO: Value = 0;
 
 pub type Block = Rc<[u8]>;
 
+/// Values from this one on stand for bytes that came from elsewhere: those of files.
+const FIRST_KNOWN: Value = 1 << 48;
+
+/// Contents that no value was drawn for, with the values that they were given.
+#[derive(Debug, Default)]
+pub struct Contents {
+    known: Vec<Block>,
+    values: HashMap<u64, Value>,
+}
+
+impl Contents {
+    pub fn bytes_of(&self, value: Value) -> Block {
+        match value.checked_sub(FIRST_KNOWN) {
+            Some(index) => self.known[index as usize].clone(),
+            None => bytes_of(value),
+        }
+    }
+
+    /// The value whose bytes these are; `None` for bytes that no client ever wrote.
+    pub fn value_of(&self, bytes: &[u8]) -> Option<Value> {
+        let known = self.values.get(&BlockSum::of(bytes).0).copied();
+        let known = known.filter(|value| self.bytes_of(*value)[..] == *bytes);
+        known.or_else(|| value_of(bytes))
+    }
+
+    /// The same for bytes that a client writes now.
+    pub fn know(&mut self, bytes: &[u8]) -> Value {
+        if let Some(value) = self.value_of(bytes) {
+            return value;
+        }
+        let value = FIRST_KNOWN + self.known.len() as Value;
+        self.known.push(Rc::from(bytes));
+        let other = self.values.insert(BlockSum::of(bytes).0, value);
+        assert!(other.is_none(), "two blocks have one sum");
+        value
+    }
+}
+
 /// The bytes that `value` stands for. One value in three compresses well.
-pub fn bytes_of(value: Value) -> Block {
+fn bytes_of(value: Value) -> Block {
     let mut bytes = [0; BLOCK_BYTES];
     if value != ZERO {
         let mut prng = Prng::new(value);
@@ -29,8 +68,7 @@ pub fn bytes_of(value: Value) -> Block {
     Rc::from(&bytes[..])
 }
 
-/// The value whose bytes these are; `None` for bytes that no client ever wrote.
-pub fn value_of(bytes: &[u8]) -> Option<Value> {
+fn value_of(bytes: &[u8]) -> Option<Value> {
     if is_zero(bytes) {
         return Some(ZERO);
     }
@@ -52,5 +90,17 @@ mod tests {
             bytes[4000] ^= 1;
             assert_eq!(value_of(&bytes), None);
         }
+    }
+
+    #[test]
+    fn bytes_from_elsewhere_get_a_value() {
+        let mut contents = Contents::default();
+        let block = [7; BLOCK_BYTES];
+        assert_eq!(contents.value_of(&block), None);
+        let value = contents.know(&block);
+        assert_eq!(contents.know(&block), value);
+        assert_eq!(contents.value_of(&contents.bytes_of(value)), Some(value));
+        assert_eq!(contents.know(&bytes_of(5)), 5);
+        assert_eq!(contents.know(&[0; BLOCK_BYTES]), ZERO);
     }
 }

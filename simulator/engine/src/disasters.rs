@@ -56,7 +56,7 @@ impl World {
         // A slot whose bytes are no longer those of its last block is about to be overwritten: nothing to damage.
         if let Some(pvbn) = self.slot_pvbns.get(&slot.0).copied()
             && let Some(value) = self.model.value_of_pvbn(pvbn)
-            && BlockSum::of(&self.disk.read_slot(slot)) == BlockSum::of(&crate::contents::bytes_of(value))
+            && BlockSum::of(&self.disk.read_slot(slot)) == BlockSum::of(&self.contents.bytes_of(value))
         {
             self.say(|| format!("slot {} rots, PVBN {}", slot.0, pvbn.0));
             let other = Lcbn(self.prng.below(u64::from(self.scenario.config.slot_count)) as u32);

@@ -27,6 +27,7 @@
 //! | `change`    | what a request asked for, to be found in one batch                 |
 //! | `watch`     | what a look under way may find                                     |
 //! | `checks`    | the state after a crash and at the end, as a whole                 |
+//! | `service`   | the file service itself, its clients, and what they must be answered |
 //! | `run`       | a seed from beginning to end                                       |
 //! | `replay`    | traces through the core: performance and cost, no faults            |
 //! | `keys`      | traces of keys through replacement policies                        |
@@ -59,6 +60,7 @@ mod reuse;
 mod run;
 mod scans;
 pub mod scenario;
+mod service;
 mod state;
 mod store;
 mod watch;

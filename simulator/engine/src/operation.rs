@@ -2,7 +2,8 @@
 //! gateway dies before, and how it fails.
 
 use crate::canary::without_entries;
-use crate::contents::bytes_of;
+use crate::clients::no_span;
+use crate::request::Kind;
 use crate::scans::{Get, Scan};
 use crate::scenario::Canary;
 use crate::world::World;
@@ -24,6 +25,12 @@ type Loaded<T> = Result<T, MetadataError>;
 pub(crate) enum Operation {
     ClientWakes(usize),
     ClientLinks(usize),
+    /// A client of the file service, by its thread.
+    ShareClientWakes(usize),
+    /// The second part of a commit that a canary makes in two.
+    AskLater(usize, Kind),
+    /// A thread of the file service goes on.
+    ThreadRuns(usize),
     Deliver(Event),
     WriteSlots {
         token: Token,
@@ -300,6 +307,9 @@ impl World {
         match operation {
             Operation::ClientWakes(client) => self.client_wakes(client),
             Operation::ClientLinks(client) => self.ask_link(client),
+            Operation::ShareClientWakes(thread) => self.share_client_wakes(thread),
+            Operation::AskLater(client, kind) => drop(self.ask(client, kind, no_span(VolumeId(0)), Vec::new())),
+            Operation::ThreadRuns(thread) => self.run_thread(thread),
             Operation::Deliver(event) => self.step(event),
             Operation::WriteSlots { token, pieces } => self.write_slots(token, &pieces),
             Operation::Merge { token } => self.merge(token),
@@ -402,7 +412,8 @@ impl World {
                 for item in items {
                     let packed = &descriptor.blocks()[usize::from(item.index)];
                     if let Some(value) = self.model.value_of_pvbn(packed.pvbn) {
-                        self.interrupt_slot_write(item.slot, &bytes_of(value));
+                        let block = self.contents.bytes_of(value);
+                        self.interrupt_slot_write(item.slot, &block);
                     }
                 }
             }
@@ -441,7 +452,7 @@ impl World {
         for piece in pieces {
             for offset in 0..piece.slots.count {
                 let value = request.values[(piece.index + offset) as usize];
-                blocks.push((Lcbn(piece.slots.first.0 + offset), bytes_of(value)));
+                blocks.push((Lcbn(piece.slots.first.0 + offset), self.contents.bytes_of(value)));
             }
         }
         blocks
@@ -500,7 +511,7 @@ impl World {
             }
         }
         if let Some(request) = self.requests.get_mut(&token) {
-            request.fill(read);
+            request.fill(read, &self.contents);
         }
         self.step(Event::SlotsRead {
             token,
@@ -783,7 +794,7 @@ impl World {
             results.push(match decoded {
                 Ok(()) => {
                     if self.scenario.canary == Some(Canary::WrongBytes) && self.prng.chance(50) {
-                        block = bytes_of(1).to_vec();
+                        block = self.contents.bytes_of(1).to_vec();
                     }
                     let sum = BlockSum::of(&block);
                     self.life.seen.insert(key.clone());

@@ -1,6 +1,6 @@
 //! A client's request: what it asks of the core, what it touches, and what it is to change.
 
-use crate::contents::{Block, Value, value_of};
+use crate::contents::{Block, Contents, Value};
 use crate::linking::{self, Linking};
 use std::collections::BTreeMap;
 use tombolo_base::{BlockSum, EntryChange};
@@ -27,6 +27,8 @@ pub(crate) enum Kind {
         covers: u64,
     },
     Status,
+    /// Where the blocks of the span's head come from.
+    Resolve,
     /// A write that keeps some bytes of its edges.
     Partial(PartialWrite),
     /// The read of such an edge, which is never answered.
@@ -69,7 +71,7 @@ impl Kind {
     /// Returns what is mapped.
     pub fn is_query(&self) -> bool {
         match self {
-            Self::Status => true,
+            Self::Status | Self::Resolve => true,
             Self::Link(linking) => linking.stage == linking::Stage::Resolving,
             _ => false,
         }
@@ -99,12 +101,12 @@ impl Request {
     }
 
     /// Takes in what was read from slots, some blocks at a time; those of no piece read as zeroes.
-    pub fn fill(&mut self, read: BTreeMap<usize, Block>) {
+    pub fn fill(&mut self, read: BTreeMap<usize, Block>, contents: &Contents) {
         if !self.kind.is_read() {
             return;
         }
         for (index, bytes) in read {
-            self.values[index] = value_of(&bytes).unwrap_or(Value::MAX);
+            self.values[index] = contents.value_of(&bytes).unwrap_or(Value::MAX);
         }
     }
 }
@@ -145,6 +147,7 @@ pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sum
         },
         Kind::Flush { .. } => Event::Flush { token },
         Kind::Status => Event::Status { token, span },
+        Kind::Resolve => Event::Resolve { token, span },
         Kind::Partial(write) => Event::WritePartly { token, write: *write },
         Kind::Create { name, blocks } => Event::VolumeCreate {
             token,

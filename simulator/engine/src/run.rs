@@ -3,6 +3,7 @@
 use crate::clients::REQUEST_MICROS_MAX;
 use crate::scenario::{Canary, Scenario};
 use crate::world::World;
+use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tombolo_base::{Prng, VolumeId};
@@ -27,11 +28,14 @@ pub struct Outcome {
 /// Runs a seed. The error says what did not hold.
 pub fn run_seed(seed: u64, canary: Option<Canary>, trace: bool) -> Result<Outcome, String> {
     let result = catch_unwind(AssertUnwindSafe(|| run(seed, canary, trace)));
-    result.map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        text.unwrap_or("panic without a message").to_string()
-    })
+    result.map_err(|panic| text_of(&*panic))
+}
+
+/// What a panic has said.
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("panic without a message").to_string()
 }
 
 fn run(seed: u64, canary: Option<Canary>, trace: bool) -> Outcome {
@@ -50,6 +54,7 @@ fn run(seed: u64, canary: Option<Canary>, trace: bool) -> Outcome {
     } else {
         world.crash(false);
     }
+    world.settle_service();
     world.verify("cold");
     assert!(world.core.is_drained());
     world.make_checkpoint();
@@ -69,7 +74,7 @@ fn run(seed: u64, canary: Option<Canary>, trace: bool) -> Outcome {
 impl World {
     fn bear_load(&mut self) {
         let mut events = 0u64;
-        while self.clients.requests_left > 0 && self.advance() {
+        while self.clients.requests_left + self.service.requests_left > 0 && self.advance() {
             events += 1;
             assert!(events < EVENTS_MAX, "hang: the load is never done");
             self.check_hangs();
@@ -103,9 +108,16 @@ impl World {
         self.settle("requests are answered", |world| {
             world.requests.values().all(|request| request.is_cancelled) && !world.is_writing()
         });
+        self.settle_service();
+        self.look_at_service();
+        self.settle_service();
         self.step(Event::Drain);
         self.settle("everything is uploaded", |world| world.core.is_drained());
         self.make_checkpoint();
+    }
+
+    fn settle_service(&mut self) {
+        self.settle("the file service is at rest", |world| world.service.is_at_rest());
     }
 
     fn make_checkpoint(&mut self) {

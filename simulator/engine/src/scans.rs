@@ -4,6 +4,7 @@
 use crate::files::{COUNTER_COUNT, counter_key};
 use crate::metadata::Metadata;
 use crate::operation::Operation;
+use crate::service::thread_of;
 use crate::world::World;
 use std::sync::Arc;
 use tombolo_core::checkpoint::{MetadataRead, Table};
@@ -61,27 +62,33 @@ impl World {
     pub(crate) fn look_at_entries(&mut self, client: usize) {
         self.check_counters(&self.core);
         self.check_changed_maps();
-        let number = self.clients.next_number();
         match self.clients.prng.below(2) {
-            0 => self.begin_get(client, number),
-            _ => self.begin_scan(client, number),
+            0 => {
+                let key = self.entry_key();
+                let get = self.new_get(client, key);
+                self.schedule_get(get);
+            }
+            _ => self.begin_scan(client),
         }
     }
 
-    fn begin_get(&mut self, client: usize, number: u64) {
-        let key = self.entry_key();
+    pub(crate) fn new_get(&mut self, client: usize, key: Vec<u8>) -> Get {
+        let number = self.clients.next_number();
         self.model.begin_scan(number, &key, &[&key[..], &[0]].concat());
-        let get = Get {
+        Get {
             number,
             client,
             known: self.core.entry(&key),
             key,
-        };
+        }
+    }
+
+    pub(crate) fn schedule_get(&mut self, get: Get) {
         let micros = self.metadata_micros();
         self.schedule(micros, Operation::Get(get));
     }
 
-    fn begin_scan(&mut self, client: usize, number: u64) {
+    fn begin_scan(&mut self, client: usize) {
         let mut bounds = [self.entry_key(), self.entry_key()];
         bounds.sort();
         let [from, end] = match self.clients.prng.below(3) {
@@ -90,18 +97,22 @@ impl World {
         };
         let limit_max = if self.clients.prng.chance(500) { 4 } else { 100 };
         let limit = 1 + self.clients.prng.below(limit_max);
-        self.model.begin_scan(number, &from, &end);
-        let limit = limit as usize;
-        let scan = EntryScan::new(&from, &end, limit);
-        self.go_on_scanning(Scan {
+        let scan = self.new_scan(client, &from, &end, limit as usize);
+        self.go_on_scanning(scan);
+    }
+
+    pub(crate) fn new_scan(&mut self, client: usize, from: &[u8], end: &[u8], limit: usize) -> Scan {
+        let number = self.clients.next_number();
+        self.model.begin_scan(number, from, end);
+        Scan {
             number,
             client,
             limit,
-            scan,
-        });
+            scan: EntryScan::new(from, end, limit),
+        }
     }
 
-    fn go_on_scanning(&mut self, mut scan: Scan) {
+    pub(crate) fn go_on_scanning(&mut self, mut scan: Scan) {
         if scan.scan.begin_round(&self.core) {
             let micros = self.metadata_micros();
             return self.schedule(micros, Operation::Scan(scan));
@@ -109,7 +120,10 @@ impl World {
         let found = scan.scan.into_found();
         self.say(|| format!("scan {} of at most {}: {}", scan.number, scan.limit, found.len()));
         self.model.check_scan(scan.number, &found, scan.limit);
-        self.client_rests(scan.client);
+        match thread_of(scan.client) {
+            Some(thread) => self.reply_found(thread, found, true),
+            None => self.client_rests(scan.client),
+        }
     }
 
     /// A reader that is held up between core and metadata may see any number of checkpoints.
@@ -124,6 +138,15 @@ impl World {
     }
 
     pub(crate) fn end_get(&mut self, get: Get) {
+        let client = get.client;
+        let found = self.found_by(get);
+        match thread_of(client) {
+            Some(thread) => self.reply_found(thread, found, false),
+            None => self.client_rests(client),
+        }
+    }
+
+    pub(crate) fn found_by(&mut self, get: Get) -> Vec<StoredEntry> {
         let Ok(value) = get.known.or_stored(|| {
             let stored = self.metadata.get(Table::Entries, &get.key);
             stored.map(|stored| stored.map(Arc::from))
@@ -131,7 +154,7 @@ impl World {
         let found: Vec<StoredEntry> = value.into_iter().map(|value| (get.key.clone(), value)).collect();
         self.say(|| format!("entry {:02x?}: {}", get.key, found.len()));
         self.model.check_scan(get.number, &found, 2);
-        self.client_rests(get.client);
+        found
     }
 
     pub(crate) fn end_scan_round(&mut self, mut scan: Scan) {

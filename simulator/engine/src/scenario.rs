@@ -43,6 +43,17 @@ pub enum Canary {
     SuperblockAhead,
     /// Recovery reads through pages that a failed sync left clean in memory.
     TrustMemory,
+    /// The file service's changes are made without the note of their request.
+    ForgetRequests,
+    /// The file service's locks are granted without being written down.
+    ForgetLocks,
+    /// What the file service reads to fill in the edges of a write is as it was before the last write, as if nobody had
+    /// locked the file.
+    StaleEdges,
+    /// What the file service changes of one directory is made before what it changes of another.
+    SplitRename,
+    /// A file's first record is made before its second.
+    SplitInode,
 }
 
 /// Rates in permille of the operations concerned.
@@ -94,6 +105,9 @@ pub struct Scenario {
     pub file_blocks: u64,
     /// How much of what the clients do goes to files and entries; the rest to volumes.
     pub file_work_permille: u64,
+    /// Clients of the file service, and what they ask for together. There are no clients then that work on files past it.
+    pub share_clients: usize,
+    pub share_requests: u64,
     /// Crashes, each after about this many events of its life.
     pub crash_count: u64,
     pub events_per_life: u64,
@@ -125,6 +139,8 @@ impl Scenario {
             file_count: 2 + prng.below(3),
             file_blocks: 24 + prng.below(400),
             file_work_permille: prng.below(900),
+            share_clients: 0,
+            share_requests: 0,
             crash_count: if prng.chance(250) { 0 } else { 1 + prng.below(10) },
             events_per_life: 20 + prng.below(2_500),
             power_loss_permille: prng.below(3) * 500,
@@ -134,6 +150,24 @@ impl Scenario {
             canary,
         }
         .without_contradictions()
+        .with_shares(prng)
+    }
+
+    /// In some worlds the file service runs, whose entries and maps nobody else may touch. Its clients take no data loss
+    /// for an answer, so nothing rots there.
+    fn with_shares(mut self, prng: &mut Prng) -> Self {
+        let faults = &self.faults;
+        let rots = faults.slot_rot_interval_ms + faults.object_rot_interval_ms + faults.sector_failure_interval_ms;
+        if prng.chance(SHARE_PERMILLE) && rots == 0 {
+            self.file_work_permille = 0;
+            self.request_count /= 4;
+            self.share_clients = 1 + prng.below(4) as usize;
+            self.share_requests = 40 + prng.below(300);
+            // Opening the service takes some hundred events, and what follows is worth more.
+            self.crash_count = 1 + prng.below(8);
+            self.events_per_life = 200 + prng.below(1_800);
+        }
+        self
     }
 
     /// A rotten slot that was never flushed looks like a write that a power loss undid; so rot comes without crashes.
@@ -146,6 +180,9 @@ impl Scenario {
         self
     }
 }
+
+/// How many worlds in a thousand run the file service, if nothing rots in them.
+const SHARE_PERMILLE: u64 = 500;
 
 /// One that runs reach, in some of them.
 fn tiny(prng: &mut Prng, least: u64, span: u64, ordinary: usize) -> usize {

@@ -4,6 +4,7 @@
 //! come in any order. Everything follows from the seed: there is no other source of chance.
 
 use crate::clients::Clients;
+use crate::contents::Contents;
 use crate::disk::Disk;
 use crate::index::{FingerprintIndex, RunFiles};
 use crate::metadata::Metadata;
@@ -12,6 +13,7 @@ use crate::operation::Operation;
 use crate::request::Request;
 use crate::reuse::Reuse;
 use crate::scenario::{Canary, Scenario, draw_config};
+use crate::service::Service;
 use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -65,6 +67,8 @@ pub struct World {
     pub(crate) store: Store,
     pub(crate) model: Model,
     pub(crate) clients: Clients,
+    pub(crate) service: Service,
+    pub(crate) contents: Contents,
     pub(crate) requests: BTreeMap<Token, Request>,
     pub(crate) life: Life,
     pub(crate) lives: u64,
@@ -103,6 +107,7 @@ impl World {
     pub fn new(seed: u64, scenario: Scenario, trace: bool) -> Self {
         let mut prng = Prng::new(seed ^ 0x5eed_0001);
         let clients = Clients::new(Prng::new(seed ^ 0xc11e_0002), &scenario);
+        let service = Service::new(Prng::new(seed ^ 0xf11e_0003), &scenario);
         let identity = prng.next_u64();
         let slot_count = scenario.config.slot_count;
         let mut disk = Disk::new(identity, slot_count);
@@ -131,6 +136,8 @@ impl World {
             store: Store::default(),
             model: Model::default(),
             clients,
+            service,
+            contents: Contents::default(),
             requests: BTreeMap::new(),
             life: Life::default(),
             lives: 1,
@@ -283,6 +290,11 @@ impl World {
         }
     }
 
+    /// A thread has come back, in one of several ways.
+    pub(crate) fn note_turn(&mut self, thread: usize, how: u64) {
+        (self.now, thread, how).hash(&mut self.digest);
+    }
+
     /// The identity stands in the batch's header, at offset 24.
     pub(crate) fn journal_identity(&self, write: &tombolo_core::JournalWrite) -> u64 {
         let head = usize::from(write.offset == 0) * tombolo_core::record::SEGMENT_HEADER_BYTES;
@@ -313,7 +325,6 @@ impl World {
             };
             self.crash_after_events = Some(1 + self.prng.below(bound));
         }
-        self.clients.reset();
         for client in 0..self.scenario.client_count {
             for _ in 0..self.scenario.requests_per_client {
                 let think = self.scenario.delays.client_think;
@@ -321,6 +332,7 @@ impl World {
                 self.schedule(micros, Operation::ClientWakes(client));
             }
         }
+        self.begin_service();
     }
 
     /// What has just become durable is the best moment for a crash: the next events build on it.
@@ -333,6 +345,7 @@ impl World {
     /// The gateway dies and starts again.
     pub(crate) fn crash(&mut self, is_power_loss: bool) {
         self.say(|| format!("crash, power loss: {is_power_loss}"));
+        self.end_service();
         let operations = std::mem::take(&mut self.operations);
         let mut remaining = BTreeMap::new();
         for (key, operation) in operations {
@@ -369,7 +382,7 @@ impl World {
             lost_power = true;
         }
         // What a failed sync dropped is as lost as by a power loss.
-        let may_lose_unflushed = lost_power || self.life.has_failed;
+        let may_lose_unflushed = lost_power || self.life.has_failed || self.life.checkpoint_sync_has_failed;
         let (core, report) = self.recover();
         let recovered = load_superblock(&self.metadata)
             .expect("metadata is whole")
@@ -380,6 +393,7 @@ impl World {
             self.probe_recovery();
         }
         self.model.on_recovered(recovered, may_lose_unflushed);
+        self.service_recovered(may_lose_unflushed);
         self.disk.check_end(recovered);
         self.check_recovered(&mut self.recover_probe());
         self.core = core;

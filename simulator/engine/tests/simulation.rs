@@ -95,3 +95,28 @@ fn a_checkpoint_before_its_journal_is_noticed() {
 fn a_checkpoint_that_moves_the_superblock_before_the_maps_is_noticed() {
     assert_noticed(Canary::SuperblockAhead, 0..200);
 }
+
+#[test]
+fn a_change_of_files_without_its_note_is_noticed_when_it_is_sent_again() {
+    assert_noticed(Canary::ForgetRequests, 0..200);
+}
+
+#[test]
+fn a_lock_that_is_not_written_down_is_noticed_after_a_crash() {
+    assert_noticed(Canary::ForgetLocks, 0..400);
+}
+
+#[test]
+fn a_write_over_stale_edges_is_noticed() {
+    assert_noticed(Canary::StaleEdges, 0..40);
+}
+
+#[test]
+fn a_rename_in_two_steps_is_noticed_after_a_crash() {
+    assert_noticed(Canary::SplitRename, 0..400);
+}
+
+#[test]
+fn an_inode_in_two_steps_is_noticed_after_a_crash() {
+    assert_noticed(Canary::SplitInode, 0..200);
+}
