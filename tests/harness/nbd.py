@@ -59,6 +59,10 @@ class NbdDisk:
     def read(self, offset: int, length: int) -> bytes:
         return self._request(CMD_READ, offset, length, reply_bytes=length)
 
+    def ask_to_read(self, offset: int, length: int) -> None:
+        """And leaves the answer where it is."""
+        self._socket.sendall(struct.pack(">IHHQQI", REQUEST, 0, CMD_READ, 0, offset, length))
+
     def write(self, offset: int, data: bytes, fua: bool = False) -> None:
         self._request(CMD_WRITE, offset, len(data), data, FLAG_FUA if fua else 0)
 

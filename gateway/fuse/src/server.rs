@@ -52,6 +52,9 @@ pub struct ServerConfig {
     pub data_bytes_max: usize,
     /// For each part of the ATTACH and its answer.
     pub attach_timeout: Duration,
+    /// A client that takes nothing of its answers for so long is cut off: what it holds of the budget others may be
+    /// waiting for. The kernel always takes them.
+    pub client_timeout: Duration,
     /// What requests of a connection get to come to rest when another takes its place.
     pub replace_timeout: Duration,
     /// What requests in flight get to finish at a shutdown.
@@ -71,6 +74,7 @@ impl Default for ServerConfig {
             // The most that the kernel's client sends without further settings.
             data_bytes_max: 1 << 20,
             attach_timeout: Duration::from_secs(30),
+            client_timeout: Duration::from_secs(30),
             replace_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(10),
         }

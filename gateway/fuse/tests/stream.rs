@@ -7,6 +7,7 @@ use common::{Fixture, PATIENCE, ROOT, eventually};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tombolo_budget::Budget;
 use tombolo_fuse::mount::AttachError;
 use tombolo_fuse::protocol::abi::{IN_HEADER_BYTES, InHeader};
 use tombolo_fuse::protocol::opcode::Opcode;
@@ -472,6 +473,34 @@ fn a_client_that_does_not_read_holds_up_nobody_but_itself() {
         assert_eq!(slow.receive().body.len(), 1 << 20);
     }
     sender.join().unwrap();
+}
+
+#[test]
+fn clients_that_take_no_answers_lose_what_they_hold() {
+    let budget = Budget::new(64 << 20);
+    let config = ServerConfig {
+        budget: budget.clone(),
+        bytes_in_flight_max: 16 << 20,
+        client_timeout: Duration::from_secs(2),
+        ..ServerConfig::default()
+    };
+    let fixture = Fixture::start(config);
+    let node = file(&fixture, "a", &vec![7; 1 << 20]);
+    let hoarders: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = fixture.client();
+            // More than the socket takes besides.
+            for _ in 0..24 {
+                client.send(node, &read(0, 1 << 20));
+            }
+            client
+        })
+        .collect();
+    eventually("the pool to be used up", || budget.held_bytes() > 48 << 20);
+    let mut other = fixture.client();
+    assert_eq!(other.call(node, &read(0, 1 << 20)).body.len(), 1 << 20);
+    eventually("everything to be given back", || budget.held_bytes() == 0);
+    drop(hoarders);
 }
 
 #[test]

@@ -32,7 +32,8 @@ pub trait Source {
         Ok(())
     }
 
-    /// From now on, waiting ends in [`io::ErrorKind::TimedOut`] at `deadline`. A source that never waits may ignore it.
+    /// From now on, waiting ends in [`io::ErrorKind::TimedOut`] at `deadline`; without one, only waiting for a payload of
+    /// which nothing comes does. A source that never waits may ignore it.
     fn set_deadline(&mut self, _deadline: Option<Instant>) -> io::Result<()> {
         Ok(())
     }
@@ -40,7 +41,8 @@ pub trait Source {
 
 /// Where a connection's replies go.
 pub trait Sink: Send + Sync {
-    /// Sends some of the bytes and says how many; without `wait`, [`io::ErrorKind::WouldBlock`] if none can be taken.
+    /// Sends some of the bytes and says how many; [`io::ErrorKind::WouldBlock`] if none can be taken, with `wait` only
+    /// after the time that a client gets for that.
     fn send(&self, slices: &[IoSlice<'_>], wait: bool) -> io::Result<usize>;
 
     /// Ends both directions: the source reaches its end, sending fails.
@@ -58,6 +60,8 @@ pub enum ConnectionError {
     Request(#[from] DecodeError),
     #[error("a write of {length} bytes is far above the maximum of {length_max}")]
     PayloadAbsurd { length: u32, length_max: u32 },
+    #[error("nothing came for too long of the data that a write had announced")]
+    PayloadOverdue,
     #[error("the stream ended in the middle of a message")]
     Truncated,
     #[error("socket")]
@@ -68,6 +72,7 @@ impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Self::Truncated,
+            io::ErrorKind::TimedOut => Self::PayloadOverdue,
             _ => Self::Io(error),
         }
     }

@@ -9,8 +9,9 @@
 //! | any completing one   | never waits: hands the rest to the connection's writer thread                  |
 //! | the writer thread    | waits; exists from the first time it was needed                                |
 //!
-//! So a client that does not read its replies cannot hold up the owner of the data. A request counts as in flight
-//! until its reply is written, so what queues here is within the connection's limits.
+//! So a client that does not read its replies cannot hold up the owner of the data; if it takes nothing for too long, it
+//! loses its connection and with it what it holds of the memory of all. A request counts as in flight until its reply is
+//! written, so what queues here is within the connection's limits.
 //!
 //! Invariants: `writing` while exactly one thread holds a batch or a batch lies in `handover`; replies are queued
 //! only for requests that were admitted.
@@ -256,7 +257,16 @@ impl Output {
         queue.spare = batch.replies;
         self.release(&mut queue, requests, bytes);
         if let Err(error) = outcome {
-            tracing::debug!(%error, "the client takes no more replies");
+            match error.kind() {
+                // Who would not wait has not come here with it.
+                io::ErrorKind::WouldBlock => {
+                    tracing::warn!(
+                        requests = queue.requests,
+                        "an NBD client has taken nothing of its answers for too long; its connection is closed"
+                    );
+                }
+                _ => tracing::debug!(%error, "the client takes no more replies"),
+            }
             self.close_locked(&mut queue);
         }
         queue

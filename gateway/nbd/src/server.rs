@@ -38,6 +38,9 @@ pub struct ServerConfig {
     pub payload_bytes_max: u32,
     /// From the connection to the choice of an export.
     pub handshake_timeout: Duration,
+    /// A client that takes nothing of its answers for so long, or sends nothing of a write's data, is cut off: what it
+    /// holds of the budget others may be waiting for.
+    pub client_timeout: Duration,
     /// What requests in flight get to finish at a shutdown.
     pub shutdown_timeout: Duration,
 }
@@ -52,6 +55,7 @@ impl Default for ServerConfig {
             // What qemu and libnbd assume without being told.
             payload_bytes_max: 32 << 20,
             handshake_timeout: Duration::from_secs(30),
+            client_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(10),
         }
     }
@@ -301,7 +305,7 @@ fn start_connection(stream: UnixStream, shared: &Arc<Shared>) -> io::Result<()> 
 
 fn run_connection(stream: Arc<UnixStream>, sink: Arc<dyn Sink>, registration: &Registration) {
     let shared = &registration.shared;
-    let source = SocketSource::new(stream);
+    let source = SocketSource::new(stream, shared.config.client_timeout);
     let outcome = connection::run(source, sink, &*shared.exports, &shared.config, |agreed, output| {
         registration.enter_transmission(agreed, output);
     });

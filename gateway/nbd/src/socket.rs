@@ -19,12 +19,18 @@ static SEND_BUFFER_BYTES: libc::c_int = 2 << 20;
 
 pub struct SocketSource {
     stream: Arc<UnixStream>,
+    /// What a client gets to take something of an answer, or to send something of what it has announced.
+    client_timeout: Duration,
     deadline: Option<Instant>,
 }
 
 impl SocketSource {
-    pub fn new(stream: Arc<UnixStream>) -> Self {
-        Self { stream, deadline: None }
+    pub fn new(stream: Arc<UnixStream>, client_timeout: Duration) -> Self {
+        Self {
+            stream,
+            client_timeout,
+            deadline: None,
+        }
     }
 
     fn apply_deadline(&self) -> io::Result<()> {
@@ -45,6 +51,8 @@ impl Source for SocketSource {
             self.apply_deadline()?;
             match (&*self.stream).read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A client may be without a wish for as long as it likes.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.deadline.is_none() => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
                 outcome => return outcome,
             }
@@ -75,6 +83,7 @@ impl Source for SocketSource {
                 }
                 Err(_) => match io::Error::last_os_error() {
                     error if error.kind() == io::ErrorKind::Interrupted => {}
+                    error if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
                     error => return Err(error),
                 },
             }
@@ -84,9 +93,10 @@ impl Source for SocketSource {
 
     fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.deadline = deadline;
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()).max(WAIT_MIN));
-        self.stream.set_write_timeout(left)?;
-        self.stream.set_read_timeout(left)
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let wait = left.unwrap_or(self.client_timeout).max(WAIT_MIN);
+        self.stream.set_write_timeout(Some(wait))?;
+        self.stream.set_read_timeout(Some(wait))
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+use tombolo_budget::Budget;
 use tombolo_nbd::memory::MemoryDisk;
 use tombolo_nbd::{
     Answer, Completion, Export, ExportInfo, Exports, NbdError, OpenError, Request, Server, ServerConfig,
@@ -176,6 +177,92 @@ fn a_client_that_does_not_read_holds_up_no_completing_thread() {
         assert_eq!((chunk.cookie, chunk.payload.len()), (cookie, 8 + SIZE as usize));
         assert!(chunk.payload[8..].iter().all(|byte| u64::from(*byte) == cookie));
     }
+}
+
+/// Four clients that hold all there is for all, each a read or a write of 16 MiB, and how they are to go on.
+struct Hoarders {
+    fixture: Fixture,
+    budget: Arc<Budget>,
+    clients: Vec<Raw>,
+}
+
+const HOARD_BYTES: usize = 16 << 20;
+
+impl Hoarders {
+    fn new(command: u16) -> Self {
+        let budget = Budget::new(4 * HOARD_BYTES);
+        let config = ServerConfig {
+            budget: budget.clone(),
+            bytes_in_flight_max: HOARD_BYTES,
+            client_timeout: 20 * A_WHILE,
+            ..ServerConfig::default()
+        };
+        let fixture = Fixture::memory(HOARD_BYTES as u64, config);
+        let clients = (0..4).map(|cookie| {
+            let mut raw = fixture.transmitting("disk", true, &[]);
+            raw.request(command, 0, cookie, 0, HOARD_BYTES as u32);
+            raw
+        });
+        let clients: Vec<Raw> = clients.collect();
+        let mut waited = Duration::ZERO;
+        while budget.held_bytes() < 4 * HOARD_BYTES {
+            assert!(waited < PATIENCE, "the pool is not used up");
+            thread::sleep(Duration::from_millis(1));
+            waited += Duration::from_millis(1);
+        }
+        Self {
+            fixture,
+            budget,
+            clients,
+        }
+    }
+
+    /// A client that needs more than its own part is served all the same, and nothing stays held.
+    fn assert_others_are_served(&self) {
+        let mut raw = self.fixture.transmitting("disk", true, &[]);
+        raw.request(READ, 0, 9, 0, 1 << 20);
+        assert_eq!(raw.chunk().payload.len(), 8 + (1 << 20));
+        let mut waited = Duration::ZERO;
+        while self.budget.held_bytes() > 0 {
+            assert!(waited < PATIENCE, "something is held still");
+            thread::sleep(Duration::from_millis(1));
+            waited += Duration::from_millis(1);
+        }
+    }
+}
+
+#[test]
+fn clients_that_take_no_answers_lose_what_they_hold() {
+    Hoarders::new(READ).assert_others_are_served();
+}
+
+#[test]
+fn clients_that_do_not_send_what_they_announced_lose_what_they_hold() {
+    let hoarders = Hoarders::new(WRITE);
+    hoarders.assert_others_are_served();
+    for mut raw in hoarders.clients {
+        assert_eq!(raw.error_chunk().0, 5);
+        raw.assert_closed();
+    }
+}
+
+#[test]
+fn a_client_that_takes_its_answers_slowly_or_has_no_wish_stays() {
+    let config = ServerConfig {
+        client_timeout: 10 * A_WHILE,
+        ..ServerConfig::default()
+    };
+    let fixture = Fixture::memory(HOARD_BYTES as u64, config);
+    let mut raw = fixture.transmitting("disk", true, &[]);
+    raw.request(READ, 0, 1, 0, HOARD_BYTES as u32);
+    let mut answer = vec![0; 20 + 8 + HOARD_BYTES];
+    for part in answer.chunks_mut(1 << 20) {
+        thread::sleep(A_WHILE);
+        std::io::Read::read_exact(&mut raw.stream, part).unwrap();
+    }
+    thread::sleep(12 * A_WHILE);
+    raw.request(READ, 0, 2, 0, 512);
+    assert_eq!(raw.chunk().cookie, 2);
 }
 
 #[test]

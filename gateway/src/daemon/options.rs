@@ -66,6 +66,7 @@ pub fn block_server_config(
         requests_in_flight_max: settings.nbd.requests_in_flight_max as usize,
         bytes_in_flight_max: bytes_in_flight_max(settings, default.bytes_in_flight_max),
         budget: budget.clone(),
+        client_timeout: Duration::from_millis(settings.memory.client_timeout_ms),
         shutdown_timeout,
         ..default
     }
@@ -83,6 +84,7 @@ pub fn files_server_config(
         connections_max: settings.files.connections_max as usize,
         bytes_in_flight_max: bytes_in_flight_max(settings, default.bytes_in_flight_max),
         budget: budget.clone(),
+        client_timeout: Duration::from_millis(settings.memory.client_timeout_ms),
         shutdown_timeout,
         ..default
     }

@@ -169,6 +169,10 @@ section! {
         /// client holds at most a quarter of it; 128 KiB of each are its own and not counted. Who finds no room waits.
         payload_bytes_max: ByteSize = ByteSize(256 * MIB), Permitted::bytes(64 * MIB, TIB),
             "Eight requests of the greatest length, 32 MiB, or two thousand of 128 KiB.";
+        /// A client that takes nothing of its answers for this long, or sends nothing of the data of a write, is
+        /// disconnected: others may be waiting for the memory that it holds.
+        client_timeout_ms: u64 = 30_000, Permitted::numbers(1_000, 3_600_000),
+            "Local protocol servers take their answers at once; a client that was stopped for so long connects anew.";
         /// The most that local metadata may grow to. Address space and a sparse file, neither memory nor disk.
         metadata_map_bytes_max: ByteSize = ByteSize(TIB), Permitted::bytes(64 * MIB, 64 * TIB),
             "Larger than any metadata that fits this version's limits, and small in an address space of 128 TiB.";

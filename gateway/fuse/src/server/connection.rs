@@ -175,7 +175,7 @@ fn attach_and_serve(registration: &Registration, service: &dyn Service, config: 
     match attaching.attach(&body, descriptors) {
         Ok(served) => {
             connection.socket.set_read_timeout(None)?;
-            connection.socket.set_write_timeout(None)?;
+            connection.socket.set_write_timeout(Some(config.client_timeout))?;
             connection.send_all(&served.reply.encode(unique))?;
             connection.output.start_notifying();
             served.run(connection, config);

@@ -6,6 +6,7 @@
 //! would wait for the next request.
 //!
 //! A request counts as in flight until its reply is written, so what queues here is within the connection's limits.
+//! A client that takes nothing for too long is cut off, and with it goes what it holds of the memory of all.
 //! Notifications have a limit of their own; a client that takes no more of them is cut off, for it would believe in
 //! what is no longer so.
 //!
@@ -160,7 +161,13 @@ impl Output {
         batch.messages.clear();
         queue.spare = batch.messages;
         if let Err(error) = outcome {
-            tracing::debug!(%error, "the client takes no more messages");
+            match error.kind() {
+                // Who would not wait has not come here with it.
+                io::ErrorKind::WouldBlock => {
+                    tracing::warn!("a client has taken nothing of its answers for too long; its connection is closed");
+                }
+                _ => tracing::debug!(%error, "the client takes no more messages"),
+            }
             self.close_locked(&mut queue);
         }
         queue

@@ -15,7 +15,8 @@ pub const DESCRIPTORS_MAX: usize = 64;
 /// takes. The kernel counts its own overhead too, and doubles what it is asked for to make up for it.
 static SEND_BUFFER_BYTES: libc::c_int = 2 << 20;
 
-/// Sends some of the bytes and says how many; without `wait`, [`io::ErrorKind::WouldBlock`] if none can be taken.
+/// Sends some of the bytes and says how many; [`io::ErrorKind::WouldBlock`] if none can be taken, with `wait`
+/// only after the socket's own timeout.
 pub fn send(socket: &UnixStream, slices: &[IoSlice<'_>], wait: bool) -> io::Result<usize> {
     // SAFETY: an all-zero `msghdr` is a valid, empty message.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
