@@ -10,6 +10,7 @@ import pytest
 from conftest import SEED, GatewayFactory
 from harness.gateway import Gateway
 from harness.iscsi import LoginFailed, ScsiError
+from harness.memory import bounds, in_force
 from harness.process import Process
 from harness.target import IQN_PREFIX, Tgtd
 from harness.tools import run, sha256_of, wait_for
@@ -220,12 +221,26 @@ def peak_memory_under_scattered_writes(gateway: Gateway, writes: int) -> int:
     return gateway.process.resident_bytes(peak=True)
 
 
+MAPPED_BYTES = 64 * MIB
+"""The program's own file and what LMDB has mapped are resident too: page cache, which the sum leaves out."""
+
+
+def most_for_writes(gateway: Gateway) -> int:
+    """What docs/OPERATIONS.md adds up, without what reads, files and many clients fill, and filters for so few blocks."""
+    settings = in_force(gateway)
+    settings["memory"] |= {"fingerprint_filter_bytes": "0KiB", "fingerprint_fence_bytes": "0KiB"}
+    unfilled = ("payload", "history of reads", "prefetched, not read yet", "caches of maps and descriptors")
+    unfilled += ("entries since the last checkpoint",)
+    parts = bounds(settings, connections=1)
+    return sum(size for part, size in parts.items() if part not in unfilled) + MAPPED_BYTES
+
+
 def test_memory_is_bounded_with_a_tebibyte_volume(make_gateway: GatewayFactory) -> None:
-    """Promise 5. The settings' own bounds add up to 310 MiB; slots and dirty blocks of this cache take the rest."""
     gateway = make_gateway({"cache": {"size": "4GiB"}, "flush": {"dirty_bytes_max": "512MiB"}}).start()
     peak = peak_memory_under_scattered_writes(gateway, writes=3000)
-    print(f"resident at most {peak >> 20} MiB")
-    assert peak < 700 * MIB
+    allowed = most_for_writes(gateway)
+    print(f"resident at most {peak >> 20} MiB of {allowed >> 20} MiB")
+    assert peak < allowed < 500 * MIB
 
 
 @pytest.mark.soak
@@ -234,5 +249,6 @@ def test_memory_is_bounded_with_a_tebibyte_volume_and_a_large_cache(make_gateway
     """The cache file is taken in full: this needs 20 GiB of disk."""
     gateway = make_gateway({"cache": {"size": "20GiB"}, "flush": {"dirty_bytes_max": "2GiB"}}).start()
     peak = peak_memory_under_scattered_writes(gateway, writes=60_000)
-    print(f"resident at most {peak >> 20} MiB")
-    assert peak < 1536 * MIB
+    allowed = most_for_writes(gateway)
+    print(f"resident at most {peak >> 20} MiB of {allowed >> 20} MiB")
+    assert peak < allowed < 1100 * MIB

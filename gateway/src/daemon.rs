@@ -9,6 +9,7 @@ pub use control::GatewayControl;
 pub(crate) use options::options;
 
 use crate::admin::{self, AdminError};
+use crate::allocator;
 use crate::settings::Settings;
 use crate::shares::{ShareService, Shares};
 use crate::unix_socket::{self, SocketError};
@@ -45,6 +46,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(settings: Settings) -> Result<(), ServeError> {
+    allocator::limit();
     end_on_panic();
     let gateway = Gateway::open(options::options(&settings)?)?;
     let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(ServeError::Files)?;

@@ -1,6 +1,7 @@
 //! The Tombolo storage gateway: settings, the world around the core, the daemon, the admin API and the command line.
 
 pub mod admin;
+mod allocator;
 pub mod cli;
 pub mod control;
 pub mod daemon;

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -121,6 +122,13 @@ class Process:
             if line.startswith(field):
                 return int(line.split()[1]) * 1024
         raise ProcessFailed(f"{self.name}: /proc shows no {field}")
+
+    def anonymous_bytes(self) -> int:
+        """Resident memory that is no file's: what the process itself holds."""
+        found = re.search(r"^RssAnon:\s+(\d+) kB$", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
+        if found is None:
+            raise ProcessFailed(f"{self.name}: /proc shows no RssAnon")
+        return int(found[1]) * 1024
 
     def cpu_s(self) -> float:
         """User and system time used so far."""
