@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -52,6 +53,23 @@ def test_what_was_written_is_a_hit_after_a_restart(gateway: Gateway, ended: str)
     RESTARTS[ended](gateway)
     gateway.start()
     assert outcomes(gateway, data, 0) == all_of(data, "hit")
+
+
+@pytest.mark.parametrize("ended", RESTARTS)
+def test_what_is_dirty_keeps_its_age_over_restarts(make_gateway: GatewayFactory, ended: str) -> None:
+    """By the last checkpoint of a stop; by the journal after a kill; and by what recovery has made of either."""
+    gateway = make_gateway({"flush": {"flush_delay_ms": 3_600_000}}).start()
+    gateway.create_volume("vol", "64MiB")
+    with gateway.disk("vol") as disk:
+        disk.write(0, random.Random(SEED).randbytes(BLOCK_BYTES))
+        written_at = time.time()
+        disk.flush()
+    for _ in range(2):
+        time.sleep(4)
+        RESTARTS[ended](gateway)
+        gateway.start()
+        age_s = time.time() - written_at
+        assert age_s - 1 < gateway.status()["oldest_dirty_age_s"] < age_s + 4
 
 
 def test_what_was_fetched_is_a_hit_after_a_restart(make_gateway: GatewayFactory) -> None:

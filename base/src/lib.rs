@@ -18,7 +18,7 @@ pub use descriptor::{BlockEncoding, ObjectDescriptor, ObjectId, PackedBlock};
 pub use entry::{ENTRY_KEY_BYTES_MAX, ENTRY_VALUE_BYTES_MAX, EntryChange};
 pub use ids::{BlockSum, Fingerprint, Lcbn, Pvbn, VolumeId};
 pub use prng::Prng;
-pub use time::Instant;
+pub use time::{Instant, WallTime};
 
 /// The unit of mapping, deduplication and caching.
 pub const BLOCK_BYTES: usize = 4096;

@@ -2,6 +2,11 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 
+/// Seconds since 1970 as the machine's clock tells them, which may be set at any time. Instants begin anew with each start
+/// of the process, so this alone tells how old something from before it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WallTime(pub u32);
+
 impl Instant {
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000)

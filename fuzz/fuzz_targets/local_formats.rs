@@ -36,7 +36,12 @@ fn round_trip(bytes: &[u8]) {
 
 /// The input as the payload of a batch whose first byte says how many records it has.
 fn as_batch(bytes: &[u8]) -> Vec<u8> {
-    let empty = Batch { lsn: Default::default(), durable_lsn: Default::default(), records: Vec::new() };
+    let empty = Batch {
+        lsn: Default::default(),
+        durable_lsn: Default::default(),
+        time: Default::default(),
+        records: Vec::new(),
+    };
     let mut batch = empty.encode(1);
     let Some((count, payload)) = bytes.split_first() else { return batch };
     batch.extend_from_slice(payload);

@@ -16,7 +16,7 @@ use crate::extent_map::ExtentMap;
 use crate::page::MapPage;
 use crate::record::Lsn;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
-use tombolo_base::{BlockSum, DecodeError, ObjectDescriptor, Pvbn, Reader, VolumeId, Writer};
+use tombolo_base::{BlockSum, DecodeError, ObjectDescriptor, Pvbn, Reader, VolumeId, WallTime, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,6 +102,8 @@ pub struct Superblock {
     pub next_volume: u64,
     pub volumes: Vec<Volume>,
     pub totals: Totals,
+    /// When what is dirty was written: blocks from each of these PVBNs on, up to the next, at that time or later.
+    pub dirty_ages: Vec<(Pvbn, WallTime)>,
 }
 
 /// Counters that live as long as the state directory.
@@ -116,7 +118,7 @@ pub struct Totals {
 }
 
 const SUPER_MAGIC: &[u8; 7] = b"TMBSUPR";
-const SUPER_VERSION: u8 = b'3';
+const SUPER_VERSION: u8 = b'4';
 
 impl Superblock {
     /// Of a state directory that is just being made.
@@ -153,6 +155,10 @@ impl Superblock {
                 .u64(volume.blocks)
                 .u8(volume.name.len() as u8)
                 .bytes(volume.name.as_bytes());
+        }
+        out.u32(self.dirty_ages.len() as u32);
+        for (first, time) in &self.dirty_ages {
+            out.u64(first.0).u32(time.0);
         }
         let sum = xxh3_64(&out.0);
         out.u64(sum);
@@ -191,6 +197,7 @@ impl Superblock {
                 object_bytes: reader.u64("superblock totals")?,
             },
             volumes: Vec::new(),
+            dirty_ages: Vec::new(),
         };
         for _ in 0..reader.u32("superblock volume count")? {
             let id = VolumeId(reader.u64("superblock volume")?);
@@ -207,6 +214,11 @@ impl Superblock {
                 name: name.into(),
                 blocks,
             });
+        }
+        for _ in 0..reader.u32("superblock age count")? {
+            let first = Pvbn(reader.u64("superblock age PVBN")?);
+            let time = WallTime(reader.u32("superblock age")?);
+            superblock.dirty_ages.push((first, time));
         }
         let computed = xxh3_64(&bytes[..reader.offset()]);
         let found = reader.u64("superblock checksum")?;

@@ -19,10 +19,11 @@ use crate::record::{Lsn, VOLUME_BLOCKS_MAX};
 use crate::slots::Slots;
 use crate::verification::Verification;
 use crate::volumes::VolumeChange;
+use crate::wall_clock::WallClock;
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
-use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
 
 /// Changes since the last checkpoint; reads look here before local metadata.
 #[derive(Debug, Default)]
@@ -75,6 +76,8 @@ pub struct Snapshot {
     pub lost_runs: Vec<LostRun>,
     pub dirty_blocks: u64,
     pub dirty_blocks_max: u32,
+    /// The first of them, and when it was written at the latest, also if that was before the start.
+    pub oldest_dirty_pvbn: Option<Pvbn>,
     pub oldest_dirty: Option<Instant>,
     pub draining: bool,
     pub journal_bytes: u64,
@@ -84,6 +87,8 @@ pub struct Snapshot {
     pub replay_ms: u64,
     /// Changes wait for the checkpoint under way.
     pub waits_for_checkpoint: bool,
+    /// Changes wait for room on the local disk.
+    pub waits_for_journal: bool,
     pub last_checkpoint: Instant,
     pub uploads_in_flight: u64,
     pub fetches_in_flight: u64,
@@ -102,6 +107,7 @@ pub struct Snapshot {
 pub struct Core {
     pub(crate) config: Config,
     pub(crate) now: Instant,
+    pub(crate) wall: WallClock,
     pub(crate) out: Vec<Command>,
     pub(crate) volumes: BTreeMap<VolumeId, Volume>,
     pub(crate) next_volume: u64,
@@ -225,6 +231,9 @@ impl Core {
             Event::Verified { job, result } => self.on_verified(job, result),
             Event::CopiesFound { job, copies } => self.on_copies_found(job, copies),
             Event::Checkpointed { result } => self.on_checkpointed(result),
+            Event::JournalFull { segment } => self.journal.set_lacking(Some(segment)),
+            Event::JournalHasRoom => self.journal.set_lacking(None),
+            Event::WallClock { micros } => self.wall = WallClock::new(self.now, micros),
             Event::Tick => {}
         }
     }
@@ -279,6 +288,7 @@ impl Core {
             lost_runs: self.lost_runs(),
             dirty_blocks: self.dirty.len() as u64,
             dirty_blocks_max: self.config.dirty_blocks_max,
+            oldest_dirty_pvbn: self.dirty.first_pvbn(),
             oldest_dirty: self.dirty.oldest(),
             draining: self.flush.drain_to.is_some(),
             journal_bytes: self.journal.bytes_since(self.durability.checkpoint_lsn),
@@ -286,6 +296,7 @@ impl Core {
             replay_records_max: self.replay_records_max(),
             replay_ms: self.replay().1,
             waits_for_checkpoint: self.is_overlay_full(),
+            waits_for_journal: self.journal.is_full(),
             last_checkpoint: self.durability.checkpoint_at,
             uploads_in_flight: self.flush.uploads_in_flight() as u64,
             fetches_in_flight: self.fetches.in_flight_count() as u64,
@@ -316,6 +327,7 @@ impl Core {
         assert!(self.dirty.len() <= self.slots.dirty_count() as usize);
         self.partial_writes
             .check_invariants(|token| self.writes.is_locked(token));
+        self.writes.check_deadlines(self.now, self.config.stall_timeout_ms);
         assert!(self.journal.durable() <= self.journal.next());
         assert_eq!(self.corrupt.len(), self.slots.corrupt_count() as usize);
     }
@@ -408,7 +420,13 @@ impl Core {
             next_volume: self.next_volume,
             volumes: self.volumes.values().cloned().collect(),
             totals: self.totals,
+            dirty_ages: self.dirty_ages(),
         }
+    }
+
+    fn dirty_ages(&self) -> Vec<(Pvbn, WallTime)> {
+        let ages = self.dirty.ages();
+        ages.map(|(first, at)| (first, self.wall.time_of(at))).collect()
     }
 
     /// A local disk failure on the way to stable storage: what was acknowledged may or may not be there, so nothing

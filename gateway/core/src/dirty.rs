@@ -1,6 +1,7 @@
 //! Dirty blocks: acknowledged, not yet in the cloud. A queue in PVBN order, which is journal order, and a map from
 //! (volume, block) to the dirty PVBN that the block maps to now.
 
+use crate::ages::Ages;
 use crate::extent_map::{Extent, ExtentMap, Target};
 use crate::record::Lsn;
 use alloc::{collections::VecDeque, vec::Vec};
@@ -33,8 +34,7 @@ pub struct DirtyBlock {
 pub struct Dirty {
     queue: VecDeque<DirtyBlock>,
     live: ExtentMap,
-    /// First PVBN written at or after each instant, at most one a second.
-    ages: VecDeque<(Pvbn, Instant)>,
+    ages: Ages,
     /// PVBNs below the first are journaled below the second.
     positions: VecDeque<(Pvbn, Lsn)>,
     /// Every PVBN below this has a durable journal record.
@@ -44,14 +44,12 @@ pub struct Dirty {
     count: usize,
 }
 
-const AGE_STEP_MICROS: u64 = 1_000_000;
-
 impl Default for Dirty {
     fn default() -> Self {
         Self {
             queue: VecDeque::new(),
             live: ExtentMap::default(),
-            ages: VecDeque::new(),
+            ages: Ages::default(),
             positions: VecDeque::new(),
             durable: Pvbn(0),
             cursor: Pvbn(0),
@@ -71,13 +69,12 @@ impl Dirty {
     }
 
     pub fn push(&mut self, now: Instant, block: DirtyBlock) {
-        if self
-            .ages
-            .back()
-            .is_none_or(|(_, at)| now.micros_since(*at) >= AGE_STEP_MICROS)
-        {
-            self.ages.push_back((block.pvbn, now));
-        }
+        self.ages.note(block.pvbn, now);
+        self.restore(block);
+    }
+
+    /// What was written before the checkpoint, of which [`Self::restore_age`] has told the age.
+    pub fn restore(&mut self, block: DirtyBlock) {
         debug_assert!(self.queue.back().is_none_or(|last| last.pvbn < block.pvbn));
         self.live.insert(Extent {
             volume: block.volume,
@@ -87,6 +84,21 @@ impl Dirty {
         });
         self.queue.push_back(block);
         self.count += 1;
+    }
+
+    /// From the last checkpoint, before any block is there.
+    pub fn restore_age(&mut self, first: Pvbn, at: Instant) {
+        self.ages.note(first, at);
+    }
+
+    /// After the last [`Self::restore`].
+    pub fn trim_ages(&mut self) {
+        self.ages.trim(self.first_pvbn());
+    }
+
+    /// First PVBN written at or after each instant.
+    pub fn ages(&self) -> impl Iterator<Item = (Pvbn, Instant)> {
+        self.ages.iter()
     }
 
     /// Every PVBN below `pvbn` is journaled below `lsn`.
@@ -163,13 +175,7 @@ impl Dirty {
         while self.queue.front().is_some_and(|front| front.stage == Stage::Gone) {
             self.queue.pop_front();
         }
-        let front = self.queue.front().map(|front| front.pvbn);
-        while self.ages.len() > 1 && front.is_none_or(|front| self.ages[1].0 <= front) {
-            self.ages.pop_front();
-        }
-        if self.queue.is_empty() {
-            self.ages.clear();
-        }
+        self.ages.trim(self.first_pvbn());
         Some(block)
     }
 
@@ -220,21 +226,16 @@ impl Dirty {
         self.queue.front().map(|block| block.pvbn)
     }
 
-    /// When the oldest dirty block was written.
+    /// When the oldest dirty block was written; not later than the truth.
     pub fn oldest(&self) -> Option<Instant> {
-        self.age(self.queue.front()?.pvbn)
+        self.ages.of(self.first_pvbn()?)
     }
 
     /// When the oldest block was written that no hash job has taken yet.
     pub fn oldest_queued(&self) -> Option<Instant> {
         let index = self.queue.partition_point(|block| block.pvbn < self.cursor);
         let queued = self.queue.range(index..).find(|block| block.stage == Stage::Queued)?;
-        self.age(queued.pvbn)
-    }
-
-    fn age(&self, pvbn: Pvbn) -> Option<Instant> {
-        let index = self.ages.partition_point(|(first, _)| *first <= pvbn);
-        self.ages.get(index.saturating_sub(1)).map(|(_, at)| *at)
+        self.ages.of(queued.pvbn)
     }
 
     pub fn memory_bytes(&self) -> u64 {

@@ -102,7 +102,7 @@ impl Core {
         }
         let has_write = records.iter().any(|record| matches!(record, Record::Write { .. }));
         self.durability.overlay_records += records.len() as u64;
-        let write = self.journal.append(records);
+        let write = self.journal.append(self.wall.time_of(self.now), records);
         let end = write.end;
         self.out.push(Command::WriteJournal(write));
         if has_write {
@@ -323,7 +323,7 @@ impl Core {
         match result {
             Ok(()) => {
                 self.on_durable(upto);
-                if let Some(mark) = self.journal.append_mark() {
+                if let Some(mark) = self.journal.append_mark(self.wall.time_of(self.now)) {
                     self.out.push(Command::WriteJournal(mark));
                 }
                 for (token, answer) in core::mem::take(&mut self.durability.served) {
@@ -443,6 +443,8 @@ impl Core {
                 .checkpoint_at
                 .plus_millis(self.config.checkpoint_interval_ms)
             || self.is_overlay_full()
+            // It lets go of segments.
+            || self.journal.is_full()
             || self.slots.changed_page_count() >= self.config.overlay_slot_pages_max;
         // The frozen state must hold nothing that the disk might still refuse to have journaled.
         if (due || self.durability.checkpoint_wanted) && self.journal.written() == self.journal.next() {
@@ -462,6 +464,11 @@ impl Core {
             || overlay.objects.len() >= config.overlay_objects_max
             || overlay.entries.bytes() >= config.overlay_entry_bytes_max
             || self.durability.overlay_records >= (self.replay_records_max() / 2).max(1)
+    }
+
+    /// Whether changes have to wait for a checkpoint or for the disk.
+    pub(crate) fn has_no_room(&self) -> bool {
+        self.is_overlay_full() || self.journal.is_full()
     }
 
     /// Records that recovery may have to replay at the most.

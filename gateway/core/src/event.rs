@@ -217,6 +217,17 @@ pub enum Event {
     Checkpointed {
         result: Result<(), MetadataError>,
     },
+    /// There is no room on the disk for this segment, which is not begun yet, nor for any behind it. Changes that would go
+    /// there wait, and are refused with [`Refusal::Busy`] in the end.
+    JournalFull {
+        segment: u64,
+    },
+    /// There is room again.
+    JournalHasRoom,
+    /// The machine's clock was set: what it says now, in microseconds since 1970.
+    WallClock {
+        micros: u64,
+    },
     /// Time has passed; due whenever [`crate::Core::next_deadline`] has come.
     Tick,
 }
@@ -407,7 +418,9 @@ pub enum Refusal {
     VolumeExists(String),
     #[error("a request of {0} blocks is larger than the cache can take at once")]
     TooLarge(u64),
-    #[error("the cap on changes that are not in the cloud, or not in local metadata, is reached; try again")]
+    #[error(
+        "the cap on changes that are not in the cloud, or not in local metadata, is reached, or the local disk is full; try again"
+    )]
     Busy,
     #[error("the cloud cannot be reached at the moment; try again: {0}")]
     CloudUnavailable(String),

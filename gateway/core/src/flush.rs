@@ -105,7 +105,7 @@ impl Core {
         self.take_hashed();
         self.retry_unreadable();
         // Redirects and confirmations need room in the overlay; so few are under way that they may pass its bound.
-        if !self.is_overlay_full() {
+        if !self.has_no_room() {
             self.begin_hashing();
             self.close_pack();
             self.pump_verification();
@@ -560,7 +560,7 @@ impl Core {
         if self.failed.is_some() {
             return None;
         }
-        let waits_for_room = self.is_overlay_full();
+        let waits_for_room = self.has_no_room();
         let round = match self.flush.target {
             None => self
                 .dirty

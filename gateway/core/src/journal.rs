@@ -2,6 +2,7 @@
 
 use crate::record::{Batch, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
 use alloc::{collections::BTreeMap, vec::Vec};
+use tombolo_base::WallTime;
 
 /// How long a segment file is made: beyond the size at which a new segment begins, as the last batch may pass it.
 pub fn allocated_bytes(segment_bytes: u64) -> u64 {
@@ -47,6 +48,8 @@ pub struct Journal {
     told: Lsn,
     /// The latest batch without records: from, to.
     mark: Option<(Lsn, Lsn)>,
+    /// No segment from this number on can be begun.
+    lacking: Option<u64>,
 }
 
 impl Journal {
@@ -66,16 +69,27 @@ impl Journal {
             durable: next,
             told: next,
             mark: None,
+            lacking: None,
         }
+    }
+
+    pub fn set_lacking(&mut self, segment: Option<u64>) {
+        self.lacking = segment;
+    }
+
+    /// The next batch would go to a segment that cannot be begun.
+    pub fn is_full(&self) -> bool {
+        let next = self.segment + u64::from(self.segment_offset >= self.segment_bytes);
+        self.lacking.is_some_and(|lacking| next >= lacking)
     }
 
     /// A batch without records that carries the durable LSN, if no batch does yet and none is about to: so that
     /// recovery knows that damage below it is damage, not a write that never reached the disk.
-    pub fn append_mark(&mut self) -> Option<JournalWrite> {
+    pub fn append_mark(&mut self, time: WallTime) -> Option<JournalWrite> {
         if self.durable != self.next || self.told == self.durable {
             return None;
         }
-        let write = self.append(Vec::new());
+        let write = self.append(time, Vec::new());
         self.mark = Some((write.lsn, write.end));
         Some(write)
     }
@@ -90,7 +104,7 @@ impl Journal {
         self.durable == self.next || self.mark == Some((self.durable, self.next))
     }
 
-    pub fn append(&mut self, records: Vec<Record>) -> JournalWrite {
+    pub fn append(&mut self, time: WallTime, records: Vec<Record>) -> JournalWrite {
         if self.segment_offset >= self.segment_bytes {
             self.segment += 1;
             self.segment_offset = 0;
@@ -101,6 +115,7 @@ impl Journal {
         let batch = Batch {
             lsn,
             durable_lsn: self.durable,
+            time,
             records,
         }
         .encode(self.identity);
@@ -196,12 +211,14 @@ mod tests {
     use super::*;
     use tombolo_base::VolumeId;
 
+    const TIME: WallTime = WallTime(0);
+
     #[test]
     fn segments_roll_over_and_are_trimmed_below_a_checkpoint() {
         let mut journal = Journal::new(1, 10, Lsn(500), 200, BTreeMap::new());
         let mut writes = Vec::new();
         for _ in 0..9 {
-            writes.push(journal.append(vec![Record::Delete { volume: VolumeId(1) }]));
+            writes.push(journal.append(TIME, vec![Record::Delete { volume: VolumeId(1) }]));
         }
         let length = (writes[1].end.0 - writes[1].lsn.0) as usize;
         assert_eq!(writes[0].offset, 0);
@@ -216,7 +233,7 @@ mod tests {
     fn the_written_mark_never_passes_a_gap() {
         let mut journal = Journal::new(1, 1, Lsn(0), 1 << 20, BTreeMap::new());
         let writes: Vec<_> = (0..3)
-            .map(|_| journal.append(vec![Record::Delete { volume: VolumeId(1) }]))
+            .map(|_| journal.append(TIME, vec![Record::Delete { volume: VolumeId(1) }]))
             .collect();
         assert_eq!(journal.on_written(writes[1].lsn, writes[1].end), Lsn(0));
         assert_eq!(journal.on_written(writes[0].lsn, writes[0].end), writes[1].end);
@@ -226,18 +243,18 @@ mod tests {
     #[test]
     fn a_mark_tells_what_is_durable_once_and_asks_for_no_sync() {
         let mut journal = Journal::new(1, 1, Lsn(0), 1 << 20, BTreeMap::new());
-        assert_eq!(journal.append_mark(), None);
-        let write = journal.append(vec![Record::Delete { volume: VolumeId(1) }]);
+        assert_eq!(journal.append_mark(TIME), None);
+        let write = journal.append(TIME, vec![Record::Delete { volume: VolumeId(1) }]);
         journal.on_written(write.lsn, write.end);
         assert!(journal.has_unsynced() && !journal.is_durable());
-        assert_eq!(journal.append_mark(), None, "not durable yet");
+        assert_eq!(journal.append_mark(TIME), None, "not durable yet");
         journal.on_durable(write.end);
-        let mark = journal.append_mark().unwrap();
+        let mark = journal.append_mark(TIME).unwrap();
         assert_eq!(Batch::decode(&mark.bytes, 1).unwrap().0.durable_lsn, write.end);
         journal.on_written(mark.lsn, mark.end);
         assert!(!journal.has_unsynced() && journal.is_durable());
-        assert_eq!(journal.append_mark(), None, "told already");
-        let next = journal.append(vec![Record::Delete { volume: VolumeId(2) }]);
+        assert_eq!(journal.append_mark(TIME), None, "told already");
+        let next = journal.append(TIME, vec![Record::Delete { volume: VolumeId(2) }]);
         journal.on_written(next.lsn, next.end);
         assert!(journal.has_unsynced() && !journal.is_durable());
     }

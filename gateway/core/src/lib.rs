@@ -17,9 +17,11 @@
 //! | `flush`      | dirty blocks to fingerprints to packs to objects                         |
 //! | `redirects`  | blocks that get the name of a block of the same contents                 |
 //! | `verification` | whether the cloud still has what a duplicate equals                    |
+//! | `ages`       | when dirty blocks were written                                           |
 //! | `losses`     | blocks that are known to be lost                                         |
 //! | `durability` | acknowledgements, group commit, checkpoints                              |
 //! | `volumes`    | creation, resize, deletion                                               |
+//! | `wall_clock` | ages of what was written before the start                                |
 //! | `unneeded`   | clean copies of blocks that nothing maps to any more                     |
 //! | `entries`    | the file service's entries that have changed, and their counters         |
 //! | `entry_scan` | looks at entries: what has changed laid over local metadata              |
@@ -35,6 +37,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod ages;
 mod ahead;
 pub mod cache_header;
 pub mod checkpoint;
@@ -70,6 +73,7 @@ mod test_bench;
 mod unneeded;
 mod verification;
 mod volumes;
+mod wall_clock;
 mod weighted_lru;
 mod write;
 

@@ -3,12 +3,12 @@
 //! ```text
 //! segment header, 64 bytes          batch header, 48 bytes              record
 //!   0 magic "TMBJRNL1"                0 magic "TJB1"                      kind u8, then its fields:
-//!   8 format version     u32 = 3      4 payload bytes      u32            1 Write     volume u64, first block u64,
+//!   8 format version     u32 = 4      4 payload bytes      u32            1 Write     volume u64, first block u64,
 //!  12 reserved           u32 = 0      8 LSN                u64                        first PVBN u64, count u32,
 //!  16 segment number     u64         16 durable LSN        u64                        slot runs u32, then
 //!  24 LSN of first batch u64         24 journal identity   u64                        (slot u32, count u32) each,
 //!  32 journal identity   u64         32 record count       u32                        count sums of u64
-//!  40 bytes allocated    u64         36 reserved           u32 = 0      2 Hole      volume u64, first u64, count u64
+//!  40 bytes allocated    u64         36 time, s since 1970 u32          2 Hole      volume u64, first u64, count u64
 //!  48 XXH3-64 of 0..48   u64         40 XXH3-64 of bytes   u64          3 Redirect  volume u64, first u64, count u32,
 //!                                       0..40 and payload                           from PVBN u64, to PVBN u64
 //!                                    48 payload                         4 Object    bytes u32, object descriptor
@@ -25,12 +25,14 @@
 //! ```
 //! An LSN counts batch bytes from the beginning of time, segment headers left out: a batch at LSN `a` with header and
 //! payload of `n` bytes is followed by the batch at LSN `a + n`. "Durable LSN" says up to where cache file and journal
-//! were known to be on stable storage when the batch was made.
+//! were known to be on stable storage when the batch was made. The time is the machine's then: it tells how old what is
+//! dirty is, nothing else.
 
 use crate::event::Span;
 use alloc::{string::String, vec::Vec};
 use tombolo_base::{
-    BlockSum, DecodeError, ENTRY_KEY_BYTES_MAX, EntryChange, Lcbn, ObjectDescriptor, Pvbn, Reader, VolumeId, Writer,
+    BlockSum, DecodeError, ENTRY_KEY_BYTES_MAX, EntryChange, Lcbn, ObjectDescriptor, Pvbn, Reader, VolumeId, WallTime,
+    Writer,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -49,7 +51,7 @@ pub const VOLUME_BLOCKS_MAX: u64 = 1 << 36;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"TMBJRNL1";
 const BATCH_MAGIC: &[u8; 4] = b"TJB1";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -444,6 +446,8 @@ impl SegmentHeader {
 pub struct Batch {
     pub lsn: Lsn,
     pub durable_lsn: Lsn,
+    /// When it was made.
+    pub time: WallTime,
     pub records: Vec<Record>,
 }
 
@@ -455,7 +459,7 @@ impl Batch {
             .u64(self.lsn.0)
             .u64(self.durable_lsn.0)
             .u64(journal_identity);
-        out.u32(self.records.len() as u32).u32(0).u64(0);
+        out.u32(self.records.len() as u32).u32(self.time.0).u64(0);
         for record in &self.records {
             record.encode(&mut out);
         }
@@ -499,7 +503,7 @@ impl Batch {
             });
         }
         let record_count = reader.u32("batch record count")?;
-        reader.u32("batch reserved field")?;
+        let time = WallTime(reader.u32("batch time")?);
         let found = reader.u64("batch checksum")?;
         let payload = reader.bytes("batch payload", payload_bytes)?;
         let whole = BATCH_HEADER_BYTES + payload_bytes;
@@ -521,6 +525,7 @@ impl Batch {
             Self {
                 lsn,
                 durable_lsn,
+                time,
                 records,
             },
             whole,
@@ -610,6 +615,7 @@ mod tests {
         let batch = Batch {
             lsn: Lsn(77),
             durable_lsn: Lsn(11),
+            time: WallTime(12),
             records: samples(),
         };
         let mut bytes = batch.encode(42);
@@ -630,6 +636,7 @@ mod tests {
         let batch = Batch {
             lsn: Lsn(0x1122),
             durable_lsn: Lsn(0x33),
+            time: WallTime(0x6543_2100),
             records: vec![Record::Hole {
                 volume: VolumeId(2),
                 first: 3,
@@ -641,6 +648,7 @@ mod tests {
         assert_eq!(&bytes[4..8], &[25, 0, 0, 0]);
         assert_eq!(&bytes[8..16], &[0x22, 0x11, 0, 0, 0, 0, 0, 0]);
         assert_eq!(&bytes[24..32], &[8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(&bytes[32..40], &[1, 0, 0, 0, 0, 0x21, 0x43, 0x65]);
         assert_eq!(
             &bytes[48..],
             &[
@@ -654,7 +662,7 @@ mod tests {
             allocated_bytes: 0x80,
         };
         let encoded = header.encode();
-        assert_eq!(&encoded[..12], b"TMBJRNL1\x03\0\0\0");
+        assert_eq!(&encoded[..12], b"TMBJRNL1\x04\0\0\0");
         assert_eq!(&encoded[40..48], &[0x80, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(SegmentHeader::decode(&encoded), Ok(header));
     }
@@ -662,7 +670,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_flipped_bit_is_never_accepted(position in any::<prop::sample::Index>(), bit in 0u8..8) {
-            let mut bytes = Batch { lsn: Lsn(77), durable_lsn: Lsn(11), records: samples() }.encode(42);
+            let mut bytes = Batch { lsn: Lsn(77), durable_lsn: Lsn(11), time: WallTime(12), records: samples() }.encode(42);
             let index = position.index(bytes.len());
             bytes[index] ^= 1 << bit;
             prop_assert!(Batch::decode(&bytes, 42).is_err());
@@ -676,7 +684,7 @@ mod tests {
         #[test]
         fn arbitrary_payloads_never_panic(payload in prop::collection::vec(any::<u8>(), 0..200), count in 0u32..5) {
             // A right checksum around wrong records, as a faulty writer would make it.
-            let mut bytes = Batch { lsn: Lsn(0), durable_lsn: Lsn(0), records: vec![] }.encode(1);
+            let mut bytes = Batch { lsn: Lsn(0), durable_lsn: Lsn(0), time: WallTime(0), records: vec![] }.encode(1);
             bytes.extend_from_slice(&payload);
             bytes[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
             bytes[32..36].copy_from_slice(&count.to_le_bytes());

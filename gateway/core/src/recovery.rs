@@ -21,10 +21,11 @@ use crate::read::Reads;
 use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::slots::{SLOTS_PER_PAGE, SlotState, Slots};
 use crate::verification::Verification;
+use crate::wall_clock::WallClock;
 use crate::weighted_lru::WeightedLru;
 use crate::write::Writes;
 use alloc::{collections::BTreeMap, format, string::String, sync::Arc, vec::Vec};
-use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
 
 /// The local disk as recovery reads it: what the medium holds. Linux keeps pages that it could not write, as if it had,
 /// so what was read through them would be called durable and vanish later: such pages MUST be dropped first.
@@ -141,6 +142,8 @@ pub struct Report {
 /// The policies and limits of the core to build.
 pub struct Parts {
     pub config: Config,
+    /// What the machine's clock says, in microseconds since 1970: how old what is dirty is, is told by it.
+    pub wall_micros: u64,
     pub policies: Policies,
 }
 
@@ -167,6 +170,10 @@ pub fn recover<M: MetadataRead>(
     let segments = read_segments(disk, &superblock)?;
     let mut core = empty_core(now, parts, &superblock, &segments);
     core.advise_costs();
+    for (first, time) in &superblock.dirty_ages {
+        let at = core.wall.instant_of(*time, now);
+        core.dirty.restore_age(*first, at);
+    }
     load_slots(&mut core, metadata, mark.is_none()).map_err(RecoveryError::Metadata)?;
     core.counters_of_entries = load_counters(metadata).map_err(RecoveryError::Metadata)?;
     let mut report = replay(&mut core, &superblock, mark, segments, disk)?;
@@ -400,6 +407,7 @@ fn empty_core(
         .max(superblock.segment);
     Core {
         now,
+        wall: WallClock::new(now, parts.wall_micros),
         out: Vec::new(),
         volumes: superblock
             .volumes
@@ -504,8 +512,9 @@ fn load_slots<M: MetadataRead>(
     }
     dirty.sort_unstable_by_key(|block| block.pvbn);
     for block in dirty {
-        core.dirty.push(core.now, block);
+        core.dirty.restore(block);
     }
+    core.dirty.trim_ages();
     Ok(())
 }
 
@@ -581,7 +590,7 @@ fn replay<E>(
             report.batches += 1;
             report.records += found.batch.records.len() as u64;
             for record in found.batch.records {
-                replay_record(core, record, &mut report);
+                replay_record(core, found.batch.time, record, &mut report);
             }
             position = found.end;
         }
@@ -849,7 +858,7 @@ fn dispensable(
     }
 }
 
-fn replay_record(core: &mut Core, record: Record, report: &mut Report) {
+fn replay_record(core: &mut Core, time: WallTime, record: Record, report: &mut Report) {
     for (slot, becomes) in core.apply(&record) {
         let (pvbn, sum) = (core.slots.pvbn(slot), core.slots.sum(slot));
         match becomes {
@@ -874,7 +883,7 @@ fn replay_record(core: &mut Core, record: Record, report: &mut Report) {
                     block: first + offset,
                     stage: Stage::Queued,
                 };
-                core.dirty.push(core.now, block);
+                core.dirty.push(core.wall.instant_of(time, core.now), block);
             }
         }
         Record::Object(descriptor) => {
@@ -943,6 +952,7 @@ mod tests {
             batch: Batch {
                 lsn,
                 durable_lsn: Lsn(0),
+                time: WallTime(0),
                 records: vec![record],
             },
             end: Lsn(lsn.0 + 100),
@@ -1022,6 +1032,7 @@ mod tests {
         let batch = Batch {
             lsn: Lsn(5_000),
             durable_lsn: Lsn(4_000),
+            time: WallTime(0),
             records: Vec::new(),
         };
         let bytes = [&header.encode()[..], &batch.encode(9)].concat();
@@ -1041,7 +1052,7 @@ mod tests {
             to: original,
         };
         for record in [write(5, 2_000, 7, 77), redirect] {
-            replay_record(&mut core, record, &mut Report::default());
+            replay_record(&mut core, WallTime(0), record, &mut Report::default());
         }
         core.slots.rebuild_free();
         core.check_invariants();

@@ -158,7 +158,11 @@ impl Bench {
         let mut policies = Policies::new(Box::new(Recorder(lru, told.clone())), Box::new(foreteller));
         policies.economy = economy;
         let metadata = Nothing(config.slot_count);
-        let parts = Parts { config, policies };
+        let parts = Parts {
+            config,
+            wall_micros: 0,
+            policies,
+        };
         let (mut core, _) = recover(Instant(0), parts, &metadata, &NewDisk).unwrap();
         let blocks = (0..64).map(|index| {
             let fingerprint = Fingerprint([index as u8; 32]);

@@ -2,8 +2,8 @@
 //!
 //! A write passes, in this order: range check, exclusion (a partial write holds a lock on its blocks, see
 //! `partial_write`), room in the overlay, the cap on dirty blocks, slots, bytes into the slots, journal. What cannot go on
-//! waits in `blocked` (exclusion), `behind` (a checkpoint has to free the overlay) or `stalled` (cap or slots), each in
-//! order of arrival.
+//! waits in `blocked` (exclusion), `behind` (a checkpoint has to free the overlay, or the disk is full), `stalled` (cap or
+//! slots) or `unjournaled` (the disk is full, and the bytes are in their slots already), each in order of arrival.
 
 use crate::core_state::Core;
 use crate::dirty::{DirtyBlock, Stage};
@@ -67,6 +67,8 @@ pub(crate) struct Writes {
     blocked: VecDeque<Waiting>,
     stalled: VecDeque<Waiting>,
     behind: VecDeque<Waiting>,
+    /// Running writes whose bytes are in their slots, and since when the journal has had no room for their records.
+    unjournaled: VecDeque<(Instant, Token)>,
     /// Blocks of running writes: they will be dirty.
     running_blocks: u32,
     /// Acknowledgements held back to slow writers down.
@@ -75,11 +77,28 @@ pub(crate) struct Writes {
 
 impl Writes {
     pub fn waiting_count(&self) -> usize {
-        self.blocked.len() + self.stalled.len() + self.behind.len()
+        self.blocked.len() + self.stalled.len() + self.behind.len() + self.unjournaled.len()
     }
 
     pub fn is_stalled(&self) -> bool {
         !self.stalled.is_empty()
+    }
+
+    /// Since when the first in each line has waited for room.
+    fn first_waiting_since(&self) -> impl Iterator<Item = Instant> {
+        let fronts = [self.stalled.front(), self.behind.front()].into_iter().flatten();
+        let unjournaled = self.unjournaled.front().map(|(since, _)| *since);
+        fronts.map(|waiting| waiting.since).chain(unjournaled)
+    }
+
+    /// Checks, after a step, that nobody waits for longer than is promised.
+    pub fn check_deadlines(&self, now: Instant, stall_timeout_ms: u64) {
+        for since in self.first_waiting_since() {
+            assert!(
+                now < since.plus_millis(stall_timeout_ms),
+                "a change has waited since {since:?}"
+            );
+        }
     }
 
     pub fn is_locked(&self, token: Token) -> bool {
@@ -250,7 +269,7 @@ impl Core {
             return self.refuse(waiting.token, refusal);
         }
         let needs_room = !matches!(waiting.kind, Kind::Lock);
-        if needs_room && (self.is_overlay_full() || !self.writes.behind.is_empty()) {
+        if needs_room && (self.has_no_room() || !self.writes.behind.is_empty()) {
             self.counters.writes_stalled += 1;
             return self.writes.behind.push_back(waiting);
         }
@@ -339,11 +358,12 @@ impl Core {
     }
 
     pub(crate) fn on_slots_written(&mut self, token: Token, result: Result<(), DiskError>) {
-        let Some(running) = self.writes.running.remove(&token) else {
-            return;
-        };
-        self.writes.running_blocks -= running.slots.len() as u32;
-        self.writes.locks.remove(&token);
+        let is_running = self.writes.running.contains_key(&token);
+        if is_running && result.is_ok() && self.failed.is_none() && self.journal.is_full() {
+            self.counters.writes_stalled += 1;
+            return self.writes.unjournaled.push_back((self.now, token));
+        }
+        let Some(running) = self.end_running(token) else { return };
         match (result, &self.failed) {
             // The volume may have shrunk or gone while the bytes were on their way.
             (Ok(()), None) => match self.check_spans(running.spans()) {
@@ -364,6 +384,13 @@ impl Core {
             }
         }
         self.retry_blocked();
+    }
+
+    fn end_running(&mut self, token: Token) -> Option<Running> {
+        let running = self.writes.running.remove(&token)?;
+        self.writes.running_blocks -= running.slots.len() as u32;
+        self.writes.locks.remove(&token);
+        Some(running)
     }
 
     fn abandon(&mut self, token: Token, running: Running, refusal: Refusal) {
@@ -470,6 +497,7 @@ impl Core {
 
     /// Lets stalled writes go on, refuses those that have waited too long, releases delayed acknowledgements.
     pub(crate) fn pump_writes(&mut self) {
+        self.pump_unjournaled();
         self.pump_behind();
         while let Some(waiting) = self.writes.stalled.pop_front() {
             if let Some(error) = &self.failed {
@@ -496,12 +524,29 @@ impl Core {
         }
     }
 
+    fn pump_unjournaled(&mut self) {
+        while let Some((since, token)) = self.writes.unjournaled.front().copied() {
+            let waits = self.failed.is_none() && self.journal.is_full();
+            if waits && self.now < since.plus_millis(self.config.stall_timeout_ms) {
+                break;
+            }
+            self.writes.unjournaled.pop_front();
+            if !waits {
+                self.on_slots_written(token, Ok(()));
+            } else if let Some(running) = self.end_running(token) {
+                self.counters.writes_refused_busy += 1;
+                self.abandon(token, running, Refusal::Busy);
+                self.retry_blocked();
+            }
+        }
+    }
+
     fn pump_behind(&mut self) {
         while let Some(waiting) = self.writes.behind.pop_front() {
             if let Some(error) = &self.failed {
                 let refusal = Refusal::Failed(error.clone());
                 self.refuse_stalled(waiting.token, refusal);
-            } else if !self.is_overlay_full() {
+            } else if !self.has_no_room() {
                 match self.check_spans(waiting.spans()) {
                     Ok(()) => {
                         self.start_with_room(waiting);
@@ -550,9 +595,8 @@ impl Core {
 
     pub(crate) fn write_deadline(&self) -> Option<Instant> {
         let delayed = self.writes.delayed.first_key_value().map(|((at, _), _)| *at);
-        let waiting = [self.writes.stalled.front(), self.writes.behind.front()];
-        let refused = waiting.into_iter().flatten();
-        let refused = refused.map(|waiting| waiting.since.plus_millis(self.config.stall_timeout_ms));
+        let waiting = self.writes.first_waiting_since();
+        let refused = waiting.map(|since| since.plus_millis(self.config.stall_timeout_ms));
         delayed.into_iter().chain(refused).min()
     }
 }

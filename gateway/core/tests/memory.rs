@@ -2,7 +2,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use tombolo_base::{BlockSum, EntryChange, Instant, Lcbn};
+use tombolo_base::{BlockSum, EntryChange, Instant, Lcbn, WallTime};
 use tombolo_core::checkpoint::{MetadataRead, Superblock, Table};
 use tombolo_core::record::{Batch, Lsn, Record, SegmentHeader};
 use tombolo_core::recovery::{LocalDisk, Parts, recover};
@@ -47,6 +47,7 @@ fn batch(lsn: Lsn) -> Vec<u8> {
     Batch {
         lsn,
         durable_lsn: Lsn(0),
+        time: WallTime(0),
         records: vec![Record::Entries(vec![change])],
     }
     .encode(IDENTITY)
@@ -114,7 +115,12 @@ fn recovery_holds_one_segment_of_the_journal_at_a_time() {
         Box::new(tombolo_cache::Lru::new(capacity)),
         Box::new(tombolo_prefetch::NoPrefetch),
     );
-    let parts = Parts { config, policies };
+    let wall_micros = 0;
+    let parts = Parts {
+        config,
+        wall_micros,
+        policies,
+    };
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
     let (_, report) = recover(Instant(0), parts, &Nothing, &Segments(24)).unwrap();

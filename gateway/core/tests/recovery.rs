@@ -1,16 +1,21 @@
 //! What recovery refuses, and what it gives up: a journal of one-block writes, with something wrong.
 
 use std::collections::BTreeMap;
-use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, Pvbn, VolumeId};
+use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, Pvbn, VolumeId, WallTime};
 use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::checkpoint::{MetadataRead, Superblock, Table};
 use tombolo_core::record::{Batch, Lsn, Record, SegmentHeader, SlotRun};
 use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, recover};
-use tombolo_core::{Config, JournalMark, Policies};
+use tombolo_core::{Config, Core, JournalMark, Policies};
 
 const IDENTITY: u64 = 7;
 const SLOTS: u32 = 64;
 const ALLOCATED_BYTES: usize = 2_000;
+const SECOND_MICROS: u64 = 1_000_000;
+/// What the machine's clock says at the recovery, and what it said when the first batch was made.
+const WALL_SECONDS: u64 = 1_700_000_000;
+const FIRST_SECONDS: u32 = 1_699_990_000;
+const NOW_MICROS: u64 = 1 << 50;
 
 struct Nothing;
 
@@ -85,6 +90,10 @@ impl Disk {
     }
 
     fn recover(&self) -> Result<Report, RecoveryError<String>> {
+        self.recover_core().map(|(_, report)| report)
+    }
+
+    fn recover_core(&self) -> Result<(Core, Report), RecoveryError<String>> {
         let config = Config {
             slot_count: SLOTS,
             dirty_blocks_max: 32,
@@ -95,7 +104,12 @@ impl Disk {
             Box::new(tombolo_cache::Lru::new(capacity)),
             Box::new(tombolo_prefetch::NoPrefetch),
         );
-        recover(Instant(0), Parts { config, policies }, &Nothing, self).map(|(_, report)| report)
+        let parts = Parts {
+            config,
+            wall_micros: WALL_SECONDS * SECOND_MICROS,
+            policies,
+        };
+        recover(Instant(NOW_MICROS), parts, &Nothing, self)
     }
 }
 
@@ -145,6 +159,8 @@ fn write(number: u64, slot: u32, lsn: Lsn, durable_lsn: Lsn) -> Batch {
     Batch {
         lsn,
         durable_lsn,
+        // One every ten seconds.
+        time: WallTime(FIRST_SECONDS + 10 * number as u32),
         records: vec![record],
     }
 }
@@ -195,6 +211,7 @@ fn a_batch_whose_data_is_missing_is_cut_off_with_all_behind_it() {
     let batch = Batch {
         lsn: disk.lsns[1],
         durable_lsn: Lsn(0),
+        time: WallTime(0),
         records: vec![record],
     }
     .encode(IDENTITY);
@@ -298,5 +315,18 @@ fn another_cache_file_or_none_is_refused_while_blocks_are_dirty() {
         disk.recover().unwrap().dirty_blocks,
         0,
         "nothing is dirty, so nothing is missing"
+    );
+}
+
+#[test]
+fn what_is_dirty_keeps_its_age() {
+    let disk = Disk::new(&[0; 6]);
+    let (core, _) = disk.recover_core().unwrap();
+    let snapshot = core.snapshot();
+    let age = |snapshot: &tombolo_core::Snapshot| (NOW_MICROS - snapshot.oldest_dirty.unwrap().0) / SECOND_MICROS;
+    assert_eq!(
+        (snapshot.oldest_dirty_pvbn, age(&snapshot)),
+        (Some(Pvbn(1)), 10_000),
+        "written when the first batch was made"
     );
 }

@@ -1,12 +1,15 @@
 //! Real time as the core's instants, and the thread that wakes the core when a deadline has come.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::time::{Duration, Instant as RealInstant};
+use std::time::{Duration, Instant as RealInstant, SystemTime, UNIX_EPOCH};
 use tombolo_base::Instant;
 
 #[derive(Debug)]
 pub struct Clock {
     origin: RealInstant,
+    /// The machine's clock less this one, as the core knows it.
+    wall_offset: AtomicU64,
     alarm: Mutex<Alarm>,
     changed: Condvar,
 }
@@ -19,6 +22,17 @@ struct Alarm {
     stopped: bool,
 }
 
+/// The process's first instant: what was written before it has a place among instants too.
+const START: Instant = Instant(1 << 52);
+/// By so much the machine's clock must be off to have been set.
+const SET_MICROS_MIN: u64 = 1_000_000;
+
+/// Since 1970.
+pub fn wall_micros() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_epoch.unwrap_or_default().as_micros() as u64
+}
+
 /// Sleep without an end but being woken.
 const FOR_EVER: Instant = Instant(u64::MAX);
 
@@ -29,6 +43,7 @@ impl Default for Clock {
     fn default() -> Self {
         Self {
             origin: RealInstant::now(),
+            wall_offset: AtomicU64::new(wall_micros().wrapping_sub(START.0)),
             alarm: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -37,7 +52,19 @@ impl Default for Clock {
 
 impl Clock {
     pub fn now(&self) -> Instant {
-        Instant(self.origin.elapsed().as_micros() as u64)
+        START.plus_micros(self.origin.elapsed().as_micros() as u64)
+    }
+
+    /// What the machine's clock says when it is not what this clock expects, because it was set. Told once.
+    pub fn wall_micros_if_set(&self) -> Option<u64> {
+        let (now, wall) = (self.now().0, wall_micros());
+        let found = wall.wrapping_sub(now);
+        let expected = self.wall_offset.load(Ordering::Relaxed);
+        let is_set = (found.wrapping_sub(expected) as i64).unsigned_abs() > SET_MICROS_MIN;
+        is_set.then(|| {
+            self.wall_offset.store(found, Ordering::Relaxed);
+            wall
+        })
     }
 
     /// The core's next deadline. It moves with nearly every step, mostly back and forth behind the time at which the

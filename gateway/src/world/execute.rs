@@ -16,7 +16,8 @@ use tombolo_core::{
 };
 
 /// Between two looks whether a full disk has room again.
-const FULL_DISK_RETRY: Duration = Duration::from_millis(200);
+/// Each look takes what room there is for a moment.
+const FULL_DISK_RETRY: Duration = Duration::from_secs(1);
 
 impl Gateway {
     pub(super) fn execute(self: &Arc<Self>, command: Command, events: &mut Vec<Event>) {
@@ -88,7 +89,7 @@ impl Gateway {
             result => result.map_err(|error| disk_error("journal write", &error)),
         };
         if write.offset == 0 {
-            self.make_spare_segment();
+            self.make_spare_segment(write.segment + 1);
         }
         let (lsn, end) = (write.lsn, write.end);
         Some(Event::JournalWritten { lsn, end, result })
@@ -104,7 +105,7 @@ impl Gateway {
         if self.journal_is_full.swap(false, Ordering::Relaxed) && result.is_ok() {
             tracing::info!("there is room for the journal again");
         }
-        self.make_spare_segment();
+        self.make_spare_segment(write.segment + 1);
         self.drive(Event::JournalWritten {
             lsn: write.lsn,
             end: write.end,
@@ -113,13 +114,38 @@ impl Gateway {
     }
 
     /// So that the next segment is there when the disk is full, and no write waits for its making.
-    pub(super) fn make_spare_segment(self: &Arc<Self>) {
+    /// `segment` is the next to be begun.
+    pub(super) fn make_spare_segment(self: &Arc<Self>, segment: u64) {
         let gateway = self.clone();
-        self.journaling.run(move || {
-            if let Err(error) = gateway.journal.make_spare() {
-                tracing::warn!(%error, "the journal's next segment could not be made ahead");
+        self.journaling.run(move || gateway.make_spare_segment_waiting(segment));
+    }
+
+    /// The core hears of it when there is no room, so that what clients change waits before it is in the journal's order,
+    /// and can be refused.
+    fn make_spare_segment_waiting(self: &Arc<Self>, segment: u64) {
+        let mut is_told = false;
+        loop {
+            match self.journal.make_spare() {
+                Ok(()) => break,
+                Err(error) if is_full(&error) => {
+                    if !is_told {
+                        tracing::warn!(%error, "no room for the journal's next segment; what clients change will wait until there is some");
+                        self.drive(Event::JournalFull { segment });
+                    }
+                    is_told = true;
+                    thread::sleep(FULL_DISK_RETRY);
+                }
+                Err(error) => {
+                    // Whoever needs it will find the same, and tell the core.
+                    tracing::warn!(%error, "the journal's next segment could not be made ahead");
+                    break;
+                }
             }
-        });
+        }
+        if is_told {
+            tracing::info!("there is room for the journal's next segment again");
+            self.drive(Event::JournalHasRoom);
+        }
     }
 
     fn answer(&self, token: Token, result: Result<Answer, Refusal>) {

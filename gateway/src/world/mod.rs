@@ -136,6 +136,9 @@ impl Gateway {
         let clock = self.clock.clone();
         let ring = move || {
             if let Some(gateway) = gateway.upgrade() {
+                if let Some(micros) = gateway.clock.wall_micros_if_set() {
+                    gateway.drive(Event::WallClock { micros });
+                }
                 gateway.drive(Event::Tick);
             }
         };

@@ -2,7 +2,7 @@
 
 use super::Gateway;
 use super::cache_file::{CacheFile, publish};
-use super::clock::Clock;
+use super::clock::{self, Clock};
 use super::cloud::Cloud;
 use super::export::OPERATIONS;
 use super::first_start::{self, Paths, make_cache, make_if_new};
@@ -142,6 +142,7 @@ impl Gateway {
         };
         let parts = Parts {
             config: options.core,
+            wall_micros: clock::wall_micros(),
             policies,
         };
         let began = std::time::Instant::now();
@@ -184,6 +185,7 @@ impl Gateway {
 
         let threads =
             |name, count, niceness| Workers::new(name, count, niceness).map_err(disk("cannot start threads", &state));
+        let first_segment = core.journal_mark().segment;
         let gateway = Arc::new(Self {
             core: Mutex::new(core),
             clock,
@@ -220,7 +222,7 @@ impl Gateway {
             _lock: lock,
         });
         gateway.start_timer().map_err(disk("cannot start threads", &state))?;
-        gateway.make_spare_segment();
+        gateway.make_spare_segment(first_segment);
         // The recovered state gets a first checkpoint soon and the flush pipeline a first look.
         gateway.drive(tombolo_core::Event::Tick);
         Ok(gateway)

@@ -154,10 +154,10 @@ impl World {
             Refusal::TooLarge(_) => false,
             Refusal::Busy => match &request.kind {
                 Kind::Write { .. } | Kind::Partial(_) => true,
-                Kind::Link(linking) => linking.stage == linking::Stage::Copying || self.life.checkpoint_waits > 0,
+                Kind::Link(linking) => linking.stage == linking::Stage::Copying || self.life.room_waits > 0,
                 // Those need no slot: they wait for a checkpoint alone.
                 Kind::Zero { .. } | Kind::Commit { .. } | Kind::Create { .. } | Kind::Resize { .. } | Kind::Delete => {
-                    self.life.checkpoint_waits > 0
+                    self.life.room_waits > 0
                 }
                 _ => false,
             },

@@ -71,10 +71,11 @@ fn split(
 pub(crate) fn without_entries(mut batch: Batch, identity: u64) -> Vec<u8> {
     let bytes_of = |record: &Record| {
         let records = vec![record.clone()];
-        let (lsn, durable_lsn) = (batch.lsn, batch.durable_lsn);
+        let (lsn, durable_lsn, time) = (batch.lsn, batch.durable_lsn, batch.time);
         let alone = Batch {
             lsn,
             durable_lsn,
+            time,
             records,
         };
         alone.encode(identity).len()

@@ -7,6 +7,7 @@ use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use tombolo_base::{Instant, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_core::checkpoint::{MetadataRead, Table, load_map_page, map_key};
+use tombolo_core::record::{Batch, Record};
 use tombolo_core::{Answer, Command, Core, Event, MapPage, PAGE_ENTRIES, ResolvedRun, Span, Token};
 
 impl World {
@@ -14,7 +15,7 @@ impl World {
     /// only what was under way already. A life with other settings than the one before begins with what that one left.
     pub(crate) fn check_bounds(&mut self) {
         let snapshot = self.core.snapshot();
-        self.life.checkpoint_waits += u64::from(snapshot.waits_for_checkpoint);
+        self.life.room_waits += u64::from(snapshot.waits_for_checkpoint || snapshot.waits_for_journal);
         let (scenario, config) = (&self.scenario, &self.scenario.config);
         let requests = (scenario.client_count * scenario.requests_per_client + 2 * scenario.share_clients) as u64;
         let flushing = (config.hash_jobs_max * config.hash_blocks) as u64 + 2 * config.uploads_max as u64 * 64;
@@ -29,6 +30,34 @@ impl World {
             "{} records would be replayed",
             snapshot.replay_records
         );
+    }
+
+    /// What is said of the age of data at risk is a bound, whatever has happened since: never less than the truth, and
+    /// more only by what is lost to seconds at each start.
+    pub(crate) fn check_age(&self) {
+        let snapshot = self.core.snapshot();
+        let (Some(pvbn), Some(told)) = (snapshot.oldest_dirty_pvbn, snapshot.oldest_dirty) else {
+            return;
+        };
+        let Some((_, written)) = self.written_at.range(..=pvbn).next_back() else {
+            panic!("PVBN {} is dirty and was never written", pvbn.0);
+        };
+        let excess = written.saturating_sub(told.0);
+        let most = 2_000_000 * (1 + self.lives) + (self.now - written) / 64;
+        assert!(
+            told.0 <= *written && excess <= most,
+            "PVBN {} was written at {written}, and {} is said",
+            pvbn.0,
+            told.0
+        );
+    }
+
+    pub(crate) fn note_written(&mut self, batch: &Batch) {
+        for record in &batch.records {
+            if let Record::Write { pvbn, .. } = record {
+                self.written_at.insert(*pvbn, self.now);
+            }
+        }
     }
 
     /// Entries, counters and maps are those of one prefix of the journal, the model's. `probe` is a core of the same

@@ -3,6 +3,10 @@
 use crate::operation::Operation;
 use crate::world::World;
 use tombolo_base::{BlockSum, Lcbn};
+use tombolo_core::Event;
+
+/// Between two looks whether a full disk has room again.
+const LOOK_MICROS: u64 = 20_000;
 
 impl World {
     pub(crate) fn schedule_disasters(&mut self) {
@@ -100,6 +104,20 @@ impl World {
         }
         self.has_spare_segment |= left == 0;
         None
+    }
+
+    /// The next segment is made ahead of its use, as soon as there is room; the core hears when there is none.
+    pub(crate) fn make_segment(&mut self, segment: u64, is_awaited: bool) {
+        let left = self.full_until.saturating_sub(self.now);
+        self.has_spare_segment |= left == 0;
+        if !self.has_spare_segment {
+            if !is_awaited {
+                self.step(Event::JournalFull { segment });
+            }
+            self.schedule(left.min(LOOK_MICROS), Operation::MakeSegment(segment));
+        } else if is_awaited {
+            self.step(Event::JournalHasRoom);
+        }
     }
 
     pub(crate) fn rot_object(&mut self) {

@@ -105,6 +105,7 @@ pub(crate) enum Operation {
     ObjectRots,
     SectorFails,
     DiskFills,
+    MakeSegment(u64),
     PoliciesChange,
 }
 
@@ -241,6 +242,7 @@ impl World {
             self.life.synced
         );
         self.model.on_batch(&batch, write.end.0);
+        self.note_written(&batch);
         let config = &self.scenario.config;
         let redirects = batch.records.iter().map(|record| match record {
             Record::Redirect { count, .. } => *count as usize,
@@ -376,6 +378,7 @@ impl World {
                 self.step(Event::CopiesFound { job, copies });
             }
             Operation::DiskFills => self.fill_disk(),
+            Operation::MakeSegment(segment) => self.make_segment(segment, true),
             Operation::PoliciesChange => self.change_policies(),
         }
     }
@@ -541,6 +544,9 @@ impl World {
         self.disk.write_segment(write.segment, write.offset, &write.bytes);
         self.reuse
             .on_journal_written(self.disk.order(), write.lsn.0, write.end.0);
+        if write.offset == 0 {
+            self.make_segment(write.segment + 1, false);
+        }
         if !is_late {
             let (lsn, end, result) = (write.lsn, write.end, Ok(()));
             self.step(Event::JournalWritten { lsn, end, result });

@@ -104,7 +104,7 @@ impl World {
             damage,
             last,
         };
-        let mut parts = parts(&self.scenario);
+        let mut parts = parts(&self.scenario, self.now);
         if matches!(damage, Damage::OtherSize) {
             parts.config.slot_count += 1;
         }

@@ -33,8 +33,8 @@ pub(crate) struct Life {
     pub disk_faults: u64,
     pub metadata_faults: u64,
     pub store_faults: u64,
-    /// How often changes had to wait for a checkpoint.
-    pub checkpoint_waits: u64,
+    /// How often changes had to wait for a checkpoint or for room on the disk.
+    pub room_waits: u64,
     /// A journal write or a sync has failed: the core has stopped.
     pub has_failed: bool,
     /// A sync of a checkpoint has failed: the world lets none succeed any more.
@@ -82,6 +82,8 @@ pub struct World {
     /// Objects whose confirmation a crash lost, by key.
     pub(crate) orphans: BTreeSet<String>,
     pub(crate) reuse: Reuse,
+    /// When each run of blocks was written, by its first PVBN.
+    pub(crate) written_at: BTreeMap<Pvbn, u64>,
     /// Beyond every PVBN that was ever given out.
     pub(crate) pvbns_end: u64,
     /// The disk has no room before this moment, but for the segment that was made ahead.
@@ -116,7 +118,7 @@ impl World {
             Metadata::first(&Superblock::first(identity, slot_count)),
             RunFiles::default(),
         );
-        let (core, _) = match recover(Instant(0), parts(&scenario), &metadata, &disk) {
+        let (core, _) = match recover(Instant(0), parts(&scenario, 0), &metadata, &disk) {
             Ok(recovered) => recovered,
             Err(error) => panic!("an empty state is refused: {error}"),
         };
@@ -147,6 +149,7 @@ impl World {
             forgotten: BTreeSet::new(),
             orphans: BTreeSet::new(),
             reuse: Reuse::default(),
+            written_at: BTreeMap::new(),
             pvbns_end: 0,
             full_until: 0,
             has_spare_segment: true,
@@ -247,6 +250,7 @@ impl World {
             self.carry_out(command);
         }
         self.is_carrying_out = false;
+        self.check_age();
     }
 
     fn note(&mut self, what: &str, event: &Event) {
@@ -325,6 +329,7 @@ impl World {
             };
             self.crash_after_events = Some(1 + self.prng.below(bound));
         }
+        self.make_segment(self.core.journal_mark().segment, false);
         for client in 0..self.scenario.client_count {
             for _ in 0..self.scenario.requests_per_client {
                 let think = self.scenario.delays.client_think;
@@ -448,7 +453,7 @@ impl World {
         if self.scenario.canary != Some(Canary::TrustMemory) {
             self.disk.drop_pages();
         }
-        let parts = parts(&self.scenario);
+        let parts = parts(&self.scenario, self.now);
         let (core, report) = match recover(Instant(self.now), parts, &self.metadata, &self.disk) {
             Ok(recovered) => recovered,
             Err(error) => panic!("recovery refuses: {error}"),
@@ -465,7 +470,7 @@ impl World {
 
     /// What [`Self::recover`] has just built, once more.
     fn recover_probe(&self) -> Core {
-        let parts = parts(&self.scenario);
+        let parts = parts(&self.scenario, self.now);
         match recover(Instant(self.now), parts, &self.metadata, &self.disk) {
             Ok((core, _)) => core,
             Err(error) => panic!("a second recovery refuses: {error}"),
@@ -501,9 +506,13 @@ impl World {
     }
 }
 
-pub(crate) fn parts(scenario: &Scenario) -> Parts {
+/// The machine's clock is never set: it began before the simulation did.
+const WALL_MICROS_AT_ZERO: u64 = 1_000_000_000_300_000;
+
+pub(crate) fn parts(scenario: &Scenario, now: u64) -> Parts {
     Parts {
         config: scenario.config.clone(),
+        wall_micros: WALL_MICROS_AT_ZERO + now,
         policies: scenario.policies.build(scenario.config.slot_count),
     }
 }

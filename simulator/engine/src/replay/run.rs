@@ -142,6 +142,7 @@ fn core_of(job: &Job, next_pvbn: u64, scan: &Scan) -> Result<Core, Error> {
     };
     let parts = Parts {
         config,
+        wall_micros: 0,
         policies: policies::build(job, scan.future.clone())?,
     };
     let beginning = Beginning {
