@@ -39,6 +39,8 @@ extern crate alloc;
 
 mod ages;
 mod ahead;
+#[cfg(test)]
+mod bounds_tests;
 pub mod cache_header;
 pub mod checkpoint;
 mod config;
