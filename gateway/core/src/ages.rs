@@ -19,8 +19,9 @@ impl Ages {
     pub fn note(&mut self, first: Pvbn, at: Instant) {
         let mut first = first;
         // A clock that was set back says of older blocks that they are younger. They are not.
-        while let Some(last) = self.steps.pop_back_if(|(_, other)| *other > at) {
-            first = last.0;
+        while let Some((older, _)) = self.steps.back().filter(|(_, other)| *other > at) {
+            first = *older;
+            self.steps.pop_back();
         }
         let is_near = |(_, before): &(Pvbn, Instant)| at.micros_since(*before) < STEP_MICROS;
         if self.steps.back().is_none_or(|last| !is_near(last)) {
