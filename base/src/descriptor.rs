@@ -36,6 +36,15 @@ pub enum BlockEncoding {
     Zstd,
 }
 
+impl BlockEncoding {
+    fn code(self) -> u8 {
+        match self {
+            Self::Plain => 0,
+            Self::Zstd => 1,
+        }
+    }
+}
+
 /// One block's place in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedBlock {
@@ -46,17 +55,20 @@ pub struct PackedBlock {
     pub encoding: BlockEncoding,
 }
 
-/// The name of an object: SHA-256 over (PVBN, fingerprint) of each block in turn. Content and place decide the
-/// name, so a repeated PUT of the same pack writes the same bytes under the same key.
+/// The name of an object: SHA-256 over PVBN, fingerprint, stored bytes and encoding of each block in turn. A PUT of
+/// the name, however late it comes and with whatever settings of compression, leaves every block where the descriptor
+/// says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 32]);
 
 impl ObjectId {
-    pub fn of(blocks: impl IntoIterator<Item = (Pvbn, Fingerprint)>) -> Self {
+    fn of(blocks: &[PackedBlock]) -> Self {
         let mut hasher = Sha256::new();
-        for (pvbn, fingerprint) in blocks {
-            hasher.update(pvbn.0.to_le_bytes());
-            hasher.update(fingerprint.0);
+        for block in blocks {
+            hasher.update(block.pvbn.0.to_le_bytes());
+            hasher.update(block.fingerprint.0);
+            hasher.update(block.stored_bytes.to_le_bytes());
+            hasher.update([block.encoding.code()]);
         }
         Self(hasher.finalize().into())
     }
@@ -144,7 +156,7 @@ impl ObjectDescriptor {
     }
 
     pub fn id(&self) -> ObjectId {
-        ObjectId::of(self.blocks.iter().map(|block| (block.pvbn, block.fingerprint)))
+        ObjectId::of(&self.blocks)
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -160,11 +172,7 @@ impl ObjectDescriptor {
                 .bytes(&block.fingerprint.0)
                 .u32(block.offset_bytes)
                 .u16(block.stored_bytes);
-            out.u8(match block.encoding {
-                BlockEncoding::Plain => 0,
-                BlockEncoding::Zstd => 1,
-            });
-            out.u8(0);
+            out.u8(block.encoding.code()).u8(0);
         }
         let sum = xxh3_64(&out.0);
         out.u64(sum);
@@ -291,6 +299,14 @@ mod tests {
                 encoding,
             )
         }))
+    }
+
+    #[test]
+    fn the_key_tells_the_layout() {
+        let of = |stored, encoding| ObjectDescriptor::new([(Pvbn(1), Fingerprint::of(b"1"), stored, encoding)]).id();
+        assert_eq!(of(100, BlockEncoding::Zstd), of(100, BlockEncoding::Zstd));
+        assert_ne!(of(100, BlockEncoding::Zstd), of(101, BlockEncoding::Zstd));
+        assert_ne!(of(4096, BlockEncoding::Zstd), of(4096, BlockEncoding::Plain));
     }
 
     #[test]

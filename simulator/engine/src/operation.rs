@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
-use tombolo_cloud_driver::object::{Compression, byte_range, decode_block, encode_object};
+use tombolo_cloud_driver::object::{byte_range, decode_block, encode_object};
 use tombolo_core::checkpoint::{MetadataTransaction, Superblock, Table, load_descriptor, load_map_page};
 use tombolo_core::record::{Batch, Record, SEGMENT_HEADER_BYTES};
 use tombolo_core::{
@@ -104,10 +104,17 @@ pub(crate) enum Operation {
     SlotRots,
     ObjectRots,
     SectorFails,
+    LatePut {
+        key: String,
+        object: Vec<u8>,
+    },
     DiskFills,
     MakeSegment(u64),
     PoliciesChange,
 }
+
+/// How long a PUT may outlive the gateway that made it.
+const LATE_PUT_MICROS_MAX: u64 = 2_000_000;
 
 impl World {
     pub(crate) fn carry_out(&mut self, command: Command) {
@@ -378,6 +385,7 @@ impl World {
                 self.step(Event::CopiesFound { job, copies });
             }
             Operation::DiskFills => self.fill_disk(),
+            Operation::LatePut { key, object } => self.put_late(key, object),
             Operation::MakeSegment(segment) => self.make_segment(segment, true),
             Operation::PoliciesChange => self.change_policies(),
         }
@@ -420,9 +428,11 @@ impl World {
                     }
                 }
             }
-            Operation::Upload { items, .. } if self.prng.chance(500) => {
-                let _ = self.put_object(&items);
-            }
+            Operation::Upload { items, .. } => match self.prng.below(4) {
+                0 | 1 => drop(self.put_object(&items)),
+                2 => self.put_later(&items),
+                _ => {}
+            },
             Operation::Checkpoint {
                 mut merge,
                 pages_max,
@@ -751,6 +761,27 @@ impl World {
     }
 
     fn put_object(&mut self, items: &[UploadItem]) -> Result<ObjectDescriptor, Vec<Pvbn>> {
+        let (descriptor, object) = self.pack(items)?;
+        self.store.put(descriptor.id().key(), object);
+        Ok(descriptor)
+    }
+
+    /// The request is on its way still, and arrives in the midst of another life.
+    fn put_later(&mut self, items: &[UploadItem]) {
+        if let Ok((descriptor, object)) = self.pack(items) {
+            let key = descriptor.id().key();
+            let micros = self.prng.below(LATE_PUT_MICROS_MAX);
+            self.schedule(micros, Operation::LatePut { key, object });
+        }
+    }
+
+    fn put_late(&mut self, key: String, object: Vec<u8>) {
+        self.say(|| format!("a PUT of an earlier life arrives: {key}"));
+        self.orphans.insert(key.clone());
+        self.store.put(key, object);
+    }
+
+    fn pack(&self, items: &[UploadItem]) -> Result<(ObjectDescriptor, Vec<u8>), Vec<Pvbn>> {
         let bytes: Vec<Rc<[u8]>> = items.iter().map(|item| self.disk.read_slot(item.slot)).collect();
         let corrupt: Vec<Pvbn> = items
             .iter()
@@ -766,9 +797,7 @@ impl World {
             .zip(&bytes)
             .map(|(item, bytes)| (item.pvbn, item.fingerprint, &bytes[..]))
             .collect();
-        let (descriptor, object) = encode_object(&blocks, Compression::Zstd { level: 1 });
-        self.store.put(descriptor.id().key(), object);
-        Ok(descriptor)
+        Ok(encode_object(&blocks, self.compression))
     }
 
     fn fetch(

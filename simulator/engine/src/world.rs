@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tombolo_base::{Fingerprint, Instant, ObjectDescriptor, Prng, Pvbn};
+use tombolo_cloud_driver::object::Compression;
 use tombolo_core::checkpoint::{Superblock, Table};
 use tombolo_core::recovery::{Parts, load_superblock, recover};
 use tombolo_core::{Command, Core, Event, Token, allocated_bytes};
@@ -81,6 +82,7 @@ pub struct World {
     pub(crate) forgotten: BTreeSet<Fingerprint>,
     /// Objects whose confirmation a crash lost, by key.
     pub(crate) orphans: BTreeSet<String>,
+    pub(crate) compression: Compression,
     pub(crate) reuse: Reuse,
     /// When each run of blocks was written, by its first PVBN.
     pub(crate) written_at: BTreeMap<Pvbn, u64>,
@@ -148,6 +150,7 @@ impl World {
             unread: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             orphans: BTreeSet::new(),
+            compression: Compression::Zstd { level: 1 },
             reuse: Reuse::default(),
             written_at: BTreeMap::new(),
             pvbns_end: 0,
@@ -360,6 +363,7 @@ impl World {
                 | Operation::SlotRots
                 | Operation::ObjectRots
                 | Operation::SectorFails
+                | Operation::LatePut { .. }
                 | Operation::DiskFills
                 | Operation::PoliciesChange => {
                     remaining.insert(key, operation);
@@ -367,7 +371,7 @@ impl World {
                 other => self.interrupt(other),
             }
         }
-        self.operations = remaining;
+        self.operations.append(&mut remaining);
         self.perhaps_change_settings();
         let mut lost_power = is_power_loss;
         self.lose(is_power_loss);
@@ -435,6 +439,10 @@ impl World {
             self.scenario.config = draw_config(&mut self.prng, slots, dirty);
             let segment_bytes = self.scenario.config.segment_bytes;
             self.disk.set_allocated_bytes(allocated_bytes(segment_bytes));
+            self.compression = match self.prng.below(3) {
+                0 => Compression::Off,
+                level => Compression::Zstd { level: level as i32 },
+            };
         }
     }
 
