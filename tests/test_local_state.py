@@ -214,6 +214,19 @@ def test_lost_journal_directory_is_refused(cut_off: Callable[..., Gateway]) -> N
     assert not (gateway.state_directory / "journal").exists()
 
 
+def test_lost_segments_are_noticed_without_the_cache_file_too(cut_off: Callable[..., Gateway]) -> None:
+    """In which is noted how far they went."""
+    gateway = cut_off(SMALL)
+    gateway.create_volume("vol", "256MiB")
+    write(gateway, unique_data(4))
+    gateway.kill9()
+    gateway.cache_file.unlink()
+    for segment in (gateway.state_directory / "journal").glob("*.log"):
+        segment.unlink()
+    refused(gateway, str(gateway.state_directory / "journal"), "is missing")
+    refused(gateway, str(gateway.state_directory / "journal"), "is missing")
+
+
 def test_what_is_given_up_of_the_journal_is_said(cut_off: Callable[..., Gateway]) -> None:
     gateway = cut_off(SMALL)
     gateway.create_volume("vol", "256MiB")

@@ -95,7 +95,8 @@ pub fn publish(path: &Path) -> io::Result<()> {
     sync_directory_of(path)
 }
 
-fn new_path(path: &Path) -> PathBuf {
+/// Its name until then.
+pub fn new_path(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 

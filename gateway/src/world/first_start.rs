@@ -1,7 +1,8 @@
 //! The making of a state directory. Its last step gives the file of local metadata its name: what lies under that name is
 //! whole and holds a superblock, so damage found there later is damage, and what an interrupted first start left is known.
 
-use super::cache_file::{make, publish, sync_directory_of};
+use super::cache_file::{make, new_path, publish, sync_directory_of};
+use super::journal_files::segments_in;
 use super::metadata::Metadata;
 use super::metadata_file::DATA_FILE;
 use super::open::{OpenError, fresh_identity};
@@ -35,10 +36,7 @@ impl Paths {
 pub fn make_if_new(paths: &Paths, slot_count: u32, map_bytes: u64) -> Result<(), OpenError> {
     let data = paths.metadata.join(DATA_FILE);
     if data.exists() {
-        return match paths.journal.is_dir() {
-            true => Ok(()),
-            false => Err(OpenError::JournalLost(paths.journal.clone())),
-        };
+        return check_journal(paths);
     }
     if paths.cache.exists() || has_files(&paths.journal).map_err(disk(&paths.journal, "cannot look into"))? {
         return Err(OpenError::MetadataLost(data));
@@ -53,6 +51,21 @@ pub fn make_if_new(paths: &Paths, slot_count: u32, map_bytes: u64) -> Result<(),
     make_cache(paths, &header)?;
     make_metadata(paths, &data, map_bytes, &Superblock::first(identity, slot_count))?;
     publish(&paths.cache).map_err(disk(&paths.cache, "cannot make the cache file"))
+}
+
+/// How far the journal went is noted in the cache file. Where that has gone too, a journal without a segment would look
+/// like one that was never written to; a first start that was interrupted leaves the cache file under its other name.
+fn check_journal(paths: &Paths) -> Result<(), OpenError> {
+    let lost = || OpenError::JournalLost(paths.journal.clone());
+    if !paths.journal.is_dir() {
+        return Err(lost());
+    }
+    let has_cache = paths.cache.exists() || new_path(&paths.cache).exists();
+    let has_segments = || segments_in(&paths.journal).map(|segments| !segments.is_empty());
+    if !has_cache && !has_segments().map_err(disk(&paths.journal, "cannot look into"))? {
+        return Err(lost());
+    }
+    Ok(())
 }
 
 /// In a folder of another name, from which its file is moved once all else has a durable name.

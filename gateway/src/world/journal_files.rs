@@ -32,6 +32,17 @@ struct Segment {
     stretch: Stretch,
 }
 
+/// The numbers of a journal's segments, in no order.
+pub fn segments_in(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut segments = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_suffix(".log"));
+        segments.extend(number.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
+    }
+    Ok(segments)
+}
+
 impl JournalFiles {
     /// In a directory that is there: one that is not is a journal that is lost. What will be read is what the medium
     /// holds: what an earlier process wrote is brought there first, or it fails.
@@ -54,13 +65,7 @@ impl JournalFiles {
     }
 
     pub fn list(&self) -> io::Result<Vec<u64>> {
-        let mut segments = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let name = entry?.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(".log"));
-            segments.extend(number.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
-        }
-        Ok(segments)
+        segments_in(&self.directory)
     }
 
     pub fn read(&self, segment: u64) -> io::Result<Vec<u8>> {
