@@ -30,7 +30,7 @@ pub(super) struct Files {
     /// Other openers, in this process or another PID namespace, may count alike: files are created exclusively and a
     /// taken number is skipped.
     temporary_next: AtomicU64,
-    /// Directories whose names are known to be on stable storage, up to the root.
+    /// Directories whose names are known to be on stable storage, up to the root, as long as nobody removes them.
     durable: Mutex<HashSet<PathBuf>>,
 }
 
@@ -107,6 +107,19 @@ impl Files {
     }
 
     pub(super) fn put(&self, key: &str, bytes: &[u8], mode: &PutMode) -> Result<ETag> {
+        match self.put_once(key, bytes, mode) {
+            // Someone may have removed directories that were made before: nothing is known of them any more, and a second
+            // attempt makes them again. Where the whole store is gone, as on a disk that is not mounted, that attempt
+            // ends as the first did, at the temporary file, before it makes anything.
+            Err(StoreError::BucketMissing { .. }) => {
+                self.durable().clear();
+                self.put_once(key, bytes, mode)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn put_once(&self, key: &str, bytes: &[u8], mode: &PutMode) -> Result<ETag> {
         let context = self.context(Operation::Put, key);
         let target = self.root.join(key);
         let temporary = context.io(self.write_temporary(bytes))?;

@@ -104,6 +104,42 @@ async fn a_vanished_or_impossible_directory_is_reported() {
     assert_eq!(DirStore::open(&file).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
+/// As when someone clears a store by hand: what comes next needs no restart.
+#[tokio::test]
+async fn a_directory_removed_below_the_root_is_made_again() {
+    let root = tempfile::tempdir().unwrap();
+    let store = DirStore::open(root.path()).unwrap();
+    for mode in [PutMode::Overwrite, PutMode::IfAbsent] {
+        put(&store, "objects/ab/one", "1").await.unwrap();
+        fs::remove_dir_all(root.path().join("objects")).unwrap();
+        store
+            .put("objects/ab/two", Bytes::from_static(b"2"), mode)
+            .await
+            .unwrap();
+        assert_eq!(store.get("objects/ab/two", None).await.unwrap(), "2");
+    }
+    fs::remove_dir_all(root.path().join("objects")).unwrap();
+    let mode = PutMode::IfMatch(ETag("other".into()));
+    let error = store.put("objects/ab/two", Bytes::new(), mode).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Precondition, "{error}");
+}
+
+/// As when the disk was unmounted: an empty folder in its place is not the store, and nothing is written there.
+#[tokio::test]
+async fn an_empty_folder_in_the_place_of_the_root_is_not_written_to() {
+    let parent = tempfile::tempdir().unwrap();
+    let root = parent.path().join("store");
+    let store = DirStore::open(&root).unwrap();
+    put(&store, "objects/one", "1").await.unwrap();
+    fs::remove_dir_all(&root).unwrap();
+    fs::create_dir(&root).unwrap();
+    for key in ["objects/two", "two", "others/two"] {
+        let error = put(&store, key, "2").await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BucketMissing, "{error}");
+    }
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+}
+
 /// The error of /dev/full is that of a full file system, and needs no mount.
 #[tokio::test]
 async fn a_full_disk_is_out_of_space() {
