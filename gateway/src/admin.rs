@@ -11,7 +11,7 @@ pub(crate) use api::{CreateShare, CreateVolume, ResizeVolume, ShareQuota, StartT
 pub use socket::AdminError;
 
 use crate::control::Control;
-use connections::Limited;
+use connections::{Limited, serve};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +21,9 @@ use tokio::sync::watch;
 
 /// Enough for every tool at once; a leak in one of them must not take all descriptors of the process.
 const CONNECTIONS_MAX: usize = 64;
+/// What a client gets to send a request's head, and then its body; also how long a connection may idle, and for how long a
+/// client may take nothing of an answer. How long an answer takes to make has no limit.
+pub const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What requests in flight get to finish at a shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -39,6 +42,7 @@ impl Server {
         socket_path: &Path,
         metrics: Option<SocketAddr>,
         control: Arc<dyn Control>,
+        receive_timeout: Duration,
     ) -> Result<Self, AdminError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -54,14 +58,16 @@ impl Server {
         let unix = socket::bind_unix(socket_path)?;
         runtime.spawn(serve(
             Limited::new(unix, CONNECTIONS_MAX),
-            api::admin_routes(control.clone()),
+            api::admin_routes(control.clone(), receive_timeout),
             stopped.clone(),
+            receive_timeout,
         ));
         if let Some(tcp) = tcp {
             runtime.spawn(serve(
                 Limited::new(tcp, CONNECTIONS_MAX),
                 api::metrics_routes(control),
                 stopped,
+                receive_timeout,
             ));
         }
         drop(_inside);
@@ -91,19 +97,4 @@ impl Server {
         });
         self.runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     }
-}
-
-async fn serve<L>(listener: Limited<L>, routes: axum::Router, mut stopped: watch::Receiver<bool>)
-where
-    L: axum::serve::Listener,
-    L::Addr: std::fmt::Debug,
-{
-    let mut until = stopped.clone();
-    let signal = async move {
-        let _ = until.wait_for(|stop| *stop).await;
-    };
-    if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(signal).await {
-        tracing::error!(%error, "the admin server has ended");
-    }
-    stopped.mark_unchanged();
 }

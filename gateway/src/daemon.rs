@@ -60,7 +60,12 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
     let service = Arc::new(ShareService(shares.clone()));
     let files_server = tombolo_fuse::Server::serve_unix(files_listener, service, files_config);
     let control = Arc::new(GatewayControl::new(gateway.clone(), shares, server.clone(), &settings));
-    let admin = admin::Server::start(&settings.admin_socket(), settings.metrics_address(), control)?;
+    let admin = admin::Server::start(
+        &settings.admin_socket(),
+        settings.metrics_address(),
+        control,
+        admin::RECEIVE_TIMEOUT,
+    )?;
     tracing::info!(
         nbd = %settings.nbd_socket().display(),
         files = %settings.files_socket().display(),

@@ -1,5 +1,6 @@
 //! Routes, and errors as JSON: `{"kind": "not_found", "message": "..."}`.
 
+mod body;
 mod policy;
 mod shares;
 mod trace;
@@ -11,26 +12,25 @@ pub(crate) use volumes::{CreateVolume, ResizeVolume};
 
 use crate::control::{CheckStatus, Control, ControlError, ErrorKind, Status};
 use crate::metrics;
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
-use serde::de::DeserializeOwned;
+use axum::{Extension, Json, Router};
+use body::{Body, BodyTimeout};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The longest legal body is some 150 bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 type Shared = State<Arc<dyn Control>>;
 type Answer<T> = Result<T, ControlError>;
-type Body = Result<Bytes, BytesRejection>;
 type Name = Result<Path<String>, PathRejection>;
 
-pub(super) fn admin_routes(control: Arc<dyn Control>) -> Router {
+pub(super) fn admin_routes(control: Arc<dyn Control>, body_timeout: Duration) -> Router {
     let routes = Router::new()
         .route("/v1/status", get(status))
         .route("/v1/drain", post(drain))
@@ -40,7 +40,7 @@ pub(super) fn admin_routes(control: Arc<dyn Control>) -> Router {
         .merge(trace::routes())
         .merge(volumes::routes())
         .merge(shares::routes());
-    finish(routes, control)
+    finish(routes.layer(Extension(BodyTimeout(body_timeout))), control)
 }
 
 pub(super) fn metrics_routes(control: Arc<dyn Control>) -> Router {
@@ -92,11 +92,6 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
 
 fn invalid(what: &str, error: impl std::fmt::Display) -> ControlError {
     ControlError::new(ErrorKind::Invalid, format!("{what} is not what is wanted: {error}"))
-}
-
-fn parse<T: DeserializeOwned>(body: Body) -> Answer<T> {
-    let body = body.map_err(|error| invalid("the body", error))?;
-    serde_json::from_slice(&body).map_err(|error| invalid("the body", error))
 }
 
 /// The name in a path, which must pass `check`.

@@ -3,6 +3,7 @@
 use crate::fake::{Fake, Gateway, MIB, exchange};
 use serde_json::{Value, json};
 use std::fs;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -174,9 +175,9 @@ fn stale_socket_is_replaced_and_a_live_one_is_not() {
     let fake = || Arc::new(Fake::default());
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "a socket outlives its listener");
-    let first = Server::start(&path, None, fake()).unwrap();
+    let first = Server::start(&path, None, fake(), RECEIVE_TIMEOUT).unwrap();
     assert!(matches!(
-        Server::start(&path, None, fake()),
+        Server::start(&path, None, fake(), RECEIVE_TIMEOUT),
         Err(AdminError::Socket(SocketError::Answered(_)))
     ));
     UnixStream::connect(&path).expect("the first server must be unharmed");
@@ -190,7 +191,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
     let path = directory.path().join("admin.sock");
     fs::write(&path, "precious").unwrap();
     assert!(matches!(
-        Server::start(&path, None, Arc::new(Fake::default())),
+        Server::start(&path, None, Arc::new(Fake::default()), RECEIVE_TIMEOUT),
         Err(AdminError::Socket(SocketError::NoSocket(_)))
     ));
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
@@ -200,9 +201,14 @@ fn a_file_that_is_no_socket_is_left_alone() {
 fn taken_metrics_address_is_named() {
     let gateway = Gateway::start();
     let path = gateway.directory.path().join("other.sock");
-    let error = Server::start(&path, Some(gateway.metrics_address()), Arc::new(Fake::default()))
-        .err()
-        .unwrap();
+    let error = Server::start(
+        &path,
+        Some(gateway.metrics_address()),
+        Arc::new(Fake::default()),
+        RECEIVE_TIMEOUT,
+    )
+    .err()
+    .unwrap();
     assert!(
         error.to_string().contains(&gateway.metrics_address().to_string()),
         "{error}"
@@ -230,4 +236,102 @@ fn idle_clients_do_not_hold_up_a_shutdown() {
     gateway.stop();
     assert!(begun.elapsed() < Duration::from_secs(30), "it must end by itself");
     assert!(!gateway.socket().exists());
+}
+
+/// Far above what an exchange on one machine takes, even beside other tests.
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What the other side says until it closes.
+fn until_closed(mut stream: impl Read) -> String {
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn half_sent_requests_give_their_places_back() {
+    let gateway = Gateway::with_receive_timeout(RECEIVE_TIMEOUT);
+    let half = |mut stream: UnixStream| {
+        stream.write_all(b"GET /metr").unwrap();
+        stream
+    };
+    let half_tcp = |mut stream: TcpStream| {
+        stream.write_all(b"GET /metr").unwrap();
+        stream
+    };
+    let _unix: Vec<_> = (0..70)
+        .map(|_| half(UnixStream::connect(gateway.socket()).unwrap()))
+        .collect();
+    let _tcp: Vec<_> = (0..70)
+        .map(|_| half_tcp(TcpStream::connect(gateway.metrics_address()).unwrap()))
+        .collect();
+    let tcp = TcpStream::connect(gateway.metrics_address()).unwrap();
+    tcp.set_read_timeout(Some(5 * RECEIVE_TIMEOUT)).unwrap();
+    assert_eq!(exchange(tcp, "GET", "/metrics", "").0, 200);
+    let unix = UnixStream::connect(gateway.socket()).unwrap();
+    unix.set_read_timeout(Some(5 * RECEIVE_TIMEOUT)).unwrap();
+    assert_eq!(exchange(unix, "GET", "/v1/status", "").0, 200);
+}
+
+#[test]
+fn a_body_that_does_not_come_is_refused_and_the_connection_closed() {
+    let gateway = Gateway::with_receive_timeout(RECEIVE_TIMEOUT);
+    let mut stream = UnixStream::connect(gateway.socket()).unwrap();
+    stream.set_read_timeout(Some(5 * RECEIVE_TIMEOUT)).unwrap();
+    let head = "POST /v1/volumes HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n{\"name\"";
+    stream.write_all(head.as_bytes()).unwrap();
+    let said = until_closed(&stream);
+    assert!(said.starts_with("HTTP/1.1 400 "), "{said}");
+    assert!(said.contains("\"kind\":\"invalid\"") && said.contains("2 s"), "{said}");
+}
+
+#[test]
+fn a_connection_without_a_further_request_is_closed() {
+    let gateway = Gateway::with_receive_timeout(RECEIVE_TIMEOUT);
+    let mut stream = UnixStream::connect(gateway.socket()).unwrap();
+    stream.set_read_timeout(Some(5 * RECEIVE_TIMEOUT)).unwrap();
+    stream.write_all(b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert!(until_closed(&stream).starts_with("HTTP/1.1 200 "));
+}
+
+/// More than both kinds of socket take without a reader.
+#[test]
+fn a_client_that_takes_no_answers_gives_its_place_back() {
+    let gateway = Gateway::with_receive_timeout(RECEIVE_TIMEOUT);
+    let requests = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2000);
+    let deaf: Vec<_> = (0..64)
+        .map(|_| {
+            let mut stream = UnixStream::connect(gateway.socket()).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            // What does not fit is not needed.
+            let _ = stream.write(requests.as_bytes());
+            stream
+        })
+        .collect();
+    let stream = UnixStream::connect(gateway.socket()).unwrap();
+    stream.set_read_timeout(Some(10 * RECEIVE_TIMEOUT)).unwrap();
+    assert_eq!(exchange(stream, "GET", "/v1/status", "").0, 200);
+    drop(deaf);
+}
+
+/// The limits are for receiving a request, not for answering it.
+#[test]
+fn a_slow_answer_is_waited_for() {
+    let gateway = Gateway::with_receive_timeout(Duration::from_millis(300));
+    gateway.fake.0.lock().unwrap().status_delay = Duration::from_millis(1200);
+    assert_eq!(gateway.request("GET", "/v1/status", "").0, 200);
+}
+
+/// A clock before 1970 or beyond the year 9999 has no date that HTTP could write.
+#[test]
+fn answers_carry_no_date() {
+    let gateway = Gateway::start();
+    let mut stream = UnixStream::connect(gateway.socket()).unwrap();
+    let request = b"GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let said = until_closed(&stream).to_lowercase();
+    assert!(
+        said.starts_with("http/1.1 200 ") && !said.contains("\r\ndate:"),
+        "{said}"
+    );
 }

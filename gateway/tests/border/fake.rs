@@ -6,8 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tempfile::TempDir;
-use tombolo::admin::Server;
+use tombolo::admin::{RECEIVE_TIMEOUT, Server};
 use tombolo::control::{
     CheckState, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Metrics, PolicyStatus, ShareInfo, Status,
     StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus, VolumeInfo,
@@ -23,6 +24,8 @@ pub struct FakeState {
     pub check: CheckStatus,
     pub state_directory: String,
     pub dirty_bytes: u64,
+    /// What each look takes.
+    pub status_delay: Duration,
     /// Taken off the dirty bytes at each look, once a drain was asked for.
     pub clean_bytes_per_look: u64,
     pub drains: u64,
@@ -46,6 +49,7 @@ impl Fake {
 impl Control for Fake {
     fn status(&self) -> Status {
         let mut state = self.0.lock().unwrap();
+        std::thread::sleep(state.status_delay);
         if state.drains > 0 {
             state.dirty_bytes = state.dirty_bytes.saturating_sub(state.clean_bytes_per_look);
         }
@@ -248,13 +252,18 @@ pub struct Gateway {
 
 impl Gateway {
     pub fn start() -> Self {
+        Self::with_receive_timeout(RECEIVE_TIMEOUT)
+    }
+
+    pub fn with_receive_timeout(receive_timeout: Duration) -> Self {
         let directory = TempDir::new().unwrap();
         let fake = Arc::new(Fake::default());
         let state_directory = directory.path().join("state");
         std::fs::create_dir(&state_directory).unwrap();
         fake.0.lock().unwrap().state_directory = state_directory.to_str().unwrap().into();
         let address = "127.0.0.1:0".parse().unwrap();
-        let server = Server::start(&directory.path().join("run/admin.sock"), Some(address), fake.clone()).unwrap();
+        let socket = directory.path().join("run/admin.sock");
+        let server = Server::start(&socket, Some(address), fake.clone(), receive_timeout).unwrap();
         Self {
             directory,
             fake,

@@ -1,4 +1,4 @@
-use super::{Answer, Body, Shared, blocking, invalid, parse};
+use super::{Answer, Body, Shared, blocking, invalid};
 use crate::control::{Control, PolicyStatus};
 use axum::extract::State;
 use axum::routing::get;
@@ -16,7 +16,7 @@ async fn show(State(control): Shared) -> Answer<Json<PolicyStatus>> {
 
 /// The body holds keys of `[prefetch]`, and `replacement` of `[cache]`, with their values.
 async fn set(State(control): Shared, body: Body) -> Answer<Json<PolicyStatus>> {
-    let changes: Map<String, Value> = parse(body)?;
+    let changes: Map<String, Value> = body.parse()?;
     let changes = toml::Table::try_from(changes).map_err(|error| invalid("the body", error))?;
     blocking(move || control.policy_set(changes)).await?.map(Json)
 }

@@ -1,4 +1,4 @@
-use super::{Answer, Body, Name, Shared, blocking, checked_name, invalid, parse};
+use super::{Answer, Body, Name, Shared, blocking, checked_name, invalid};
 use crate::control::{Control, ShareInfo, check_share_name, check_share_quota};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -44,7 +44,7 @@ async fn list(State(control): Shared) -> Answer<Json<Vec<ShareInfo>>> {
 }
 
 async fn create(State(control): Shared, body: Body) -> Answer<(StatusCode, Json<ShareInfo>)> {
-    let CreateShare { name, quota_bytes } = parse(body)?;
+    let CreateShare { name, quota_bytes } = body.parse()?;
     check_share_name(&name)?;
     quota_bytes.map_or(Ok(()), check_share_quota)?;
     let created = blocking(move || control.share_create(&name, quota_bytes)).await??;
@@ -52,7 +52,7 @@ async fn create(State(control): Shared, body: Body) -> Answer<(StatusCode, Json<
 }
 
 async fn quota(State(control): Shared, name: Name, body: Body) -> Answer<Json<ShareInfo>> {
-    let ShareQuota { quota_bytes } = parse(body)?;
+    let ShareQuota { quota_bytes } = body.parse()?;
     let name = checked_name(name, check_share_name)?;
     quota_bytes.map_or(Ok(()), check_share_quota)?;
     blocking(move || control.share_quota(&name, quota_bytes))

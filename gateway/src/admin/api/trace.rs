@@ -1,4 +1,4 @@
-use super::{Answer, Body, Shared, blocking, parse};
+use super::{Answer, Body, Shared, blocking};
 use crate::control::{Control, TraceStatus, check_trace_path, check_trace_size};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -25,7 +25,7 @@ async fn status(State(control): Shared) -> Answer<Json<TraceStatus>> {
 }
 
 async fn start(State(control): Shared, body: Body) -> Answer<(StatusCode, Json<TraceStatus>)> {
-    let StartTrace { path, bytes_max } = parse(body)?;
+    let StartTrace { path, bytes_max } = body.parse()?;
     check_trace_path(&path)?;
     check_trace_size(bytes_max)?;
     let started = blocking(move || control.trace_start(&path, bytes_max)).await??;

@@ -1,4 +1,4 @@
-use super::{Answer, Body, Name, Shared, blocking, checked_name, parse};
+use super::{Answer, Body, Name, Shared, blocking, checked_name};
 use crate::control::{Control, VolumeInfo, check_volume_name, check_volume_size};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -35,7 +35,7 @@ async fn list(State(control): Shared) -> Answer<Json<Vec<VolumeInfo>>> {
 }
 
 async fn create(State(control): Shared, body: Body) -> Answer<(StatusCode, Json<VolumeInfo>)> {
-    let CreateVolume { name, size_bytes } = parse(body)?;
+    let CreateVolume { name, size_bytes } = body.parse()?;
     check_volume_name(&name)?;
     check_volume_size(size_bytes)?;
     let created = blocking(move || control.volume_create(&name, size_bytes)).await??;
@@ -46,7 +46,7 @@ async fn resize(State(control): Shared, name: Name, body: Body) -> Answer<Json<V
     let ResizeVolume {
         size_bytes,
         allow_shrink,
-    } = parse(body)?;
+    } = body.parse()?;
     let name = checked_name(name, check_volume_name)?;
     check_volume_size(size_bytes)?;
     blocking(move || control.volume_resize(&name, size_bytes, allow_shrink))
