@@ -28,7 +28,7 @@ pub use checking::Checking;
 pub use meters::FileMeters;
 
 /// Largest READ and WRITE.
-const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// How often it is looked whether a session's grace period is over.
 const GRACE_STEP: Duration = Duration::from_secs(1);
 
@@ -39,6 +39,8 @@ pub struct ShareOptions {
     pub session_grace: Duration,
     /// How long the only client of a share may believe what it was told.
     pub attribute_timeout: Duration,
+    /// The longest write, told to clients.
+    pub write_bytes_max: u32,
 }
 
 /// The file service and its clients.
@@ -215,7 +217,7 @@ impl Service for ShareService {
                 session: start.session,
                 boot: shares.boot,
                 root: start.root,
-                max_write: TRANSFER_BYTES_MAX,
+                max_write: shares.options.write_bytes_max,
                 grace_ms: u32::try_from(shares.options.session_grace.as_millis()).unwrap_or(u32::MAX),
                 resumed: start.resumed,
                 acl_flags: true,

@@ -140,7 +140,8 @@ fn negotiate<S: Source>(
         .source
         .set_deadline(Some(Instant::now() + config.handshake_timeout))?;
     let mut out = Vec::new();
-    let mut handshake = Handshake::new(config.payload_bytes_max, &mut out);
+    let block_bytes_max = config.payload_bytes_max.min(config.write_bytes_max);
+    let mut handshake = Handshake::new(block_bytes_max, &mut out);
     loop {
         send_all(sink, &out)?;
         out.clear();

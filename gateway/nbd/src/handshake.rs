@@ -70,7 +70,7 @@ enum State {
 #[derive(Debug)]
 pub struct Handshake {
     state: State,
-    payload_bytes_max: u32,
+    block_bytes_max: u32,
     fixed: bool,
     no_zeroes: bool,
     structured: bool,
@@ -87,13 +87,13 @@ enum Next {
 
 impl Handshake {
     /// Also writes the greeting to `out`.
-    pub fn new(payload_bytes_max: u32, out: &mut Vec<u8>) -> Self {
+    pub fn new(block_bytes_max: u32, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&GREETING_MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
         out.extend_from_slice(&(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).to_be_bytes());
         Self {
             state: State::Flags,
-            payload_bytes_max,
+            block_bytes_max,
             fixed: false,
             no_zeroes: false,
             structured: false,
@@ -253,7 +253,7 @@ impl Handshake {
     /// All that the server knows is sent whether asked for or not, except the texts, which only matter to who asks.
     fn send_info(&self, name: &str, info: &ExportInfo, items: &[u16], replies: &mut OptionReplies<'_>) {
         replies.info_export(info.size_bytes, self.transmission_flags(info));
-        replies.info_block_size(BLOCK_BYTES_MIN, BLOCK_BYTES_PREFERRED, self.payload_bytes_max);
+        replies.info_block_size(BLOCK_BYTES_MIN, BLOCK_BYTES_PREFERRED, self.block_bytes_max);
         if items.contains(&info_type::NAME) {
             replies.info_text(info_type::NAME, name);
         }

@@ -34,8 +34,11 @@ pub struct ServerConfig {
     pub budget: Arc<Budget>,
     /// Further clients are turned away.
     pub connections_max: usize,
-    /// The longest read or write, told to clients as the maximum block size.
+    /// The longest read or write that is taken.
     pub payload_bytes_max: u32,
+    /// The longest write that the exports take. Clients are told the lesser of both as the maximum block size, which bounds
+    /// their reads too; longer reads of clients that did not ask are answered nonetheless.
+    pub write_bytes_max: u32,
     /// From the connection to the choice of an export.
     pub handshake_timeout: Duration,
     /// A client that takes nothing of its answers for so long, or sends nothing of a write's data, is cut off: what it
@@ -54,6 +57,7 @@ impl Default for ServerConfig {
             connections_max: 256,
             // What qemu and libnbd assume without being told.
             payload_bytes_max: 32 << 20,
+            write_bytes_max: 32 << 20,
             handshake_timeout: Duration::from_secs(30),
             client_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(10),

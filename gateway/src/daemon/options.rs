@@ -2,7 +2,7 @@
 
 use super::ServeError;
 use crate::settings::{AddressingStyle, CompressionAlgorithm, Settings};
-use crate::shares::ShareOptions;
+use crate::shares::{ShareOptions, TRANSFER_BYTES_MAX};
 use crate::world::Options;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,17 @@ pub fn share_options(settings: &Settings) -> ShareOptions {
     ShareOptions {
         session_grace: Duration::from_millis(settings.files.session_grace_ms),
         attribute_timeout: Duration::from_millis(settings.files.attribute_timeout_ms),
+        write_bytes_max: write_bytes_max(settings, TRANSFER_BYTES_MAX),
     }
+}
+
+/// The longest write to tell clients of, no more than `most`. All blocks that it touches must find room under the cap of
+/// dirty data at once, and one that is ragged at both ends touches one more than it is long. A power of two, as NBD asks
+/// for.
+fn write_bytes_max(settings: &Settings, most: u32) -> u32 {
+    let room_bytes = u64::from(blocks(settings.dirty_bytes_max().0)).saturating_sub(1) * BLOCK_BYTES as u64;
+    let power = 1_u64 << room_bytes.max(BLOCK_BYTES as u64).ilog2();
+    u32::try_from(power).map_or(most, |power: u32| power.min(most))
 }
 
 /// What one client may hold: a quarter, so that no single one holds all.
@@ -65,6 +75,7 @@ pub fn block_server_config(
         connections_max: settings.nbd.connections_max as usize,
         requests_in_flight_max: settings.nbd.requests_in_flight_max as usize,
         bytes_in_flight_max: bytes_in_flight_max(settings, default.bytes_in_flight_max),
+        write_bytes_max: write_bytes_max(settings, default.payload_bytes_max),
         budget: budget.clone(),
         client_timeout: Duration::from_millis(settings.memory.client_timeout_ms),
         shutdown_timeout,
@@ -165,5 +176,43 @@ fn limits(settings: &Settings) -> Limits {
         gets_max,
         prefetches_max: (gets_max * 3 / 4).max(1),
         total_max: puts_max + gets_max,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(dirty: &str) -> Settings {
+        Settings::parse(&format!("[flush]\ndirty_bytes_max = \"{dirty}\"")).unwrap()
+    }
+
+    /// The longest write that NBD clients, and clients of shares, are told.
+    fn told(settings: &Settings) -> (u32, u32) {
+        let block = block_server_config(settings, &Budget::new(1 << 26), Duration::ZERO);
+        (
+            block.payload_bytes_max.min(block.write_bytes_max),
+            share_options(settings).write_bytes_max,
+        )
+    }
+
+    #[test]
+    fn clients_are_told_of_the_longest_write_that_is_taken() {
+        const KIB: u32 = 1 << 10;
+        for (dirty, expected) in [
+            ("1MiB", (512 * KIB, 512 * KIB)),
+            ("2MiB", (1024 * KIB, 1024 * KIB)),
+            ("3MiB", (2048 * KIB, 1024 * KIB)),
+            ("8MiB", (4096 * KIB, 1024 * KIB)),
+            ("33MiB", (32768 * KIB, 1024 * KIB)),
+            ("5GiB", (32768 * KIB, 1024 * KIB)),
+        ] {
+            let settings = settings(dirty);
+            let (block, share) = told(&settings);
+            assert_eq!((block, share), expected, "{dirty}");
+            // Ragged at both ends it touches one block more.
+            let touched = block.max(share) / BLOCK_BYTES as u32 + 1;
+            assert!(touched <= core_config(&settings).dirty_blocks_max, "{dirty}");
+        }
     }
 }
