@@ -398,3 +398,85 @@ def test_altered_record_of_local_metadata_is_told_and_never_followed(
         else:
             assert errors > 0
         gateway.kill9()
+
+
+# A store that is not the gateway's
+
+
+def drained(gateway: Gateway, data: bytes) -> None:
+    gateway.create_volume("vol", "256MiB")
+    write(gateway, data)
+    gateway.drain()
+    gateway.stop()
+    gateway.cache_file.unlink()
+
+
+def test_store_without_the_gateways_objects_is_refused(make_gateway: GatewayFactory) -> None:
+    gateway = make_gateway(SMALL).start()
+    data = unique_data(8)
+    drained(gateway, data)
+    right = gateway.settings["store"]
+    wrong = gateway.folder / "wrong"
+    gateway.settings["store"] = {"url": f"dir:{wrong}"}
+    refused(
+        gateway, f"dir:{wrong} has none of the objects", "such as objects/", "correct [store] url", "mount the folder"
+    )
+    assert not [path for path in wrong.glob("objects/**/*") if path.is_file()], "nothing is put into another store"
+    gateway.settings["store"] = right
+    gateway.start()
+    assert read(gateway, len(data)) == data
+    assert gateway.status()["lost"] == {"blocks": 0, "ranges": []}
+
+
+def test_store_that_lacks_some_objects_is_told_and_taken(make_gateway: GatewayFactory) -> None:
+    gateway = make_gateway(SMALL).start()
+    gateway.create_volume("vol", "256MiB")
+    with gateway.disk("vol") as disk:
+        disk.write(128 * MIB, unique_data(1)[:BLOCK])
+        disk.flush()
+    gateway.drain()
+    (first,) = stored(gateway)
+    write(gateway, unique_data(8)[MIB:])
+    gateway.drain()
+    gateway.stop()
+    first.unlink()
+    gateway.start()
+    told = [line for line in gateway.process.log_path.read_text().splitlines() if "are missing in the store" in line]
+    assert len(told) == 1
+    assert first.name in told[0]
+
+
+def stored(gateway: Gateway) -> list[Path]:
+    return [path for path in gateway.store_directory.glob("objects/**/*") if path.is_file()]
+
+
+def test_foreign_store_that_is_reached_late_gets_nothing_and_loses_nothing(
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy
+) -> None:
+    gateway = make_gateway(s3_settings(proxy.endpoint) | SMALL, s3.environment).start()
+    data = unique_data(8)
+    drained(gateway, data)
+    right = gateway.settings["store"]
+    gateway.settings["store"] = right | {"url": f"{right['url']}-mistyped"}
+    proxy.refuse()
+    gateway.start()
+    new = random.Random("new").randbytes(MIB)
+    with gateway.disk("vol") as disk:
+        disk.write(64 * MIB, new)
+        disk.flush()
+    proxy.listen()
+
+    def is_told() -> bool:
+        return "has none of the objects" in str(gateway.status()["store"]["last_error"])
+
+    wait_for(is_told, 60, "the other store to be told")
+    assert gateway.status()["dirty_bytes"] == MIB, "nothing is uploaded to another store"
+    with gateway.disk("vol") as disk, pytest.raises(NbdError):
+        disk.read(0, BLOCK)
+    assert gateway.status()["lost"] == {"blocks": 0, "ranges": []}
+    gateway.stop()
+    gateway.settings["store"] = right
+    gateway.start()
+    gateway.drain()
+    assert read(gateway, len(data)) == data
+    assert read(gateway, MIB, 64 * MIB) == new

@@ -20,6 +20,7 @@ mod journal_files;
 mod metadata;
 mod metadata_file;
 mod open;
+mod own_store;
 mod policies;
 mod recorder;
 mod requests;

@@ -9,6 +9,7 @@ use super::first_start::{self, Paths, make_cache, make_if_new};
 use super::index_files::IndexFiles;
 use super::journal_files::JournalFiles;
 use super::metadata::{Metadata, MetadataOpenError};
+use super::own_store::{ForeignStore, OwnStore, samples};
 use super::policies::{self, HistoryFile};
 use super::recorder::Recorder;
 use super::requests::Requests;
@@ -84,6 +85,8 @@ pub enum OpenError {
     },
     #[error("store: {0}")]
     Store(StoreError),
+    #[error(transparent)]
+    ForeignStore(#[from] ForeignStore),
 }
 
 impl Gateway {
@@ -105,7 +108,7 @@ impl Gateway {
             .enable_all()
             .build()
             .map_err(disk("cannot start threads", &state))?;
-        check_store(&runtime, &options.store)?;
+        let store_answers = check_store(&runtime, &options.store)?;
         let paths = Paths::new(&state);
         make_if_new(&paths, options.core.slot_count, options.metadata_map_bytes)?;
         let opened = CacheFile::open(&paths.cache).map_err(disk("cannot open the cache file", &paths.cache))?;
@@ -146,9 +149,9 @@ impl Gateway {
             policies,
         };
         let began = std::time::Instant::now();
-        let (mut core, report) = {
+        let (mut core, report, store_samples) = {
             let reading = metadata.read().map_err(metadata_fault)?;
-            recover(
+            let (core, report) = recover(
                 clock.now(),
                 parts,
                 &reading,
@@ -160,9 +163,15 @@ impl Gateway {
             .map_err(|error| OpenError::Recovery {
                 path: state.clone(),
                 error,
-            })?
+            })?;
+            let store_samples = samples(&reading, &report.objects);
+            (core, report, store_samples)
         };
         core.learn_replay_cost(report.records, began.elapsed().as_micros() as u64);
+        let store = Arc::new(OwnStore::new(options.store, store_samples));
+        if store_answers {
+            store.check_at_start(&runtime)?;
+        }
         // From here on the state is ours to change.
         let mut cache = match opened {
             Some(cache) => cache,
@@ -203,13 +212,7 @@ impl Gateway {
             index_is_full: AtomicBool::new(false),
             index_entries_dropped: AtomicU64::new(0),
             index_checkpoint: Mutex::default(),
-            cloud: Cloud::new(
-                options.store,
-                options.retry,
-                options.limits,
-                options.compression,
-                runtime,
-            ),
+            cloud: Cloud::new(store, options.retry, options.limits, options.compression, runtime),
             io: threads("io", options.io_threads, 0)?,
             hashing: threads("hash", options.hash_threads, 10)?,
             syncing: threads("sync", 1, 0)?,
@@ -243,10 +246,10 @@ fn make_lost_cache(paths: &Paths, core: &Core) -> Result<CacheFile, OpenError> {
     opened.map_err(first_start::disk(&paths.cache, "cannot open the cache file"))
 }
 
-/// A missing bucket or wrong credentials will not mend themselves; a store that cannot be reached may.
-fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn ObjectStore>) -> Result<(), OpenError> {
+/// Does it answer? A missing bucket or wrong credentials will not mend themselves; a store that cannot be reached may.
+fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn ObjectStore>) -> Result<bool, OpenError> {
     match runtime.block_on(store.check()) {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
         Err(error)
             if matches!(
                 error.kind(),
@@ -254,7 +257,7 @@ fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn ObjectStore>) 
             ) =>
         {
             tracing::warn!(%error, "the store does not answer; starting on the local cache alone");
-            Ok(())
+            Ok(false)
         }
         Err(error) => Err(OpenError::Store(error)),
     }
