@@ -1,8 +1,11 @@
 """Mutation test: do the unit tests and the fault simulation notice small defects that are put into the code?
 
-cargo-mutants lists the mutants; a sample, drawn with a seed that is printed, is tried one at a time in a copy of the
-tree: first the unit tests of the mutant's crate, then, for what the simulation runs, a number of its seeds. The results
-are written to docs/results/mutants.md, where a reason that somebody added to a survivor stays.
+cargo-mutants lists the mutants; a sample, drawn with a seed that is printed, is tried one at a time: first with the unit
+tests of the mutant's crate, then, for what the simulation runs, with a number of its seeds. All are built at once in a
+copy of the tree, in which a function that is drawn holds its mutants beside its own body and an environment variable
+chooses; only what cannot be built like that is built by itself. Every verdict is kept in build/mutants as it comes, so
+that a run that was interrupted goes on where it was. The results are written to docs/results/mutants.md, where a reason
+that somebody added to a survivor stays.
 """
 
 import argparse
@@ -11,26 +14,51 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "mutants"
 TREE = WORK / "tree"
+TARGET = WORK / "target"
+VERDICTS = WORK / "verdicts.jsonl"
+LOG = WORK / "last.log"
 REPORT = ROOT / "docs" / "results" / "mutants.md"
-# What only tests call, and what is only printed.
+# Storage for tests; what only tests call, and what is only printed.
+EXCLUDED_FILES = "gateway/files/src/memory.rs"
 EXCLUDED = r"check_invariants|check_accounts|test_bench|impl (fmt::)?(Debug|Display) for|memory_bytes|weight_bytes"
-# A mutant that makes a test or a run this much slower hangs.
-PATIENCE_FACTOR = 10
-PATIENCE_S_MIN = 120.0
+# A mutant that makes a test or a run take this many times the processor's time hangs. By the clock it may take longer,
+# as others may use the machine too.
+PATIENCE_FACTOR = 4
+PATIENCE_CPU_S_MIN = 15
+PATIENCE_CLOCK = 20
+# A loop without end that fills memory must not fill the machine's.
+MEMORY_BYTES_MAX = 4 << 30
+# All mutants share a build, so that its tests may as well be fast.
+PROFILE = ("profile.dev.debug=false", "profile.dev.package.tombolo-files.opt-level=2")
+# Chooses the mutant by its number; 0 is none.
+CHOICE = "TOMBOLO_MUTANT"
+CHOOSER = """
+/// Whether this is the mutant to be tried.
+pub(crate) fn is_mutant(number: u32) -> bool {
+    extern crate std;
+    static CHOSEN: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    let chosen = || std::env::var("TOMBOLO_MUTANT").map_or(0, |number| number.parse().expect("a number"));
+    *CHOSEN.get_or_init(chosen) == number
+}
+"""
 NO_REASON = "not looked into yet"
+# How the reason of a survivor begins that does the same as the code it was made from.
+EQUIVALENT = "equivalent"
 
 
 class Verdict(StrEnum):
@@ -48,13 +76,23 @@ class Area:
     # Whether the fault simulation runs this code.
     is_simulated: bool
 
+    @property
+    def folder(self) -> str:
+        """Of the package."""
+        return self.files[0].split("/src/")[0]
 
+
+# What lies in two of them belongs to the first.
 AREAS = (
-    Area("checkpoint", "tombolo-core", ("gateway/core/src/checkpoint.rs", "gateway/core/src/page.rs"), True),
-    Area("recovery", "tombolo-core", ("gateway/core/src/recovery.rs", "gateway/core/src/recovery/*.rs"), True),
+    Area("checkpoint", "tombolo-core", tuple(f"gateway/core/src/{n}.rs" for n in ("checkpoint", "merge", "page")), True),
+    Area("recovery", "tombolo-core", ("gateway/core/src/recovery.rs", "gateway/core/src/cache_header.rs"), True),
     Area("core", "tombolo-core", ("gateway/core/src/**/*.rs",), True),
     Area("files", "tombolo-files", ("gateway/files/src/**/*.rs",), False),
 )
+
+
+# Line and column as cargo-mutants counts them: both from 1.
+Position = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -62,28 +100,93 @@ class Mutant:
     area: Area
     name: str
     file: str
-    diff: str
-
-    @property
-    def key(self) -> str:
-        return hashlib.sha256(self.diff.encode()).hexdigest()[:16]
+    begin: Position
+    end: Position
+    replacement: str
+    # Of the function that it is in, if any.
+    function: tuple[Position, Position] | None
+    # The lines that differ.
+    changed: tuple[str, ...]
+    # Among those that change the same lines of the same function in the same way.
+    ordinal: int = 0
 
     @property
     def title(self) -> str:
         """Without the position, which moves with every edit."""
         return re.sub(r":\d+:\d+:", ":", self.name)
 
+    @property
+    def key(self) -> str:
+        return hashlib.sha256("\n".join([self.title, str(self.ordinal), *self.changed]).encode()).hexdigest()[:16]
 
-def mutants_of(area: Area, tool: Path) -> list[Mutant]:
-    command = [str(tool), "mutants", "--list", "--json", "--diff", "--package", area.package, "--exclude-re", EXCLUDED]
+
+@dataclass(frozen=True)
+class Tried:
+    """A line of the file of verdicts."""
+
+    key: str
+    title: str
+    verdict: Verdict
+    # The test or the seed that noticed it.
+    by: str
+    # Of the processor.
+    seconds: float
+    commit: str
+    # Of the tree, and of what the trial ran.
+    state: str
+
+
+def mutants_of(area: Area, tool: Path) -> dict[str, Mutant]:
+    command = [str(tool), "mutants", "--list", "--json", "--diff", "--package", area.package]
+    command += ["--exclude", EXCLUDED_FILES, "--exclude-re", EXCLUDED]
     for pattern in area.files:
         command += ["--file", pattern]
     listed = subprocess.run(command, cwd=TREE, check=True, capture_output=True, text=True)
-    found = json.loads(listed.stdout)
-    return [Mutant(area, entry["name"], entry["file"], entry["diff"]) for entry in found]
+
+    def position(of: dict[str, int]) -> Position:
+        return of["line"], of["column"]
+
+    found: dict[str, Mutant] = {}
+    for entry in json.loads(listed.stdout):
+        span, function = entry["span"], entry["function"]
+        mutant = Mutant(
+            area=area,
+            name=entry["name"],
+            file=entry["file"],
+            begin=position(span["start"]),
+            end=position(span["end"]),
+            replacement=entry["replacement"],
+            function=function and (position(function["span"]["start"]), position(function["span"]["end"])),
+            changed=tuple(line for line in entry["diff"].splitlines()[2:] if line[:1] in "+-"),
+        )
+        while mutant.key in found:
+            mutant = replace(mutant, ordinal=mutant.ordinal + 1)
+        found[mutant.key] = mutant
+    return found
 
 
-def copy_tree() -> None:
+def all_mutants(areas: Sequence[Area], tool: Path) -> list[Mutant]:
+    listed: list[Mutant] = []
+    seen: set[str] = set()
+    for area in AREAS:
+        found = mutants_of(area, tool)
+        if area in areas:
+            listed += [mutant for key, mutant in found.items() if key not in seen]
+        seen |= found.keys()
+    return listed
+
+
+def draw(listed: Iterable[Mutant], areas: Sequence[Area], count: int, seed: int) -> list[Mutant]:
+    """So many of each area, in turn. A mutant's place in the order is its own: others come and go with the code."""
+
+    def place(mutant: Mutant) -> str:
+        return hashlib.sha256(f"{seed} {mutant.key}".encode()).hexdigest()
+
+    drawn = [sorted((m for m in listed if m.area == area), key=place)[:count] for area in areas]
+    return [mutants[turn] for turn in range(count) for mutants in drawn if turn < len(mutants)]
+
+
+def copy_tree() -> str:
     """The files that git knows, as they are now. Those that did not change keep their times, for cargo's sake."""
     known = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     wanted = {name for name in known.stdout.split("\0") if name and (ROOT / name).is_file()}
@@ -91,77 +194,280 @@ def copy_tree() -> None:
         for path in TREE.rglob("*"):
             if path.is_file() and str(path.relative_to(TREE)) not in wanted:
                 path.unlink()
-    for name in wanted:
+    state = hashlib.sha256()
+    for name in sorted(wanted):
         source, target = ROOT / name, TREE / name
-        if not target.exists() or target.read_bytes() != source.read_bytes():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
-            shutil.copymode(source, target)
+        contents = source.read_bytes()
+        if name.endswith((".rs", ".toml", ".lock")):
+            state.update(name.encode() + b"\0" + contents)
+        write_changed(target, contents)
+        shutil.copymode(source, target)
+    return state.hexdigest()[:16]
 
 
-def run(command: Sequence[str], patience_s: float | None = None) -> bool:
-    """Whether it ended well, and in time."""
-    environment = os.environ | {"CARGO_TARGET_DIR": str(WORK / "target"), "CARGO_TERM_COLOR": "never"}
-    log = (WORK / "last.log").open("w")
-    with subprocess.Popen(
-        command, cwd=TREE, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-    ) as process:
-        try:
-            return process.wait(patience_s) == 0
-        except subprocess.TimeoutExpired:
+def write_changed(path: Path, contents: bytes) -> None:
+    if not path.exists() or path.read_bytes() != contents:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(contents)
+
+
+class Source:
+    """A file of the tree, as it is without mutants."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text = (ROOT / name).read_text()
+        self.line_starts = [0]
+        for line in self.text.splitlines(keepends=True):
+            self.line_starts.append(self.line_starts[-1] + len(line))
+
+    def offset(self, position: Position) -> int:
+        line, column = position
+        return self.line_starts[line - 1] + column - 1
+
+    def mutated(self, mutant: Mutant, begin: int, end: int) -> str:
+        """What stands between two offsets, around the mutant."""
+        first, last = self.offset(mutant.begin), self.offset(mutant.end)
+        return self.text[begin:first] + mutant.replacement + self.text[last:end]
+
+    def body(self, mutant: Mutant) -> tuple[int, int] | None:
+        """Where the braces of its function are."""
+        if not mutant.function:
+            return None
+        begin, end = (self.offset(position) for position in mutant.function)
+        begin = body_begin(self.text, begin)
+        is_inside = begin < self.offset(mutant.begin) and self.offset(mutant.end) < end
+        return (begin, end) if is_inside else None
+
+
+def body_begin(text: str, at: int) -> int:
+    """Where the function that starts there has its first brace outside of parentheses, attributes and comments."""
+    depth = 0
+    while text[at] != "{" or depth > 0:
+        if text.startswith("//", at):
+            at = text.index("\n", at)
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(text[at], 0)
+        at += 1
+    return at
+
+
+@dataclass(frozen=True)
+class Region:
+    """Lines that a mutant has in a file of the copy."""
+
+    file: str
+    lines: range
+    mutant: Mutant
+
+
+class Batch:
+    """Mutants of one package that are built together."""
+
+    def __init__(self, area: Area, mutants: Sequence[Mutant]) -> None:
+        self.area = area
+        self.mutants = list(mutants)
+        self.alone: list[Mutant] = []
+        self.regions: list[Region] = []
+
+    def write(self) -> None:
+        """Puts them into the copy. Those whose function cannot hold them are left to be built alone."""
+        copy_tree()
+        self.regions = []
+        numbers = {mutant.key: number for number, mutant in enumerate(self.mutants, 1)}
+        for name in sorted({mutant.file for mutant in self.mutants}):
+            source = Source(name)
+            bodies: dict[tuple[int, int], list[Mutant]] = {}
+            for mutant in [mutant for mutant in self.mutants if mutant.file == name]:
+                body = source.body(mutant)
+                if body and all(body == other or body[1] <= other[0] or other[1] <= body[0] for other in bodies):
+                    bodies.setdefault(body, []).append(mutant)
+                else:
+                    self.leave(mutant)
+            write_changed(TREE / name, self.with_choices(source, bodies, numbers).encode())
+        library = TREE / self.area.folder / "src" / "lib.rs"
+        library.write_text(library.read_text() + CHOOSER)
+
+    def with_choices(
+        self, source: Source, bodies: dict[tuple[int, int], list[Mutant]], numbers: dict[str, int]
+    ) -> str:
+        text, at = "", 0
+        for (begin, end), mutants in sorted(bodies.items()):
+            text += source.text[at:begin] + "{ "
+            for mutant in mutants:
+                first_line = text.count("\n") + 1
+                text += f"if crate::is_mutant({numbers[mutant.key]}) {source.mutated(mutant, begin, end)} else "
+                self.regions.append(Region(source.name, range(first_line, text.count("\n") + 2), mutant))
+            text += source.text[begin:end] + " }"
+            at = end
+        return text + source.text[at:]
+
+    def leave(self, mutant: Mutant) -> None:
+        self.mutants.remove(mutant)
+        self.alone.append(mutant)
+
+    def build(self) -> "Programs":
+        while True:
+            self.write()
+            programs, errors = build(self.area)
+            if programs:
+                return programs
+            at_fault = {region.mutant for region in self.regions for file, line in errors if is_in(region, file, line)}
+            if not at_fault:
+                sys.exit(f"{self.area.package} does not build; see {LOG}")
+            for mutant in at_fault:
+                self.leave(mutant)
+
+
+def is_in(region: Region, file: str, line: int) -> bool:
+    return region.file == file and line in region.lines
+
+
+# Commands, the quickest to notice something first.
+Programs = list[list[str]]
+
+
+def build(area: Area) -> tuple[Programs, list[tuple[str, int]]]:
+    """The programs to run, or where the errors are. The tests inside the crate come first."""
+    programs: Programs = []
+    command = cargo("test", "-p", area.package, "--tests", "--no-run", "--message-format=json")
+    failed = run(command, TREE)
+    messages = [json.loads(line) for line in LOG.read_text().splitlines() if line.startswith('{"reason":')]
+    errors = [
+        (span["file_name"], span["line_start"])
+        for message in messages
+        if message["reason"] == "compiler-message" and message["message"]["level"] == "error"
+        for span in message["message"]["spans"]
+    ]
+    if failed:
+        return [], errors
+    artifacts = [message for message in messages if message.get("executable")]
+    artifacts.sort(key=lambda artifact: "lib" not in artifact["target"]["kind"])
+    programs = [[artifact["executable"], "--test-threads=2"] for artifact in artifacts]
+    if area.is_simulated:
+        if run(cargo("build", "-q", "-p", "tombolo-engine", "--bin", "sim"), TREE):
+            return [], []
+        programs.append([str(TARGET / "debug" / "sim"), "--failures-max", "1"])
+    return programs, []
+
+
+def cargo(*arguments: str) -> list[str]:
+    settings = [word for setting in PROFILE for word in ("--config", setting)]
+    return ["cargo", arguments[0], "--locked", *settings, *arguments[1:]]
+
+
+@dataclass(frozen=True)
+class Patience:
+    cpu_s: int
+    clock_s: int
+
+
+def run(command: Sequence[str], directory: Path, chosen: int = 0, patience: Patience | None = None) -> str | None:
+    """What failed first; `None`: nothing. A test program is ended with its first failure."""
+    name = Path(command[0]).name
+    if patience:
+        command = ["prlimit", f"--cpu={patience.cpu_s}", f"--as={MEMORY_BYTES_MAX}", "--core=0", *command]
+    environment = os.environ | {
+        "CARGO_TARGET_DIR": str(TARGET),
+        "CARGO_TERM_COLOR": "never",
+        "CARGO_MANIFEST_DIR": str(directory),
+        CHOICE: str(chosen),
+    }
+    with (
+        LOG.open("w") as log,
+        subprocess.Popen(
+            command,
+            cwd=directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as process,
+    ):
+
+        def end() -> None:
             os.killpg(process.pid, signal.SIGKILL)
-            return False
+
+        alarm = threading.Timer(patience.clock_s, end) if patience else None
+        if alarm:
+            alarm.start()
+        failed = None
+        for line in process.stdout or ():
+            log.write(line)
+            if found := re.match(r"test (.+) \.\.\. FAILED|(seed \d+) FAILED", line):
+                failed = found[1] or found[2]
+                end()
+                break
+        status = process.wait()
+        if alarm:
+            alarm.cancel()
+    return failed or (f"{name} ended with {status}" if status else None)
 
 
-def build(area: Area) -> bool:
-    command = ["cargo", "test", "--locked", "--no-run", "-q", "-p", area.package]
-    simulator = ["cargo", "build", "--locked", "-q", "-p", "tombolo-engine", "--bin", "sim"]
-    return run(command) and (not area.is_simulated or run(simulator))
-
-
-def unit_tests(area: Area) -> list[str]:
-    return ["cargo", "test", "--locked", "-q", "-p", area.package]
-
-
-def simulation(seeds: int) -> list[str]:
-    return [str(WORK / "target" / "debug" / "sim"), "--seeds", str(seeds), "--failures-max", "1"]
+def cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 class Trial:
-    def __init__(self, seeds: int) -> None:
-        self.seeds = seeds
-        self.patience_s: dict[str, float] = {}
+    """Of programs that were built together."""
 
-    def check_unchanged(self, areas: Sequence[Area]) -> None:
+    def __init__(self, area: Area, programs: Programs, seeds: int) -> None:
+        self.directory = TREE / area.folder
+        self.programs = [[*program, "--seeds", str(seeds)] if is_simulation(program) else program for program in programs]
+        self.patience: dict[str, Patience] = {}
+
+    def check_unchanged(self) -> None:
         """All must pass without a mutant; it also tells how long it takes."""
-        for area in areas:
-            if not build(area):
-                sys.exit(f"{area.package} does not build; see {WORK / 'last.log'}")
-            self.measure(area.package, unit_tests(area))
-            if area.is_simulated and "simulation" not in self.patience_s:
-                self.measure("simulation", simulation(self.seeds))
+        for program in self.programs:
+            began = cpu_s()
+            if failed := run(program, self.directory):
+                sys.exit(f"{program[0]} fails without a mutant: {failed}; see {LOG}")
+            taken = cpu_s() - began
+            print(f"{Path(program[0]).name}: {taken:.1f} s of the processor", flush=True)
+            limit = max(PATIENCE_CPU_S_MIN, int(taken * PATIENCE_FACTOR) + 1)
+            self.patience[program[0]] = Patience(limit, limit * PATIENCE_CLOCK)
 
-    def measure(self, what: str, command: Sequence[str]) -> None:
-        began = time.monotonic()
-        if not run(command):
-            sys.exit(f"{what} fails without a mutant; see {WORK / 'last.log'}")
-        self.patience_s[what] = max(PATIENCE_S_MIN, (time.monotonic() - began) * PATIENCE_FACTOR)
+    def judge(self, chosen: int) -> tuple[Verdict, str]:
+        for program in self.programs:
+            if failed := run(program, self.directory, chosen, self.patience[program[0]]):
+                return (Verdict.SIMULATION if is_simulation(program) else Verdict.UNIT_TESTS), failed
+        return Verdict.SURVIVED, ""
 
-    def try_mutant(self, mutant: Mutant) -> Verdict:
-        path = TREE / mutant.file
-        original = path.read_text()
-        subprocess.run(["patch", "-s", "-p1", mutant.file], cwd=TREE, input=mutant.diff, text=True, check=True)
-        try:
-            area = mutant.area
-            if not build(area):
-                return Verdict.NOT_VIABLE
-            if not run(unit_tests(area), self.patience_s[area.package]):
-                return Verdict.UNIT_TESTS
-            if area.is_simulated and not run(simulation(self.seeds), self.patience_s["simulation"]):
-                return Verdict.SIMULATION
-            return Verdict.SURVIVED
-        finally:
-            path.write_text(original)
+
+def is_simulation(program: Sequence[str]) -> bool:
+    return Path(program[0]).name == "sim"
+
+
+def trials(area: Area, mutants: Sequence[Mutant], seeds: int) -> Iterator[tuple[Mutant, Verdict, str, float]]:
+    """Of one package, and how long each took."""
+    batch = Batch(area, mutants)
+    trial = Trial(area, batch.build(), seeds)
+    trial.check_unchanged()
+    for number, mutant in enumerate(batch.mutants, 1):
+        began = cpu_s()
+        verdict, by = trial.judge(number)
+        yield mutant, verdict, by, cpu_s() - began
+    for mutant in batch.alone:
+        began = cpu_s()
+        copy_tree()
+        source = Source(mutant.file)
+        (TREE / mutant.file).write_text(source.mutated(mutant, 0, len(source.text)))
+        programs, _ = build(area)
+        verdict, by = trial.judge(0) if programs else (Verdict.NOT_VIABLE, "")
+        yield mutant, verdict, by, cpu_s() - began
+    copy_tree()
+
+
+def kept_verdicts() -> dict[str, list[Tried]]:
+    """By mutant, in the order of the trials."""
+    kept: dict[str, list[Tried]] = {}
+    for line in VERDICTS.read_text().splitlines() if VERDICTS.exists() else []:
+        entry = json.loads(line)
+        tried = Tried(**entry | {"verdict": Verdict(entry["verdict"])})
+        kept.setdefault(tried.key, []).append(tried)
+    return kept
 
 
 def reasons() -> dict[str, str]:
@@ -171,66 +477,132 @@ def reasons() -> dict[str, str]:
     return dict(re.findall(r"^\* `(.+?)`: (.+)$", REPORT.read_text(), re.MULTILINE))
 
 
-def report(tried: Sequence[tuple[Mutant, Verdict]], seed: int, seeds: int, total: dict[str, int]) -> str:
+def git_state() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def is_viable(tried: Tried) -> bool:
+    return tried.verdict != Verdict.NOT_VIABLE
+
+
+def survived(tried: Tried) -> bool:
+    return tried.verdict == Verdict.SURVIVED
+
+
+@dataclass(frozen=True)
+class Row:
+    """Of an area: its drawn mutants, each with all its trials."""
+
+    name: str
+    listed: int
+    tried: Sequence[list[Tried]]
+    reasons: dict[str, str]
+
+    def __str__(self) -> str:
+        last = [tried[-1] for tried in self.tried if is_viable(tried[-1])]
+        survivors = [tried for tried in last if survived(tried)]
+        before = sum(survived(tried[0]) for tried in self.tried)
+        same = sum(self.reasons.get(tried.title, "").startswith(EQUIVALENT) for tried in survivors)
+        cells = [
+            self.name,
+            self.listed,
+            len(self.tried),
+            len(last),
+            share(len(last) - before, len(last)),
+            *(sum(tried.verdict == verdict for tried in last) for verdict in (Verdict.UNIT_TESTS, Verdict.SIMULATION)),
+            len(survivors),
+            share(len(last) - len(survivors), len(last)),
+            same,
+            share(len(last) - len(survivors), len(last) - same),
+        ]
+        return f"| {' | '.join(map(str, cells))} |"
+
+
+def share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+HEAD = """# Mutants
+
+`make mutants MUTANTS={count} MUTANTS_SEED={seed}`: small defects, drawn from all that cargo-mutants knows to make, {count} of
+each area, tried one at a time with the unit tests of their crate and then, where the fault simulation runs the code,
+with its seeds 0 to {last_seed}. A mutant that hangs is noticed. First tried on {first}, last on {last};
+{seconds:.0f} s of the processor a mutant, beside the build that all share.
+
+"At first" is before tests were written because of survivors. An equivalent mutant does the same as the code, so that no
+test can tell them apart; the last column leaves them out.
+
+| area | mutants | tried | viable | noticed at first | unit tests | simulation | survived | noticed | equivalent | without them |
+|---|---|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def report(sample: Sequence[Mutant], kept: dict[str, list[Tried]], totals: dict[str, int], seed: int, seeds: int) -> str:
     known = reasons()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    lines = [
-        "# Mutants",
-        "",
-        f"`make mutants MUTANTS_SEED={seed} MUTANTS={len(tried)}` on {commit.stdout.strip()}: small defects,",
-        "drawn from all that cargo-mutants knows to make, tried one at a time against the unit tests of their crate",
-        f"and then, where the fault simulation runs the code, its seeds 0 to {seeds - 1}. A mutant that hangs is",
-        "noticed.",
-        "",
-        "| area | mutants | tried | build | unit tests | simulation | survived | noticed |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for area in AREAS:
-        lines.append(row(area.name, str(total.get(area.name, 0)), [v for m, v in tried if m.area == area]))
-    lines.append(row("all", str(sum(total.values())), [verdict for _, verdict in tried]))
+    done = [mutant for mutant in sample if mutant.key in kept]
+    tried = [kept[mutant.key] for mutant in done]
+    head = HEAD.format(
+        count=max(sum(mutant.area.name == name for mutant in sample) for name in totals),
+        seed=seed,
+        last_seed=seeds - 1,
+        first=", ".join(sorted({f"`{of_one[0].commit}`" for of_one in tried})),
+        last=", ".join(sorted({f"`{of_one[-1].commit}`" for of_one in tried})),
+        seconds=sum(once.seconds for of_one in tried for once in of_one) / sum(map(len, tried)),
+    )
+    lines = []
+    for area in totals:
+        of_area = [kept[mutant.key] for mutant in done if mutant.area.name == area]
+        lines.append(str(Row(area, totals[area], of_area, known)))
+    lines.append(str(Row("all", sum(totals.values()), tried, known)))
+    survivors = sorted({of_one[-1].title for of_one in tried if survived(of_one[-1])})
     lines += ["", "## Survivors", ""]
-    survivors = sorted(mutant.title for mutant, verdict in tried if verdict == Verdict.SURVIVED)
     lines += [f"* `{title}`: {known.get(title, NO_REASON)}" for title in survivors] or ["None."]
-    return "\n".join(lines) + "\n"
-
-
-def row(name: str, total: str, verdicts: Sequence[Verdict]) -> str:
-    count = {verdict: list(verdicts).count(verdict) for verdict in Verdict}
-    viable = len(verdicts) - count[Verdict.NOT_VIABLE]
-    share = f"{100 * (viable - count[Verdict.SURVIVED]) / viable:.1f} %" if viable else "-"
-    cells = (count[Verdict.UNIT_TESTS], count[Verdict.SIMULATION], count[Verdict.SURVIVED])
-    return f"| {name} | {total} | {len(verdicts)} | {viable} | {' | '.join(map(str, cells))} | {share} |"
+    noticed = [of_one for of_one in tried if survived(of_one[0]) and not survived(of_one[-1])]
+    if noticed:
+        lines += ["", "## Survivors at first that are noticed now", ""]
+        lines += sorted(f"* `{of_one[-1].title}`, by `{of_one[-1].by}`" for of_one in noticed)
+    return head + "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=100, help="mutants to try (100)")
+    parser.add_argument("--count", type=int, default=25, help="mutants to try of each area (25)")
     parser.add_argument("--seed", type=int, help="draws the sample; printed (random)")
     parser.add_argument("--seeds", type=int, default=200, help="of the simulation, for each mutant (200)")
     parser.add_argument("--area", choices=[area.name for area in AREAS], action="append", help="(all)")
+    parser.add_argument(
+        "--survivors",
+        action="store_true",
+        help="try only those again that survived: for when only tests were added, so that the other verdicts stand",
+    )
     arguments = parser.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if arguments.seed is None else arguments.seed
     print(f"sample drawn with --seed {seed}", flush=True)
     WORK.mkdir(parents=True, exist_ok=True)
-    copy_tree()
-    tool = ROOT / "build" / "bin" / "cargo-mutants"
+    state, commit = f"{copy_tree()} {arguments.seeds}", git_state()
     areas = [area for area in AREAS if not arguments.area or area.name in arguments.area]
-    listed: dict[str, Mutant] = {}
-    for area in areas:
-        for mutant in mutants_of(area, tool):
-            listed.setdefault(mutant.key, mutant)
-    total = {area.name: sum(mutant.area == area for mutant in listed.values()) for area in areas}
-    sample = sorted(listed.values(), key=lambda mutant: mutant.key)
-    random.Random(seed).shuffle(sample)
-    trial = Trial(arguments.seeds)
-    trial.check_unchanged(areas)
-    tried: list[tuple[Mutant, Verdict]] = []
-    for number, mutant in enumerate(sample[: arguments.count], 1):
-        verdict = trial.try_mutant(mutant)
-        tried.append((mutant, verdict))
-        print(f"{number}/{arguments.count} {verdict}: {mutant.name}", flush=True)
-        # After each, so that an interrupted run has not been for nothing.
-        REPORT.write_text(report(tried, seed, arguments.seeds, total))
+    listed = all_mutants(areas, ROOT / "build" / "bin" / "cargo-mutants")
+    totals = {area.name: sum(mutant.area == area for mutant in listed) for area in areas}
+    sample = draw(listed, areas, arguments.count, seed)
+    kept = kept_verdicts()
+
+    def stands(tried: Tried) -> bool:
+        return tried.state == state or (arguments.survivors and not survived(tried))
+
+    to_try = [mutant for mutant in sample if mutant.key not in kept or not stands(kept[mutant.key][-1])]
+    number = 0
+    for package in dict.fromkeys(mutant.area.package for mutant in to_try):
+        mutants = [mutant for mutant in to_try if mutant.area.package == package]
+        for mutant, verdict, by, seconds in trials(mutants[0].area, mutants, arguments.seeds):
+            number += 1
+            tried = Tried(mutant.key, mutant.title, verdict, by, round(seconds, 1), commit, state)
+            kept.setdefault(mutant.key, []).append(tried)
+            with VERDICTS.open("a") as verdicts:
+                verdicts.write(json.dumps(asdict(tried)) + "\n")
+            print(f"{number}/{len(to_try)} {tried.seconds} s {verdict} {by}: {mutant.name}", flush=True)
+            REPORT.write_text(report(sample, kept, totals, seed, arguments.seeds))
+    REPORT.write_text(report(sample, kept, totals, seed, arguments.seeds))
 
 
 if __name__ == "__main__":
