@@ -3,7 +3,7 @@
 cargo-mutants lists the mutants; a sample, drawn with a seed that is printed, is tried one at a time: first with the unit
 tests of the mutant's crate, then, for what the simulation runs, with a number of its seeds. All are built at once in a
 copy of the tree, in which a function that is drawn holds its mutants beside its own body and an environment variable
-chooses; only what cannot be built like that is built by itself. Every verdict is kept in build/mutants as it comes, so
+chooses; only what cannot be built like that is built alone. Every verdict is kept in build/mutants as it comes, so
 that a run that was interrupted goes on where it was. The results are written to docs/results/mutants.md, where a reason
 that somebody added to a survivor stays.
 """
@@ -33,9 +33,12 @@ TARGET = WORK / "target"
 VERDICTS = WORK / "verdicts.jsonl"
 LOG = WORK / "last.log"
 REPORT = ROOT / "docs" / "results" / "mutants.md"
-# Storage for tests; what only tests call, and what is only printed.
+# Storage for tests; what only tests and fuzzers call, and what is only printed.
 EXCLUDED_FILES = "gateway/files/src/memory.rs"
-EXCLUDED = r"check_invariants|check_accounts|test_bench|impl (fmt::)?(Debug|Display) for|memory_bytes|weight_bytes"
+EXCLUDED = (
+    r"check_invariants|check_accounts|test_bench|exercise_decoders|impl (fmt::)?(Debug|Display) for"
+    r"|memory_bytes|weight_bytes"
+)
 # A mutant that makes a test or a run take this many times the processor's time hangs. By the clock it may take longer,
 # as others may use the machine too.
 PATIENCE_FACTOR = 4
@@ -84,7 +87,9 @@ class Area:
 
 # What lies in two of them belongs to the first.
 AREAS = (
-    Area("checkpoint", "tombolo-core", tuple(f"gateway/core/src/{n}.rs" for n in ("checkpoint", "merge", "page")), True),
+    Area(
+        "checkpoint", "tombolo-core", tuple(f"gateway/core/src/{n}.rs" for n in ("checkpoint", "merge", "page")), True
+    ),
     Area("recovery", "tombolo-core", ("gateway/core/src/recovery.rs", "gateway/core/src/cache_header.rs"), True),
     Area("core", "tombolo-core", ("gateway/core/src/**/*.rs",), True),
     Area("files", "tombolo-files", ("gateway/files/src/**/*.rs",), False),
@@ -239,6 +244,15 @@ class Source:
         is_inside = begin < self.offset(mutant.begin) and self.offset(mutant.end) < end
         return (begin, end) if is_inside else None
 
+    def takes_choices(self, mutant: Mutant) -> bool:
+        """Not a constant function, nor one whose bodies would each have a type of their own."""
+        body = self.body(mutant)
+        if not body or not mutant.function:
+            return False
+        return not re.search(
+            r"\bconst\b.*\bfn\b|->.*\bimpl\b", self.text[self.offset(mutant.function[0]) : body[0]], re.DOTALL
+        )
+
 
 def body_begin(text: str, at: int) -> int:
     """Where the function that starts there has its first brace outside of parentheses, attributes and comments."""
@@ -261,49 +275,45 @@ class Region:
 
 
 class Batch:
-    """Mutants of one package that are built together."""
+    """Mutants of one package that are built together; but for those that do not build, or only alone."""
 
     def __init__(self, area: Area, mutants: Sequence[Mutant]) -> None:
         self.area = area
         self.mutants = list(mutants)
+        self.numbers = {mutant: number for number, mutant in enumerate(mutants, 1)}
+        self.not_viable: list[Mutant] = []
         self.alone: list[Mutant] = []
         self.regions: list[Region] = []
 
     def write(self) -> None:
-        """Puts them into the copy. Those whose function cannot hold them are left to be built alone."""
+        """Puts them into the copy."""
         copy_tree()
         self.regions = []
-        numbers = {mutant.key: number for number, mutant in enumerate(self.mutants, 1)}
         for name in sorted({mutant.file for mutant in self.mutants}):
             source = Source(name)
             bodies: dict[tuple[int, int], list[Mutant]] = {}
             for mutant in [mutant for mutant in self.mutants if mutant.file == name]:
-                body = source.body(mutant)
+                body = source.body(mutant) if source.takes_choices(mutant) else None
                 if body and all(body == other or body[1] <= other[0] or other[1] <= body[0] for other in bodies):
                     bodies.setdefault(body, []).append(mutant)
                 else:
-                    self.leave(mutant)
-            write_changed(TREE / name, self.with_choices(source, bodies, numbers).encode())
+                    self.mutants.remove(mutant)
+                    self.alone.append(mutant)
+            write_changed(TREE / name, self.with_choices(source, bodies).encode())
         library = TREE / self.area.folder / "src" / "lib.rs"
         library.write_text(library.read_text() + CHOOSER)
 
-    def with_choices(
-        self, source: Source, bodies: dict[tuple[int, int], list[Mutant]], numbers: dict[str, int]
-    ) -> str:
+    def with_choices(self, source: Source, bodies: dict[tuple[int, int], list[Mutant]]) -> str:
         text, at = "", 0
         for (begin, end), mutants in sorted(bodies.items()):
             text += source.text[at:begin] + "{ "
             for mutant in mutants:
                 first_line = text.count("\n") + 1
-                text += f"if crate::is_mutant({numbers[mutant.key]}) {source.mutated(mutant, begin, end)} else "
+                text += f"if crate::is_mutant({self.numbers[mutant]}) {source.mutated(mutant, begin, end)} else "
                 self.regions.append(Region(source.name, range(first_line, text.count("\n") + 2), mutant))
             text += source.text[begin:end] + " }"
             at = end
         return text + source.text[at:]
-
-    def leave(self, mutant: Mutant) -> None:
-        self.mutants.remove(mutant)
-        self.alone.append(mutant)
 
     def build(self) -> "Programs":
         while True:
@@ -314,8 +324,8 @@ class Batch:
             at_fault = {region.mutant for region in self.regions for file, line in errors if is_in(region, file, line)}
             if not at_fault:
                 sys.exit(f"{self.area.package} does not build; see {LOG}")
-            for mutant in at_fault:
-                self.leave(mutant)
+            self.mutants = [mutant for mutant in self.mutants if mutant not in at_fault]
+            self.not_viable += at_fault
 
 
 def is_in(region: Region, file: str, line: int) -> bool:
@@ -337,6 +347,7 @@ def build(area: Area) -> tuple[Programs, list[tuple[str, int]]]:
         for message in messages
         if message["reason"] == "compiler-message" and message["message"]["level"] == "error"
         for span in message["message"]["spans"]
+        if span["is_primary"]
     ]
     if failed:
         return [], errors
@@ -415,7 +426,9 @@ class Trial:
 
     def __init__(self, area: Area, programs: Programs, seeds: int) -> None:
         self.directory = TREE / area.folder
-        self.programs = [[*program, "--seeds", str(seeds)] if is_simulation(program) else program for program in programs]
+        self.programs = [
+            [*program, "--seeds", str(seeds)] if is_simulation(program) else program for program in programs
+        ]
         self.patience: dict[str, Patience] = {}
 
     def check_unchanged(self) -> None:
@@ -444,10 +457,12 @@ def trials(area: Area, mutants: Sequence[Mutant], seeds: int) -> Iterator[tuple[
     """Of one package, and how long each took."""
     batch = Batch(area, mutants)
     trial = Trial(area, batch.build(), seeds)
+    for mutant in batch.not_viable:
+        yield mutant, Verdict.NOT_VIABLE, "", 0.0
     trial.check_unchanged()
-    for number, mutant in enumerate(batch.mutants, 1):
+    for mutant in batch.mutants:
         began = cpu_s()
-        verdict, by = trial.judge(number)
+        verdict, by = trial.judge(batch.numbers[mutant])
         yield mutant, verdict, by, cpu_s() - began
     for mutant in batch.alone:
         began = cpu_s()
@@ -538,7 +553,9 @@ test can tell them apart; the last column leaves them out.
 """
 
 
-def report(sample: Sequence[Mutant], kept: dict[str, list[Tried]], totals: dict[str, int], seed: int, seeds: int) -> str:
+def report(
+    sample: Sequence[Mutant], kept: dict[str, list[Tried]], totals: dict[str, int], seed: int, seeds: int
+) -> str:
     known = reasons()
     done = [mutant for mutant in sample if mutant.key in kept]
     tried = [kept[mutant.key] for mutant in done]
