@@ -75,8 +75,8 @@ conformance: setup-conformance ## foreign suites: iscsi-test-cu, smbtorture, pjd
 	$(MAKE) -C fsal_plugin all
 	export TOMBOLO_BINARY="$(BUILT)/release/tombolo"; $(PYTEST) -m "" test_guest.py test_conformance.py test_shares_conformance.py test_run.py
 
-mutants: setup-mutants ## small defects tried against unit tests and simulation: MUTANTS=100 MUTANTS_SEED=n; into docs/results/mutants.md
-	$(PYTHON) tests/mutants.py --count $(or $(MUTANTS),100) $(if $(MUTANTS_SEED),--seed $(MUTANTS_SEED)) $(MUTANTS_ARGUMENTS)
+mutants: setup-mutants ## small defects tried against unit tests and simulation: MUTANTS=25 MUTANTS_SEED=n; into docs/results/mutants.md
+	$(PYTHON) tests/mutants.py --count $(or $(MUTANTS),25) $(if $(MUTANTS_SEED),--seed $(MUTANTS_SEED)) $(MUTANTS_ARGUMENTS)
 
 fuzz: setup-build ## fuzz every decoder for FUZZ_S seconds each (60)
 	scripts/fuzz.sh $(or $(FUZZ_S),60)

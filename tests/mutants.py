@@ -1,11 +1,11 @@
 """Mutation test: do the unit tests and the fault simulation notice small defects that are put into the code?
 
-cargo-mutants lists the mutants; a sample, drawn with a seed that is printed, is tried one at a time: first with the unit
-tests of the mutant's crate, then, for what the simulation runs, with a number of its seeds. All are built at once in a
-copy of the tree, in which a function that is drawn holds its mutants beside its own body and an environment variable
-chooses; only what cannot be built like that is built alone. Every verdict is kept in build/mutants as it comes, so
-that a run that was interrupted goes on where it was. The results are written to docs/results/mutants.md, where a reason
-that somebody added to a survivor stays.
+cargo-mutants lists the mutants; a sample, drawn with a seed that is printed, is tried one at a time: first with the
+unit tests of the mutant's crate, then, for what the simulation runs, with a number of its seeds. All are built at once
+in a copy of the tree, in which a function that is drawn holds its mutants beside its own body and an environment
+variable chooses; only what cannot be built like that is built alone. Every verdict is kept in build/mutants as it
+comes, so that a run that was interrupted goes on where it was. The results are written to docs/results/mutants.md,
+where a reason that somebody added to a survivor stays.
 """
 
 import argparse
@@ -20,7 +20,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -46,8 +45,12 @@ PATIENCE_CPU_S_MIN = 15
 PATIENCE_CLOCK = 20
 # A loop without end that fills memory must not fill the machine's.
 MEMORY_BYTES_MAX = 4 << 30
-# All mutants share a build, so that its tests may as well be fast.
-PROFILE = ("profile.dev.debug=false", "profile.dev.package.tombolo-files.opt-level=2")
+# All mutants share a build. Tests and simulation run for about as long as it takes.
+PROFILE = (
+    "profile.dev.debug=false",
+    "profile.dev.package.tombolo-core.opt-level=1",
+    "profile.dev.package.tombolo-engine.opt-level=1",
+)
 # Chooses the mutant by its number; 0 is none.
 CHOICE = "TOMBOLO_MUTANT"
 CHOOSER = """
@@ -538,18 +541,29 @@ def share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
+COLUMNS = (
+    "area",
+    "mutants",
+    "tried",
+    "viable",
+    "noticed at first",
+    "unit tests",
+    "simulation",
+    "survived",
+    "noticed",
+    "equivalent",
+    "without them",
+)
 HEAD = """# Mutants
 
-`make mutants MUTANTS={count} MUTANTS_SEED={seed}`: small defects, drawn from all that cargo-mutants knows to make, {count} of
-each area, tried one at a time with the unit tests of their crate and then, where the fault simulation runs the code,
-with its seeds 0 to {last_seed}. A mutant that hangs is noticed. First tried on {first}, last on {last};
+`make mutants MUTANTS={count} MUTANTS_SEED={seed}`: small defects, drawn from all that cargo-mutants knows to make,
+{count} of each area, tried one at a time with the unit tests of their crate and then, where the fault simulation runs
+the code, with its seeds 0 to {last_seed}. A mutant that hangs is noticed. First tried on {first}, last on {last};
 {seconds:.0f} s of the processor a mutant, beside the build that all share.
 
 "At first" is before tests were written because of survivors. An equivalent mutant does the same as the code, so that no
 test can tell them apart; the last column leaves them out.
 
-| area | mutants | tried | viable | noticed at first | unit tests | simulation | survived | noticed | equivalent | without them |
-|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -567,7 +581,7 @@ def report(
         last=", ".join(sorted({f"`{of_one[-1].commit}`" for of_one in tried})),
         seconds=sum(once.seconds for of_one in tried for once in of_one) / sum(map(len, tried)),
     )
-    lines = []
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     for area in totals:
         of_area = [kept[mutant.key] for mutant in done if mutant.area.name == area]
         lines.append(str(Row(area, totals[area], of_area, known)))

@@ -441,4 +441,103 @@ mod tests {
             assert_eq!(load_descriptor(&reader, Pvbn(pvbn)), Ok(None), "PVBN {pvbn}");
         }
     }
+
+    fn superblock() -> Superblock {
+        let volume = |id, name: &str, blocks| Volume {
+            id: VolumeId(id),
+            name: name.into(),
+            blocks,
+        };
+        Superblock {
+            journal_identity: 1,
+            slot_count: 2,
+            lsn: Lsn(3),
+            segment: 4,
+            next_pvbn: 5,
+            next_volume: 6,
+            volumes: [volume(7, "first", 8), volume(9, "", u64::MAX)].into(),
+            totals: Totals {
+                blocks_written: 10,
+                blocks_zero: 11,
+                blocks_duplicate: 12,
+                blocks_unique: 13,
+                objects: 14,
+                object_bytes: 15,
+            },
+        }
+    }
+
+    #[test]
+    fn a_superblock_is_read_as_it_was_written() {
+        let bytes = superblock().encode();
+        assert_eq!(Superblock::decode(&bytes), Ok(superblock()));
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(Superblock::decode(&longer).is_err());
+        for length in 0..bytes.len() {
+            assert!(Superblock::decode(&bytes[..length]).is_err(), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_superblock_with_any_bit_flipped_is_refused() {
+        let bytes = superblock().encode();
+        for bit in 0..8 * bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&damaged).is_err(), "bit {bit}");
+        }
+    }
+
+    /// Its sum is right, so that only what it says of itself is wrong.
+    #[test]
+    fn a_superblock_of_another_version_is_named_as_such() {
+        let what_is_wrong = |index: usize| {
+            let mut bytes = superblock().encode();
+            bytes[index] += 1;
+            let end = bytes.len() - 8;
+            let sum = xxh3_64(&bytes[..end]);
+            bytes[end..].copy_from_slice(&sum.to_le_bytes());
+            match Superblock::decode(&bytes) {
+                Err(DecodeError::Invalid { what, .. }) => what,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(
+            [0, 6, 7].map(what_is_wrong),
+            ["superblock magic", "superblock magic", "superblock version"]
+        );
+    }
+
+    #[test]
+    fn a_slot_page_is_read_as_it_was_written() {
+        let (pvbn, sum) = (Pvbn(1), BlockSum(2));
+        let (volume, block) = (VolumeId(3), 4);
+        let entries = [
+            SlotEntry::Dirty {
+                pvbn,
+                sum,
+                volume,
+                block,
+            },
+            SlotEntry::Free,
+            SlotEntry::Corrupt {
+                pvbn,
+                sum,
+                volume,
+                block,
+            },
+            SlotEntry::Clean { pvbn, sum },
+        ];
+        let bytes = encode_slot_page(entries.into_iter());
+        assert_eq!(decode_slot_page(&bytes), Ok(entries.to_vec()));
+        assert!(decode_slot_page(&bytes[..bytes.len() - 1]).is_err());
+        assert!(decode_slot_page(&[4; 40]).is_err());
+    }
+
+    #[test]
+    fn an_object_is_looked_for_as_far_below_as_it_may_begin() {
+        assert_eq!(least_first(Pvbn(0)), 0);
+        assert_eq!(least_first(Pvbn(OBJECT_SPAN_MAX - 1)), 0);
+        assert_eq!(least_first(Pvbn(OBJECT_SPAN_MAX)), 1);
+    }
 }

@@ -623,3 +623,7 @@ impl Core {
         [sync, checkpoint].into_iter().flatten().min()
     }
 }
+
+#[cfg(test)]
+#[path = "durability_tests.rs"]
+mod tests;

@@ -912,6 +912,7 @@ mod tests {
     use crate::policies::Economy;
     use crate::record::SlotRun;
     use crate::test_bench::{Bench, FIRST_PVBN};
+    use tombolo_base::{BlockEncoding, Fingerprint};
 
     /// Slots by their sums.
     struct Sums(Vec<u64>);
@@ -1001,6 +1002,56 @@ mod tests {
         assert_eq!(arrived_count(&records, Lsn(0), &Sums(vec![33])), Ok(3));
         let elsewhere = candidates(vec![write(7, 1, 0, 11), link(VolumeId(1), 6), write(8, 2, 0, 33)]);
         assert_eq!(arrived_count(&elsewhere, Lsn(0), &Sums(vec![33])), Ok(0));
+    }
+
+    /// Block 7 was written to slot 0; then something made it dispensable; then slot 0 was used for block 8.
+    fn arrived_after(dispensing: Record) -> usize {
+        let records = candidates(vec![write(7, 1, 0, 11), dispensing, write(8, 2, 0, 33)]);
+        arrived_count(&records, Lsn(0), &Sums(vec![33])).unwrap()
+    }
+
+    #[test]
+    fn a_slot_used_again_after_a_hole_does_not_end_the_journal() {
+        let hole = |volume, first, count| Record::Hole { volume, first, count };
+        assert_eq!(arrived_after(hole(VolumeId(1), 0, 8)), 3);
+        assert_eq!(arrived_after(hole(VolumeId(1), 7, 1)), 3);
+        for elsewhere in [
+            hole(VolumeId(2), 0, 8),
+            hole(VolumeId(1), 0, 7),
+            hole(VolumeId(1), 8, 4),
+        ] {
+            assert_eq!(arrived_after(elsewhere), 0);
+        }
+    }
+
+    #[test]
+    fn a_slot_used_again_after_its_volume_went_does_not_end_the_journal() {
+        let volume = VolumeId(1);
+        assert_eq!(arrived_after(Record::Delete { volume }), 3);
+        let volume = VolumeId(2);
+        assert_eq!(arrived_after(Record::Delete { volume }), 0);
+    }
+
+    #[test]
+    fn a_slot_used_again_after_a_redirect_does_not_end_the_journal() {
+        let redirect = |from, count| Record::Redirect {
+            volume: VolumeId(1),
+            first: 7,
+            count,
+            from: Pvbn(from),
+            to: Pvbn(90),
+        };
+        assert_eq!([redirect(1, 1), redirect(0, 2)].map(arrived_after), [3, 3]);
+        assert_eq!([redirect(0, 1), redirect(2, 1)].map(arrived_after), [0, 0]);
+    }
+
+    #[test]
+    fn a_slot_used_again_after_its_block_was_stored_does_not_end_the_journal() {
+        let object = |pvbn| {
+            let stored = (Pvbn(pvbn), Fingerprint([0; 32]), 4096, BlockEncoding::Plain);
+            Record::Object(ObjectDescriptor::new([stored].into_iter()))
+        };
+        assert_eq!([object(1), object(2)].map(arrived_after), [3, 0]);
     }
 
     #[test]
