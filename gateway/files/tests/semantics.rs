@@ -2,10 +2,13 @@
 
 mod support;
 
+use std::sync::Arc;
 use support::{World, at, in_root, node};
+use tombolo_files::memory::MemoryStorage;
+use tombolo_files::storage::Storage;
 use tombolo_files::{
-    Allocate, Caller, Changed, FileError, FileType, LINKS_MAX, NewNode, OpenFlags, Place, ROOT, RenameMode,
-    SetAttributes, SetTime, Timestamp, XATTR_BYTES_MAX, XattrFlags,
+    Allocate, Caller, Changed, FileError, FileService, FileType, LINKS_MAX, NewNode, OpenFlags, Place, ROOT,
+    RenameMode, SetAttributes, SetTime, Timestamp, XATTR_BYTES_MAX, XattrFlags,
 };
 
 fn set(world: &World, inode: u64, set: SetAttributes) -> tombolo_files::Attributes {
@@ -463,6 +466,15 @@ fn others_hear_of_changes() {
     assert_eq!(heard(&|| drop(world.unlink(ROOT, "new").unwrap_err())), []);
 }
 
+fn findings(storage: MemoryStorage) -> usize {
+    let silent = Box::new(|_| ());
+    // A service that does not come up has found it too.
+    match FileService::open(Arc::new(storage), silent) {
+        Ok(service) => service.check(&mut |_, _| ()).unwrap().findings.len(),
+        Err(_) => 1,
+    }
+}
+
 #[test]
 fn each_entry_that_is_missing_or_damaged_is_found() {
     let world = World::new();
@@ -474,14 +486,6 @@ fn each_entry_that_is_missing_or_damaged_is_found() {
     world.service.tmpfile(&world.caller(), ROOT, node(0o600)).unwrap();
     world.mkdir(directory, "empty");
     world.check();
-    let findings = |storage: tombolo_files::memory::MemoryStorage| {
-        let silent = Box::new(|_| ());
-        // A service that does not come up has found it too.
-        match tombolo_files::FileService::open(std::sync::Arc::new(storage), silent) {
-            Ok(service) => service.check(&mut |_, _| ()).unwrap().findings.len(),
-            Err(_) => 1,
-        }
-    };
     for key in world.storage.keys().iter().filter(|key| key[0] != b'G') {
         let storage = world.storage.copy();
         storage.tamper(key, None);
@@ -492,6 +496,45 @@ fn each_entry_that_is_missing_or_damaged_is_found() {
             assert!(findings(storage) > 0, "junk in {key:?}");
         }
     }
+}
+
+/// Of whatever kind it is, if anything that should agree with it can tell.
+#[test]
+fn each_entry_that_stands_in_for_another_is_found() {
+    let world = World::new();
+    let directory = world.mkdir(ROOT, "directory");
+    let file = world.create(directory, "file").inode;
+    world.write(file, 0, &[1; 9000]).unwrap();
+    set_xattr(&world, file, "user.x", b"value").unwrap();
+    world.service.symlink(&world.caller(), in_root("link"), b"x").unwrap();
+    world.service.tmpfile(&world.caller(), ROOT, node(0o600)).unwrap();
+    let twice = world.create(ROOT, "once").inode;
+    world
+        .service
+        .link(&world.caller(), twice, at(directory, "twice"))
+        .unwrap();
+    // No two directories have as many entries, and no two files as many blocks.
+    world.write(twice, 0, &[1; 5000]).unwrap();
+    world.mkdir(ROOT, "another");
+    world.mkdir(directory, "empty");
+    world.check();
+    let (mut swapped, mut unfound) = (0, Vec::new());
+    for key in world.storage.keys() {
+        for other in world.storage.keys() {
+            let value = world.storage.get(&other).unwrap().unwrap();
+            let is_another = world.storage.get(&key).unwrap().unwrap() != value;
+            if key[0] == other[0] && is_another {
+                let storage = world.storage.copy();
+                storage.tamper(&key, Some(&value));
+                swapped += 1;
+                if findings(storage) == 0 {
+                    unfound.push((key.clone(), other));
+                }
+            }
+        }
+    }
+    assert_eq!(unfound, [], "of {swapped}");
+    assert!(swapped > 50, "{swapped}");
 }
 
 #[test]

@@ -64,15 +64,15 @@ impl<S: Storage> Check<'_, S> {
 
     /// How many names the directory has: one, but none if it is a root.
     fn directory_names(&mut self, inode: u64, record: &InodeRecord, state: Directory) -> Result<u64, FileError> {
-        if state.entries == 0 {
-            let (from, end) = keys::all_of(tag::NAME, inode);
-            let is_empty = self.service.storage.scan(&from, &end, 1)?.is_empty();
-            self.expect(
-                is_empty && record.links == 2,
-                inode,
-                "an empty directory that has names or links",
-            );
-        }
+        // Those that have names are compared with them when those are seen.
+        let (from, end) = keys::all_of(tag::NAME, inode);
+        let is_empty = self.service.storage.scan(&from, &end, 1)?.is_empty();
+        let agrees = is_empty == (state.entries == 0) && (!is_empty || record.links == 2);
+        self.expect(
+            agrees,
+            inode,
+            "an empty directory that has names or links, or one without names that is not empty",
+        );
         let root = self.root_above(inode, state)?;
         let share = self.service.shares.by_id(record.share);
         let is_right = root.is_some() && share.is_none_or(|share| root == Some(share.root));
