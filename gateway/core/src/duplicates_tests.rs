@@ -6,6 +6,7 @@ use crate::policies::{Economy, address};
 use crate::test_bench::{Bench, FIRST_PVBN, Told, VOLUME};
 use tombolo_base::BlockSum;
 use tombolo_cache::{Access, Cause};
+use tombolo_prefetch::ClientId;
 
 /// Where the duplicate is written; the contents are those of `ORIGINAL`.
 const BLOCK: u64 = 100;
@@ -165,4 +166,33 @@ fn a_duplicate_with_a_bad_copy_is_fetched() {
     assert_eq!(bench.core.counters.blocks_lost, 0);
     sync(&mut bench);
     assert!(!is_missed(&mut bench, BLOCK));
+}
+
+#[test]
+fn a_copy_that_was_proven_and_went_bad_is_counted_and_fetched() {
+    let mut bench = Bench::new(Economy::default());
+    write_duplicates(&mut bench, 1);
+    sync(&mut bench);
+    let slot = bench.core.slots.find(ORIGINAL).unwrap();
+    let (volume, first, count) = (VOLUME, BLOCK, 1);
+    bench.step(Event::Read {
+        token: Token(99),
+        client: ClientId(7),
+        span: Span { volume, first, count },
+    });
+    let reading = core::mem::take(&mut bench.out)
+        .into_iter()
+        .find_map(|command| match command {
+            Command::ReadSlots { token, .. } => Some(token),
+            _ => None,
+        });
+    bench.step(Event::SlotsRead {
+        token: reading.expect("it is in the cache"),
+        result: Ok(()),
+        corrupt: vec![slot],
+        unreadable: Vec::new(),
+    });
+    let counters = bench.core.counters;
+    assert_eq!((counters.slots_stale, counters.slots_corrupt), (0, 1));
+    assert_eq!(bench.fetches().len(), 1);
 }

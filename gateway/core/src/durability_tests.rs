@@ -1,14 +1,15 @@
 //! What may be done before journal writes, syncs and checkpoints have ended, and what a failure of theirs ends.
 
 use super::*;
+use crate::checkpoint::decode_slot_page;
 use crate::config::Config;
-use crate::event::{Event, MetadataChange, Span};
+use crate::event::{Event, HashResult, JobId, MetadataChange, Span};
 use crate::journal::{JournalMark, JournalWrite};
 use crate::policies::Economy;
 use crate::record::{Batch, SEGMENT_HEADER_BYTES};
 use crate::test_bench::{Bench, VOLUME};
 use alloc::collections::VecDeque;
-use tombolo_base::BlockSum;
+use tombolo_base::{BlockSum, EntryChange, Fingerprint};
 
 /// Beyond the object that the bench has in the cloud.
 const FIRST_BLOCK: u64 = 1 << 20;
@@ -21,6 +22,7 @@ struct Held {
     checkpoints: VecDeque<Arc<Frozen>>,
     trims: Vec<u64>,
     hashed: Vec<Pvbn>,
+    hash_jobs: Vec<(JobId, usize)>,
     answers: Vec<(u64, bool)>,
 }
 
@@ -38,6 +40,7 @@ impl Held {
             checkpoints: VecDeque::new(),
             trims: Vec::new(),
             hashed: Vec::new(),
+            hash_jobs: Vec::new(),
             answers: Vec::new(),
         }
     }
@@ -51,7 +54,10 @@ impl Held {
                 Command::Sync { mark } => self.syncs.push_back(mark),
                 Command::Checkpoint { frozen, .. } => self.checkpoints.push_back(frozen),
                 Command::TrimJournal { keep_from } => self.trims.push(keep_from),
-                Command::Hash { items, .. } => self.hashed.extend(items.iter().map(|item| item.pvbn)),
+                Command::Hash { job, items } => {
+                    self.hash_jobs.push((job, items.len()));
+                    self.hashed.extend(items.iter().map(|item| item.pvbn));
+                }
                 Command::Answer { token, result } => self.answers.push((token.0, result.is_ok())),
                 _ => {}
             }
@@ -66,6 +72,18 @@ impl Held {
             sums: vec![Some(BlockSum(7))],
             force_unit_access,
             change: MetadataChange::default(),
+        });
+    }
+
+    /// A change that leaves nothing dirty.
+    fn commit(&mut self, token: u64) {
+        let (key, value) = (vec![1], vec![2]);
+        let entries = vec![EntryChange::Put { key, value }];
+        let holes = Vec::new();
+        self.step(Event::Commit {
+            token: Token(token),
+            change: MetadataChange { entries, holes },
+            links: Vec::new(),
         });
     }
 
@@ -278,4 +296,86 @@ fn a_checkpoint_makes_durable_what_it_holds() {
     held.flush(10);
     assert_eq!(held.take_answers(), [(1, true), (10, true)]);
     assert!(held.syncs.is_empty());
+}
+
+#[test]
+fn what_has_changed_is_checkpointed_after_the_interval() {
+    let mut held = Held::new(Config::default());
+    assert_eq!(held.bench.core.next_deadline(), None, "nothing has changed");
+    held.commit(1);
+    held.end_journal_write();
+    held.flush(10);
+    held.end_sync();
+    assert_eq!(held.bench.core.next_deadline(), None, "a journal write is under way");
+    held.end_journal_write();
+    let deadline = held.bench.core.next_deadline().unwrap();
+    assert_eq!(
+        deadline,
+        Instant(0).plus_millis(Config::default().checkpoint_interval_ms)
+    );
+    held.bench.now = deadline.0 - 2_000;
+    held.step(Event::Tick);
+    assert!(held.checkpoints.is_empty());
+    held.step(Event::Tick);
+    assert_eq!(held.checkpoints.len(), 1);
+    held.end_checkpoint(Ok(()));
+    assert_eq!(held.bench.core.next_deadline(), None);
+}
+
+#[test]
+fn a_checkpoint_says_which_blocks_are_lost_with_their_slots() {
+    let mut held = Held::new(Config::default());
+    let tokens = 1..=3;
+    for token in tokens.clone() {
+        held.write(token, false);
+        held.end_journal_write();
+    }
+    held.step(Event::Drain);
+    held.end_sync();
+    while let Some((job, blocks)) = held.hash_jobs.pop() {
+        let results = vec![HashResult::Corrupt; blocks];
+        held.step(Event::Hashed { job, results });
+    }
+    held.end_journal_write();
+    held.step(Event::CheckpointNow);
+    let pages = &held.checkpoints[0].slot_pages;
+    let entries = pages.iter().flat_map(|(_, bytes)| decode_slot_page(bytes).unwrap());
+    let lost = entries.filter_map(|entry| match entry {
+        SlotEntry::Corrupt {
+            pvbn, volume, block, ..
+        } => Some((pvbn, volume, block)),
+        _ => None,
+    });
+    let mut lost: Vec<_> = lost.collect();
+    lost.sort_unstable();
+    let written = held.hashed.iter().zip(tokens);
+    let expected: Vec<_> = written
+        .map(|(pvbn, token)| (*pvbn, VOLUME, FIRST_BLOCK + token))
+        .collect();
+    assert_eq!(lost, expected);
+}
+
+#[test]
+fn metadata_that_did_not_answer_is_left_alone_for_a_second() {
+    let mut held = Held::new(Config::default());
+    held.write(1, false);
+    held.step(Event::Drain);
+    held.end_journal_write();
+    held.end_sync();
+    held.end_journal_write();
+    let (job, _) = held.hash_jobs.pop().unwrap();
+    // The index knows the contents, and local metadata would know where they are.
+    let pvbn = Pvbn(5);
+    let result = HashResult::Done {
+        fingerprint: Fingerprint([3; 32]),
+        existing: Some(pvbn),
+    };
+    let results = vec![result];
+    held.step(Event::Hashed { job, results });
+    let result = Err(MetadataError("busy".into()));
+    held.step(Event::DescriptorLoaded { pvbn, result });
+    held.pass_millis(998);
+    assert!(held.hash_jobs.is_empty());
+    held.pass_millis(2);
+    assert_eq!(held.hash_jobs.len(), 1, "the block is hashed again");
 }

@@ -61,7 +61,7 @@ impl Entries {
             .range::<[u8], _>((Bound::Included(from), Bound::Excluded(end)))
     }
 
-    fn set(&mut self, key: &[u8], value: EntryValue) {
+    pub(crate) fn set(&mut self, key: &[u8], value: EntryValue) {
         let size = |value: &EntryValue| value.as_ref().map_or(0, |bytes| bytes.len());
         self.bytes += size(&value);
         match self.changed.get_mut(key) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::event::{Event, MetadataChange, Span, Token};
+use crate::event::{Event, MetadataChange, Span, StoreFailure, Token};
 use crate::policies::Economy;
 use crate::record::Batch;
 use crate::record::SEGMENT_HEADER_BYTES;
@@ -137,4 +137,34 @@ fn a_pack_that_holds_back_others_is_uploaded_before_it_is_full() {
     outage.end();
     assert!(outage.bench.core.is_drained());
     assert_eq!(outage.bench.core.flush.follower_count, 0);
+}
+
+#[test]
+fn uploads_are_counted_and_a_failed_one_is_made_again() {
+    let mut outage = Outage::new(100, 10);
+    outage.write(3);
+    let (job, _) = outage.held.pop().unwrap();
+    let failure = StoreFailure {
+        retryable: true,
+        reason: "away".into(),
+    };
+    let result = Err(UploadFailure::Store(failure));
+    outage.step(Event::Uploaded { job, result });
+    let snapshot = outage.bench.core.snapshot();
+    assert_eq!((snapshot.counters.uploads, snapshot.counters.upload_failures), (0, 1));
+    assert_eq!(snapshot.store.error.as_deref(), Some("away"));
+    assert_eq!(snapshot.uploads_in_flight, 0);
+    outage.now = outage.bench.core.next_deadline().unwrap();
+    outage.step(Event::Tick);
+    assert_eq!(outage.held.len(), 1);
+    outage.end();
+    let snapshot = outage.bench.core.snapshot();
+    assert_eq!((snapshot.counters.uploads, snapshot.counters.upload_failures), (1, 1));
+    assert!(snapshot.counters.upload_bytes >= 4096);
+    assert_eq!(snapshot.counters.upload_bytes, snapshot.totals.object_bytes);
+    assert_eq!(
+        (snapshot.totals.blocks_unique, snapshot.totals.blocks_duplicate),
+        (1, 2)
+    );
+    assert_eq!(snapshot.store.error, None);
 }

@@ -182,6 +182,31 @@ mod tests {
     use proptest::prelude::*;
     use tombolo_base::Pvbn;
 
+    fn decoded(runs: &[(u8, u8)]) -> Result<MapPage, DecodeError> {
+        let mut out = Writer::default();
+        for (start, last) in runs {
+            out.u8(*start).u8(last - start).u64(7);
+        }
+        MapPage::decode(&out.0)
+    }
+
+    #[test]
+    fn runs_that_overlap_or_go_down_are_refused() {
+        assert!(decoded(&[(0, 9), (10, 19), (30, 30)]).is_ok());
+        for runs in [[(0, 9), (9, 12)], [(20, 29), (0, 9)], [(5, 5), (5, 5)]] {
+            assert!(decoded(&runs).is_err(), "{runs:?}");
+        }
+    }
+
+    #[test]
+    fn runs_that_leave_the_page_are_refused() {
+        assert!(decoded(&[(0, 255)]).is_ok());
+        assert!(decoded(&[(200, 255)]).is_ok());
+        let mut out = Writer::default();
+        out.u8(200).u8(56).u64(7);
+        assert!(MapPage::decode(&out.0).is_err());
+    }
+
     proptest! {
         #[test]
         fn equals_an_array(sets in prop::collection::vec((0u16..256, 1u16..80, prop::option::of(0u64..500)), 0..40)) {

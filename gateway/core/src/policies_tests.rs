@@ -32,6 +32,30 @@ fn a_miss_is_told_once_and_its_address_goes_along() {
 }
 
 #[test]
+fn reads_are_counted_by_how_much_of_them_the_cache_had() {
+    let mut bench = Bench::new(Economy::default());
+    let mut fetches = bench.read(0, 2);
+    // It waits for what is on its way.
+    bench.read(1, 1);
+    fetches.into_iter().for_each(|fetch| bench.arrive(fetch));
+    fetches = bench.read(0, 3);
+    fetches.into_iter().for_each(|fetch| bench.arrive(fetch));
+    for first in 0..3 {
+        bench.read(first, 1);
+    }
+    let counters = bench.counters();
+    assert_eq!(
+        (counters.reads_missed, counters.reads_partial, counters.reads_hit),
+        (2, 1, 3)
+    );
+    // By blocks: 0 and 1 were fetched, 1 was waited for; then 0 and 1 were there, and 2 was not; then all were.
+    assert_eq!(
+        (counters.complete_misses, counters.partial_misses, counters.hits),
+        (3, 1, 5)
+    );
+}
+
+#[test]
 fn prefetched_blocks_are_marked_until_their_first_read() {
     let mut bench = Bench::new(Economy::default());
     bench.suggest(1, 4);
@@ -83,6 +107,31 @@ fn what_does_not_come_is_told_too() {
     });
     assert_eq!(bench.fates(), [(1, 2, Fate::Dropped)]);
     assert_eq!(bench.counters().dropped, 2);
+}
+
+#[test]
+fn fetches_are_counted_by_how_they_ended() {
+    let mut bench = Bench::new(Economy::default());
+    let counted = |bench: &Bench| {
+        let snapshot = bench.core.snapshot();
+        let counters = snapshot.counters;
+        (counters.fetches, counters.fetch_failures, snapshot.store.error)
+    };
+    let arriving = bench.read(0, 1).pop().unwrap();
+    let (fetch, ..) = bench.read(5, 1).pop().unwrap();
+    assert_eq!(bench.core.snapshot().fetches_in_flight, 2);
+    let failure = StoreFailure {
+        retryable: true,
+        reason: "away".into(),
+    };
+    bench.step(Event::Fetched {
+        fetch,
+        result: Err(failure),
+    });
+    bench.out.clear();
+    assert_eq!(counted(&bench), (2, 1, Some("away".into())));
+    bench.arrive(arriving);
+    assert_eq!(counted(&bench), (2, 1, None));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
 use crate::checkpoint::{Entry, Superblock};
+use crate::entries::Entries;
 use crate::extent_map::{Extent, ExtentMap};
 use core::convert::Infallible;
 use proptest::prelude::*;
@@ -164,6 +165,35 @@ fn slots_and_superblock_come_last_and_together() {
     assert_eq!(of_last(&tables), 0);
     merge(&mut tables, &frozen, 4, usize::MAX);
     assert_eq!(of_last(&tables), 2);
+}
+
+#[test]
+fn entries_are_put_and_deleted_a_few_at_a_time() {
+    let key = |number: u8| vec![number; 3];
+    let mut entries = Entries::default();
+    (0..10).for_each(|number| entries.set(&key(number), Some([number; 2].into())));
+    let first = Arc::new(Frozen {
+        entries: entries.clone(),
+        ..Frozen::default()
+    });
+    let mut tables = Tables::new();
+    let changes = merge(&mut tables, &first, 3, usize::MAX);
+    // The last one has the superblock too.
+    assert_eq!(changes, [3, 3, 3, 2]);
+    let found = |tables: &Tables, number| tables.get(&(Table::Entries, key(number))).cloned();
+    assert!((0..10).all(|number| found(&tables, number) == Some(vec![number; 2])));
+    let mut entries = Entries::default();
+    entries.set(&key(4), None);
+    entries.set(&key(5), Some(vec![9; 3 * PAGE_BYTES].into()));
+    entries.set(&key(6), None);
+    let second = Arc::new(Frozen {
+        entries,
+        ..Frozen::default()
+    });
+    let changes = merge(&mut tables, &second, 4, usize::MAX);
+    assert_eq!(changes, [2, 2], "a large value counts as the pages that it takes");
+    assert_eq!([4, 6].map(|number| found(&tables, number)), [None, None]);
+    assert_eq!(found(&tables, 5).map(|value| value.len()), Some(3 * PAGE_BYTES));
 }
 
 fn extents() -> impl Strategy<Value = Vec<(u64, u64, u64, Option<u64>)>> {
