@@ -132,3 +132,19 @@ fn a_read_for_which_nothing_comes_is_refused() {
     assert!(reader.answers.iter().all(unavailable));
     assert_eq!(reader.bench.core.reads.reserved, 0);
 }
+
+#[test]
+fn a_read_asks_at_once_for_all_pages_of_the_map_that_it_needs() {
+    let mut bench = Bench::new(Economy::default());
+    let (volume, first, count) = (VOLUME, crate::page::PAGE_ENTRIES - 2, 4);
+    bench.step(Event::Read {
+        token: Token(1),
+        client: ClientId(1),
+        span: Span { volume, first, count },
+    });
+    let pages = bench.out.iter().filter_map(|command| match command {
+        Command::LoadPage { page, .. } => Some(*page),
+        _ => None,
+    });
+    assert_eq!(pages.collect::<Vec<_>>(), [0, 1]);
+}
