@@ -5,7 +5,7 @@ unit tests of the mutant's crate, then, for what the simulation runs, with a num
 in a copy of the tree, in which a function that is drawn holds its mutants beside its own body and an environment
 variable chooses; only what cannot be built like that is built alone. Every verdict is kept in build/mutants as it
 comes, so that a run that was interrupted goes on where it was. The results are written to docs/results/mutants.md,
-where a reason that somebody added to a survivor stays.
+where a reason that somebody added to a survivor stays, and so do the notes at the end.
 """
 
 import argparse
@@ -63,6 +63,7 @@ pub(crate) fn is_mutant(number: u32) -> bool {
 }
 """
 NO_REASON = "not looked into yet"
+NOTES = "## Defects made by hand"
 # How the reason of a survivor begins that does the same as the code it was made from.
 EQUIVALENT = "equivalent"
 
@@ -495,6 +496,12 @@ def reasons() -> dict[str, str]:
     return dict(re.findall(r"^\* `(.+?)`: (.+)$", REPORT.read_text(), re.MULTILINE))
 
 
+def notes() -> str:
+    """What somebody wrote at the end of the report."""
+    _, heading, rest = REPORT.read_text().partition(NOTES) if REPORT.exists() else ("", "", "")
+    return f"\n{heading}{rest}" if heading else ""
+
+
 def git_state() -> str:
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
@@ -556,10 +563,10 @@ COLUMNS = (
 )
 HEAD = """# Mutants
 
-`make mutants MUTANTS={count} MUTANTS_SEED={seed}`: small defects, drawn from all that cargo-mutants knows to make,
-{count} of each area, tried one at a time with the unit tests of their crate and then, where the fault simulation runs
-the code, with its seeds 0 to {last_seed}. A mutant that hangs is noticed. First tried on {first}, last on {last};
-{seconds:.0f} s of the processor a mutant, beside the build that all share.
+`make mutants MUTANTS={count} MUTANTS_SEED={seed} MUTANTS_ARGUMENTS='--seeds {seeds}'`: small defects, {count} of each area,
+drawn from all that cargo-mutants knows to make, and tried one at a time with the unit tests of their crate and then,
+where the fault simulation runs the code, with its seeds 0 to {last_seed}. A mutant that hangs is noticed. First tried on
+{first}, last on {last}; {seconds:.0f} s of the processor a mutant, beside the build that all share.
 
 "At first" is before tests were written because of survivors. An equivalent mutant does the same as the code, so that no
 test can tell them apart; the last column leaves them out.
@@ -576,6 +583,7 @@ def report(
     head = HEAD.format(
         count=max(sum(mutant.area.name == name for mutant in sample) for name in totals),
         seed=seed,
+        seeds=seeds,
         last_seed=seeds - 1,
         first=", ".join(sorted({f"`{of_one[0].commit}`" for of_one in tried})),
         last=", ".join(sorted({f"`{of_one[-1].commit}`" for of_one in tried})),
@@ -593,7 +601,7 @@ def report(
     if noticed:
         lines += ["", "## Survivors at first that are noticed now", ""]
         lines += sorted(f"* `{of_one[-1].title}`, by `{of_one[-1].by}`" for of_one in noticed)
-    return head + "\n".join(lines) + "\n"
+    return head + "\n".join(lines) + "\n" + notes()
 
 
 def main() -> None:
