@@ -563,10 +563,10 @@ COLUMNS = (
 )
 HEAD = """# Mutants
 
-`make mutants MUTANTS={count} MUTANTS_SEED={seed} MUTANTS_ARGUMENTS='--seeds {seeds}'`: small defects, {count} of each area,
-drawn from all that cargo-mutants knows to make, and tried one at a time with the unit tests of their crate and then,
-where the fault simulation runs the code, with its seeds 0 to {last_seed}. A mutant that hangs is noticed. First tried on
-{first}, last on {last}; {seconds:.0f} s of the processor a mutant, beside the build that all share.
+`make mutants MUTANTS={count} MUTANTS_SEED={seed} MUTANTS_ARGUMENTS='--seeds {seeds}'`: small defects, so many of each
+area, drawn from all that cargo-mutants knows to make, and tried one at a time with the unit tests of their crate and
+then, where the fault simulation runs the code, with its seeds 0 to {last_seed}. A mutant that hangs is noticed. First
+tried on {first}, last on {last}; {seconds:.0f} s of the processor a mutant, beside the build that all share.
 
 "At first" is before tests were written because of survivors. An equivalent mutant does the same as the code, so that no
 test can tell them apart; the last column leaves them out.

@@ -167,6 +167,24 @@ fn slots_and_superblock_come_last_and_together() {
     assert_eq!(of_last(&tables), 2);
 }
 
+/// Each transaction is a sync of local metadata.
+#[test]
+fn what_fits_into_one_transaction_takes_one() {
+    let mut entries = Entries::default();
+    (0..2).for_each(|number| entries.set(&[number], Some([number].into())));
+    let frozen = Arc::new(Frozen {
+        entries,
+        slot_pages: vec![(0, vec![0; 64])],
+        ..Frozen::default()
+    });
+    assert_eq!(
+        merge(&mut Tables::new(), &frozen, 3, usize::MAX),
+        [4],
+        "with the superblock"
+    );
+    assert_eq!(merge(&mut Tables::new(), &frozen, 2, usize::MAX), [2, 2]);
+}
+
 #[test]
 fn entries_are_put_and_deleted_a_few_at_a_time() {
     let key = |number: u8| vec![number; 3];
