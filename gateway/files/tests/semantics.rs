@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use support::{World, at, in_root, node};
 use tombolo_files::memory::MemoryStorage;
@@ -588,4 +589,58 @@ fn a_new_inode_has_its_attributes_from_the_first_moment_on() {
     }
     assert_eq!(world.lookup(ROOT, "refused"), Err(FileError::NotFound));
     world.check();
+}
+
+/// The numbers are those of fallocate(2) in Linux.
+#[test]
+fn bits_of_fallocate_mean_what_they_mean_to_linux() {
+    let known = [
+        (0x00, Allocate::Extend),
+        (0x01, Allocate::KeepSize),
+        (0x03, Allocate::PunchHole),
+        (0x10, Allocate::ZeroRange),
+        (0x11, Allocate::ZeroRangeKeepSize),
+    ];
+    for (bits, mode) in known {
+        assert_eq!(Allocate::of_flags(bits), Ok(mode), "{bits:#x}");
+        assert_eq!(Allocate::of_flags(bits | 0x40), Ok(mode), "{bits:#x}, nothing shared");
+    }
+    // A hole without "keep size", a collapse, an insertion, and what nobody knows.
+    for bits in [0x02, 0x08, 0x20, 0x12, 0x13, 0x80] {
+        let refused = Allocate::of_flags(bits);
+        assert!(matches!(refused, Err(FileError::NotSupported(_))), "{bits:#x}");
+    }
+}
+
+#[test]
+fn linux_knows_what_is_wrong() {
+    let known = [
+        (FileError::NotFound, ErrorKind::NotFound),
+        (FileError::Exists, ErrorKind::AlreadyExists),
+        (FileError::NotDirectory, ErrorKind::NotADirectory),
+        (FileError::IsDirectory, ErrorKind::IsADirectory),
+        (FileError::NotEmpty, ErrorKind::DirectoryNotEmpty),
+        (FileError::Invalid(""), ErrorKind::InvalidInput),
+        (FileError::NameTooLong, ErrorKind::InvalidFilename),
+        (FileError::TooManyLinks, ErrorKind::TooManyLinks),
+        (FileError::CrossShare, ErrorKind::CrossesDevices),
+        (FileError::Stale, ErrorKind::StaleNetworkFileHandle),
+        (FileError::NoSession, ErrorKind::StaleNetworkFileHandle),
+        (FileError::FileTooLarge, ErrorKind::FileTooLarge),
+        (FileError::QuotaExceeded, ErrorKind::QuotaExceeded),
+        (FileError::NoSpace(String::new()), ErrorKind::StorageFull),
+        (FileError::TooBig, ErrorKind::ArgumentListTooLong),
+        (FileError::NotPermitted(""), ErrorKind::PermissionDenied),
+        (FileError::AccessDenied, ErrorKind::PermissionDenied),
+        (FileError::NotSupported(""), ErrorKind::Unsupported),
+        (FileError::Busy(String::new()), ErrorKind::WouldBlock),
+        (FileError::Locked, ErrorKind::WouldBlock),
+        (FileError::InUse(""), ErrorKind::ResourceBusy),
+        (FileError::Interrupted, ErrorKind::Interrupted),
+        (FileError::Deadlock, ErrorKind::Deadlock),
+    ];
+    for (error, kind) in known {
+        let found = std::io::Error::from_raw_os_error(error.errno()).kind();
+        assert_eq!(found, kind, "{error:?}");
+    }
 }
