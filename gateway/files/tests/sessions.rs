@@ -8,7 +8,8 @@ use support::{World, at, client, in_root, node, open};
 use tombolo_files::locks::{Lock, LockFamily, LockKind, LockOwner, LockRange};
 use tombolo_files::memory::MemoryStorage;
 use tombolo_files::{
-    Caller, FileError, FileService, OpenFlags, Place, ROOT, Reply, Request, SessionKind, SessionRequest, Timestamp,
+    Caller, FileError, FileService, FileType, OpenFlags, Place, ROOT, Reply, Request, SessionKind, SessionRequest,
+    Timestamp,
 };
 
 fn lock(owner: u64, kind: LockKind) -> Lock {
@@ -85,6 +86,39 @@ fn a_mount_keeps_what_it_had_open_over_a_restart() {
     world.getattr(file).unwrap();
     world.service.forget(mount, file).unwrap();
     assert_eq!(world.getattr(file), Err(FileError::Stale));
+    world.check();
+}
+
+#[test]
+fn what_is_open_again_is_not_let_go_of() {
+    let world = World::new();
+    let mount = world.attach(b"mount", SessionKind::Kernel);
+    let file = world.mknod(ROOT, "file");
+    world
+        .service
+        .open_inode(&world.caller_of(mount), file, OpenFlags::default())
+        .unwrap();
+    world.unlink(ROOT, "file").unwrap();
+    world.service.forget(mount, file).unwrap();
+    world.getattr(file).unwrap();
+    world.service.release(&world.caller_of(mount), file).unwrap();
+    world.service.forget(mount, file).unwrap();
+    assert_eq!(world.getattr(file), Err(FileError::Stale));
+    world.check();
+}
+
+#[test]
+fn a_file_without_a_name_is_a_regular_one() {
+    let world = World::new();
+    for mode in [0o640, 0o100_640, 0o040_640, 0o020_640] {
+        let file = world.service.tmpfile(&world.caller(), ROOT, node(mode)).unwrap();
+        let found = file.attributes;
+        assert_eq!(
+            (found.file_type, found.mode & 0o7777),
+            (FileType::Regular, 0o640),
+            "{mode:o}"
+        );
+    }
     world.check();
 }
 
