@@ -464,6 +464,7 @@ mod tests {
                 objects: 14,
                 object_bytes: 15,
             },
+            dirty_ages: [(Pvbn(16), WallTime(17)), (Pvbn(18), WallTime(19))].into(),
         }
     }
 

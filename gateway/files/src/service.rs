@@ -138,8 +138,11 @@ impl<S: Storage> FileService<S> {
         service.drop_notes_without_sessions()?;
         service.load_orphans()?;
         service.load_locks()?;
-        service.take_first_numbers()?;
-        Ok(service)
+        match service.take_first_numbers() {
+            // A full disk: what is there is served, and the first that is created takes numbers again.
+            Ok(()) | Err(FileError::Busy(_) | FileError::NoSpace(_)) => Ok(service),
+            Err(error) => Err(error),
+        }
     }
 
     fn load_shares(&self) -> Result<(), FileError> {
