@@ -226,11 +226,11 @@ MAPPED_BYTES = 64 * MIB
 
 
 def most_for_writes(gateway: Gateway) -> int:
-    """What docs/OPERATIONS.md adds up, without what reads, files and many clients fill, and filters for so few blocks."""
+    """What docs/OPERATIONS.md adds up, without what reads, files and many clients fill, and filters so small."""
     settings = in_force(gateway)
     settings["memory"] |= {"fingerprint_filter_bytes": "0KiB", "fingerprint_fence_bytes": "0KiB"}
-    unfilled = ("payload", "history of reads", "prefetched, not read yet", "caches of maps and descriptors")
-    unfilled += ("entries since the last checkpoint",)
+    unfilled = {"payload", "history of reads", "prefetched, not read yet", "caches of maps and descriptors"}
+    unfilled.add("entries since the last checkpoint")
     parts = bounds(settings, connections=1)
     return sum(size for part, size in parts.items() if part not in unfilled) + MAPPED_BYTES
 

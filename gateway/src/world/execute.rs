@@ -116,21 +116,37 @@ impl Gateway {
     /// So that the next segment is there when the disk is full, and no write waits for its making.
     /// `segment` is the next to be begun.
     pub(super) fn make_spare_segment(self: &Arc<Self>, segment: u64) {
-        let gateway = self.clone();
-        self.journaling.run(move || gateway.make_spare_segment_waiting(segment));
+        self.make_spare_segment_later(segment, false);
     }
 
-    /// The core hears of it when there is no room, so that what clients change waits before it is in the journal's order,
-    /// and can be refused.
-    fn make_spare_segment_waiting(self: &Arc<Self>, segment: u64) {
-        let mut is_told = false;
+    /// The same at a start, when the first change may need the segment: the core hears before it that there is no room.
+    pub(super) fn make_first_spare_segment(self: &Arc<Self>, segment: u64) {
+        let error = self.journal.make_spare().err().filter(is_full);
+        if let Some(error) = &error {
+            self.tell_no_room(segment, error);
+        }
+        self.make_spare_segment_later(segment, error.is_some());
+    }
+
+    fn make_spare_segment_later(self: &Arc<Self>, segment: u64, is_told: bool) {
+        let gateway = self.clone();
+        self.journaling
+            .run(move || gateway.make_spare_segment_waiting(segment, is_told));
+    }
+
+    /// What clients change then waits before it is in the journal's order, and can be refused.
+    fn tell_no_room(self: &Arc<Self>, segment: u64, error: &io::Error) {
+        tracing::warn!(%error, "no room for the journal's next segment; what clients change will wait until there is some");
+        self.drive(Event::JournalFull { segment });
+    }
+
+    fn make_spare_segment_waiting(self: &Arc<Self>, segment: u64, mut is_told: bool) {
         loop {
             match self.journal.make_spare() {
                 Ok(()) => break,
                 Err(error) if is_full(&error) => {
                     if !is_told {
-                        tracing::warn!(%error, "no room for the journal's next segment; what clients change will wait until there is some");
-                        self.drive(Event::JournalFull { segment });
+                        self.tell_no_room(segment, &error);
                     }
                     is_told = true;
                     thread::sleep(FULL_DISK_RETRY);

@@ -29,7 +29,8 @@ pub enum MetadataFileError {
     #[error("{path}: {error}")]
     Disk { path: PathBuf, error: io::Error },
     #[error(
-        "{path} was cut: it has {found} bytes and had {noted} at least; put it back as it was, or restore the state \
+        "{path} was cut: it has {found} bytes and had {noted} at least, says the cache file; put it back as it was (or the \
+         cache file, if that is another gateway's), or restore the state \
          directory from a copy"
     )]
     Cut { path: PathBuf, found: u64, noted: u64 },

@@ -225,7 +225,7 @@ impl Gateway {
             _lock: lock,
         });
         gateway.start_timer().map_err(disk("cannot start threads", &state))?;
-        gateway.make_spare_segment(first_segment);
+        gateway.make_first_spare_segment(first_segment);
         // The recovered state gets a first checkpoint soon and the flush pipeline a first look.
         gateway.drive(tombolo_core::Event::Tick);
         Ok(gateway)
