@@ -124,8 +124,9 @@ def test_cache_file_of_another_gateway_is_refused(
     data = unique_data(8)
     write(gateway, data)
     gateway.kill9()
+    # Killed, so that it has no longer metadata than this one's is.
     other = make_gateway(SMALL).start()
-    other.stop()
+    other.kill9()
     hidden = gateway.folder / "hidden"
     gateway.cache_file.rename(hidden)
     shutil.copy(other.cache_file, gateway.cache_file)
@@ -426,6 +427,13 @@ def test_store_without_the_gateways_objects_is_refused(make_gateway: GatewayFact
     gateway.start()
     assert read(gateway, len(data)) == data
     assert gateway.status()["lost"] == {"blocks": 0, "ranges": []}
+    gateway.stop()
+    gateway.settings["store"] = {"url": f"dir:{wrong}", "accept_foreign": True}
+    gateway.start()
+    drained_again = unique_data(4)
+    write(gateway, drained_again)
+    gateway.drain()
+    assert read(gateway, len(drained_again)) == drained_again
 
 
 def test_store_that_lacks_some_objects_is_told_and_taken(make_gateway: GatewayFactory) -> None:

@@ -29,6 +29,7 @@ pub fn options(settings: &Settings) -> Result<Options, ServeError> {
         },
         metadata_map_bytes: settings.memory.metadata_map_bytes_max.0,
         store: driver::open_store(&url, &s3_settings(settings))?,
+        accept_foreign_store: settings.store.accept_foreign,
         retry: retry_policy(settings),
         limits: limits(settings),
         compression: match settings.compression.algorithm {

@@ -62,6 +62,9 @@ section! {
         /// Permits an endpoint without TLS.
         allow_http: bool = false, Permitted::Words("`true` or `false`"),
             "Without TLS whoever can watch the network can read the data, so it must be asked for.";
+        /// Starts with a store that has none of this gateway's objects; what only they held is lost.
+        accept_foreign: bool = false, Permitted::Words("`true` or `false`"),
+            "Nearly always the URL is wrong, or a folder is not mounted, and new data would go to the wrong place.";
         /// How long a connection may take to come about.
         connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
             "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";

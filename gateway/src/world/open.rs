@@ -40,6 +40,8 @@ pub struct Options {
     pub index: tombolo_dedup::Config,
     pub metadata_map_bytes: u64,
     pub store: Arc<dyn ObjectStore>,
+    /// Also one that has none of the objects that it should have.
+    pub accept_foreign_store: bool,
     pub retry: RetryPolicy,
     pub limits: Limits,
     pub compression: Compression,
@@ -164,7 +166,10 @@ impl Gateway {
                 path: state.clone(),
                 error,
             })?;
-            let store_samples = samples(&reading, &report.objects);
+            let store_samples = match options.accept_foreign_store {
+                true => Vec::new(),
+                false => samples(&reading, &report.objects),
+            };
             (core, report, store_samples)
         };
         core.learn_replay_cost(report.records, began.elapsed().as_micros() as u64);

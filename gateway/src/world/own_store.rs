@@ -19,7 +19,8 @@ const START_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 #[error(
     "store: {store} has none of the objects that this gateway has put into its store, such as {key}: it is another store \
-     or an empty one; correct [store] url, or mount the folder that it names"
+     or an empty one; correct [store] url, or mount the folder that it names; if they are lost for good, set [store] \
+     accept_foreign = true"
 )]
 pub struct ForeignStore {
     store: String,
