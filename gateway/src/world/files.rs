@@ -81,13 +81,12 @@ impl Storage for FileStorage {
         let call: AnswerCall = Box::new(move |result, _| {
             done(result.map(|_| ()).map_err(|refusal| storage_error(&refusal)));
         });
-        self.send(Data::None, call, |token| Event::Flush { token });
+        self.send(Data::None, Reply::Call(call), |token| Event::Flush { token });
     }
 }
 
 impl FileStorage {
-    fn send(&self, data: Data, call: AnswerCall, event: impl FnOnce(Token) -> Event) {
-        let reply = Reply::Call(call);
+    fn send(&self, data: Data, reply: Reply, event: impl FnOnce(Token) -> Event) {
         let token = self.0.requests.insert(Pending { data, reply });
         let event = event(token);
         self.0.recorder.note(client_of_event(&event), &event);
@@ -97,11 +96,7 @@ impl FileStorage {
     /// Waits for the answer, which as a rule is there at once.
     fn ask(&self, data: Data, event: impl FnOnce(Token) -> Event) -> Result<Answer, StorageError> {
         let (sender, receiver) = sync_channel(1);
-        let reply = Reply::Channel(sender);
-        let token = self.0.requests.insert(Pending { data, reply });
-        let event = event(token);
-        self.0.recorder.note(client_of_event(&event), &event);
-        self.0.drive(event);
+        self.send(data, Reply::Channel(sender), event);
         let answer = receiver
             .recv()
             .map_err(|_| StorageError::Failed("the gateway is stopping".into()))?;
@@ -122,7 +117,7 @@ impl FileStorage {
                 (Err(refusal), _) => Err(storage_error(&refusal)),
             });
         });
-        self.send(data, call, |token| Event::Read { token, client, span });
+        self.send(data, Reply::Call(call), |token| Event::Read { token, client, span });
     }
 }
 

@@ -44,8 +44,7 @@ impl Client {
     /// | brings devices | those that serve devices: a mount is served once |
     /// | resumes | those that the client has closed: it sends again what it lacks the answer to |
     fn makes_way(&self, new: &Attach, connection: &Connection) -> bool {
-        self.name == new.client_name
-            && self.share == new.share_name
+        self.is_named_as(new)
             && (self.incarnation != new.incarnation
                 || (self.device && new.device)
                 || (new.resume && peer_is_gone(&connection.socket)))
@@ -54,10 +53,11 @@ impl Client {
     /// Whether this connection is a living client's of the new one's name: two run under one name by mistake, and would
     /// otherwise end each other's locks and open files for ever.
     fn is_in_the_way(&self, new: &Attach, connection: &Connection) -> bool {
-        self.name == new.client_name
-            && self.share == new.share_name
-            && self.incarnation != new.incarnation
-            && !peer_is_gone(&connection.socket)
+        self.is_named_as(new) && self.incarnation != new.incarnation && !peer_is_gone(&connection.socket)
+    }
+
+    fn is_named_as(&self, new: &Attach) -> bool {
+        self.name == new.client_name && self.share == new.share_name
     }
 }
 
