@@ -36,6 +36,8 @@ struct Inner {
     synced: usize,
     /// Changes until one fails, and how.
     fault: Option<(u64, StorageError)>,
+    /// Looks at entries until one fails, and how.
+    get_fault: Option<(u64, StorageError)>,
     read_delay: Option<Duration>,
     gets: u64,
     scans: u64,
@@ -101,6 +103,11 @@ impl MemoryStorage {
         self.inner().fault = Some((after, error));
     }
 
+    /// The look at an entry after `after` more fails, once.
+    pub fn fail_get(&self, after: u64, error: StorageError) {
+        self.inner().get_fault = Some((after, error));
+    }
+
     /// Reads are answered on another thread, so much later.
     pub fn delay_reads(&self, delay: Duration) {
         self.inner().read_delay = Some(delay);
@@ -139,18 +146,23 @@ impl MemoryStorage {
     }
 }
 
+/// The fault, when its time has come.
+fn count_down(fault: &mut Option<(u64, StorageError)>) -> Result<(), StorageError> {
+    match fault {
+        None => Ok(()),
+        Some((0, _)) => fault.take().map_or(Ok(()), |(_, error)| Err(error)),
+        Some((after, _)) => {
+            *after -= 1;
+            Ok(())
+        }
+    }
+}
+
 impl Inner {
     fn make(&mut self, step: Step) -> Result<(), StorageError> {
         self.commits += 1;
         check_sizes(&step.change)?;
-        match &mut self.fault {
-            Some((0, _)) => {
-                let fault = self.fault.take();
-                return Err(fault.map_or(StorageError::Failed(String::new()), |(_, error)| error));
-            }
-            Some((after, _)) => *after -= 1,
-            None => (),
-        }
+        count_down(&mut self.fault)?;
         self.state.apply(&step);
         if let Some(steps) = &mut self.steps {
             steps.push(step);
@@ -233,6 +245,7 @@ impl Storage for MemoryStorage {
     fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError> {
         let mut inner = self.inner();
         inner.gets += 1;
+        count_down(&mut inner.get_fault)?;
         Ok(inner.state.entries.get(key).cloned())
     }
 

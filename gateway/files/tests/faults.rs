@@ -172,3 +172,24 @@ fn whichever_change_fails_nothing_is_half_done() {
         assert!(faults > 0, "after {after}");
     }
 }
+
+#[test]
+fn an_open_that_was_answered_with_an_error_is_not_counted() {
+    let flags = OpenFlags::default();
+    let mut failed_late = 0;
+    for after in 0..20 {
+        let world = World::new();
+        let made = world.create(ROOT, "file");
+        world.service.release(&world.caller(), made.inode).unwrap();
+        world.storage.fail_get(after, StorageError::Busy("test".into()));
+        let opened = world
+            .service
+            .create(&world.caller(), in_root("file"), node(0o644), flags);
+        world.storage.fail_get(u64::MAX, StorageError::Busy("test".into()));
+        world.unlink(ROOT, "file").unwrap();
+        let is_there = world.getattr(made.inode).is_ok();
+        assert_eq!(is_there, opened.is_ok(), "the look after {after} fails: {opened:?}");
+        failed_late += u64::from(opened.is_err());
+    }
+    assert!(failed_late > 0);
+}

@@ -107,8 +107,15 @@ impl<S: Storage> FileService<S> {
             return Err(FileError::IsDirectory);
         }
         self.open_inode(caller, found.inode, flags)?;
-        let _names = self.reading();
-        Ok((self.entry(caller, found.inode)?, false))
+        let opened = {
+            let _names = self.reading();
+            self.entry(caller, found.inode)
+        };
+        if opened.is_err() {
+            // Who is told of no open will never close it.
+            self.release(caller, found.inode)?;
+        }
+        Ok((opened?, false))
     }
 
     /// A regular file without a name, opened. It goes with its last open unless it is linked before.
