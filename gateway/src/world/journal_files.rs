@@ -32,15 +32,21 @@ struct Segment {
     stretch: Stretch,
 }
 
-/// The numbers of a journal's segments, in no order.
+/// The numbers of a journal's segments, in no order. A file of any other name is nothing of ours: were it a segment that
+/// somebody renamed, that segment is missed, and recovery says so.
 pub fn segments_in(directory: &Path) -> io::Result<Vec<u64>> {
     let mut segments = Vec::new();
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.strip_suffix(".log"));
-        segments.extend(number.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
+        let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        segments.extend(number.filter(|number| *name == *segment_name(*number)));
     }
     Ok(segments)
+}
+
+fn segment_name(segment: u64) -> String {
+    format!("{segment:016x}.log")
 }
 
 impl JournalFiles {
@@ -193,7 +199,7 @@ impl JournalFiles {
     }
 
     fn path(&self, segment: u64) -> PathBuf {
-        self.directory.join(format!("{segment:016x}.log"))
+        self.directory.join(segment_name(segment))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Segment>>> {
@@ -231,6 +237,22 @@ mod tests {
             (&held[..4], &held[4999..5004]),
             (&[8, 8, 8, 0][..], &[0, 7, 7, 7, 0][..])
         );
+    }
+
+    #[test]
+    fn a_file_of_another_name_is_not_a_segment() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = JournalFiles::open(directory.path().to_owned(), 1 << 20).unwrap();
+        files.write(&write(0, vec![7; 3])).unwrap();
+        for name in [
+            "2.log",
+            "+000000000000002.log",
+            "000000000000000A.log",
+            "0000000000000003.log.old",
+        ] {
+            fs::write(directory.path().join(name), b"not ours").unwrap();
+        }
+        assert_eq!(files.list().unwrap(), [1]);
     }
 
     #[test]
