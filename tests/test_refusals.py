@@ -152,6 +152,9 @@ def test_full_local_disk_is_a_pause_and_no_reason_not_to_start(
     def is_waiting() -> bool:
         return gateway.process.log_tail(2000).count("no room for the journal") > waits
 
+    def is_paused() -> bool:
+        return "no room" in (gateway.status()["pause"] or "")
+
     def has_written(count: int) -> bool:
         return len(written) > count
 
@@ -166,6 +169,8 @@ def test_full_local_disk_is_a_pause_and_no_reason_not_to_start(
         fill(filler)
         thread = writer()
         wait_for(is_waiting, 240, "the journal to find no room")
+        wait_for(is_paused, 60, "status to say so")
+        assert gateway.status()["failure"] is None, "it goes on by itself"
         if waits == 1:
             gateway.kill9()
             thread.join()
@@ -179,6 +184,7 @@ def test_full_local_disk_is_a_pause_and_no_reason_not_to_start(
         is_over.set()
         thread.join()
         is_over.clear()
+    wait_for(lambda: gateway.status()["pause"] is None, 30, "status to say that it goes on")
     with gateway.disk("vol") as disk:
         disk.flush()
         for number in written[::16]:

@@ -25,6 +25,9 @@ fn shown(status: &Status) -> String {
             format!("{failure}; changes are refused until it is mended and the gateway restarted"),
         ));
     }
+    if let Some(pause) = &status.pause {
+        lines.push(("PAUSED", format!("{pause}; it goes on by itself")));
+    }
     if status.lost.blocks > 0 {
         lines.push(("LOST", lost(status)));
     }
@@ -331,6 +334,16 @@ upload          0 B/s, 0 objects in flight, 10 minutes left
         let text = shown(&status);
         assert!(text.starts_with("FAILED          input/output error"), "{text}");
         assert!(text.contains("2 corrupt cache slots"), "{text}");
+        let status = Status {
+            pause: Some("no room".into()),
+            ..Default::default()
+        };
+        let text = shown(&status);
+        assert!(
+            text.starts_with("PAUSED          no room; it goes on by itself"),
+            "{text}"
+        );
+        assert!(!text.contains("FAILED"), "{text}");
         let status = Status {
             lost: LossStatus {
                 blocks: 5,

@@ -11,6 +11,9 @@ pub struct Status {
     pub state_directory: String,
     /// Set once the local disk has failed: the gateway reads and uploads, but takes no changes.
     pub failure: Option<String>,
+    /// What the local disk keeps from going on for now: it goes on by itself once the cause is gone.
+    #[serde(default)]
+    pub pause: Option<String>,
     pub store: StoreStatus,
     /// Blocks that read as errors.
     #[serde(default)]

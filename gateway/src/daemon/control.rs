@@ -152,11 +152,8 @@ impl GatewayControl {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             state_directory: self.state_directory.clone(),
-            failure: snapshot
-                .failed
-                .as_ref()
-                .map(ToString::to_string)
-                .or_else(|| snapshot.metadata_error.clone()),
+            failure: snapshot.failed.as_ref().map(ToString::to_string),
+            pause: pause_of(snapshot),
             store: self.store_status(snapshot),
             lost: self.loss_status(snapshot),
             dirty_bytes,
@@ -472,6 +469,14 @@ fn store_metrics(counts: tombolo_cloud_driver::OperationCounts) -> StoreOperatio
             buckets: bounds.zip(counts.latencies).collect(),
         },
     }
+}
+
+/// Why changes wait for the local disk, or checkpoints do not succeed.
+fn pause_of(snapshot: &Snapshot) -> Option<String> {
+    let full = "the local disk has no room for the journal's next segment: changes wait, then are refused";
+    let no_room = snapshot.waits_for_journal.then(|| full.into());
+    let checkpoint = |error: &String| format!("checkpoints fail and are tried again: {error}");
+    no_room.or_else(|| snapshot.metadata_error.as_ref().map(checkpoint))
 }
 
 /// Resident set of this process, zero where the kernel does not tell.

@@ -49,6 +49,11 @@ pub(super) const METRICS: &[Metric] = &[
         "1 once the local disk has failed and changes are refused.",
         |m| Integer(u64::from(m.status.failure.is_some())),
     ),
+    gauge(
+        "tombolo_paused",
+        "1 while the local disk is full, or checkpoints fail: it goes on by itself.",
+        |m| Integer(u64::from(m.status.pause.is_some())),
+    ),
     // What is not in the store yet.
     gauge("tombolo_dirty_bytes", "Acknowledged data that the store lacks.", |m| {
         Integer(m.status.dirty_bytes)
