@@ -2,7 +2,7 @@
 //! same contents, this life of the gateway has put that object, read from it, or asked the store for it. Until then
 //! the block keeps its slot, like a follower of an upload.
 //!
-//! One request without a body per object and life, for the 64 blocks of a pack; docs/decisions/lost-objects.md.
+//! One request without a body per object and life, for the 64 blocks of a pack; docs/decisions/0010-lost-objects.md.
 
 use crate::core_state::Core;
 use crate::dirty::Stage;

@@ -216,7 +216,7 @@ section! {
         /// What is fetched before anybody asks.
         policy: PolicyName = DEFAULT_PREFETCH, Permitted::Words(
             "`none`, `ramp`, `seq`, `amp`, `graph`, `hou`, `linux`, `leap`, `mithril`, `probability`"),
-            "With `lru` the shortest reads for the money on the traces measured (docs/decisions/prefetch.md). `ramp` knows only streams, `amp` fetches least in vain.";
+            "With `lru` the shortest reads for the money on the traces measured (docs/decisions/0008-prefetch.md). `ramp` knows only streams, `amp` fetches least in vain.";
         /// One of the six pairs of the Tombolo paper, in place of `[cache] replacement` and `policy`.
         combination: Option<Combination> = None, Permitted::Words(
             "`lru_seq`, `lru_amp`, `lru_graph`, `sarc_seq`, `sarc_amp`, `sarc_graph`"),

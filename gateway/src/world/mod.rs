@@ -3,7 +3,7 @@
 //! The core has one owner at a time, a mutex held for microseconds and never across I/O. Whoever brings an event steps
 //! the core and carries out what follows from it: a client's thread writes its own slots and journal batch and
 //! answers its own request, without handing anything to another thread; only what would wait (syncs, the cloud,
-//! hashing, checkpoints, reads that the kernel cannot serve from memory) goes to workers. docs/decisions/threading.md
+//! hashing, checkpoints, reads that the kernel cannot serve from memory) goes to workers. docs/decisions/0005-threading.md
 //! has the measurement.
 
 mod cache_file;
