@@ -53,6 +53,9 @@ pub struct Config {
     /// Delay before a failed upload is tried again; doubles up to the second.
     pub upload_retry_ms_min: u64,
     pub upload_retry_ms_max: u64,
+    /// What a step does at the most of the work that a large unmapping leaves behind: dirty blocks given up, extents of the
+    /// overlay removed, slots set free.
+    pub sweep_blocks_max: u64,
     /// Whether the replacement policy keeps room for what the prefetcher's streams need ([`crate::policies`]).
     pub sequential_floor: bool,
 }
@@ -90,6 +93,7 @@ impl Default for Config {
             fetches_max: 16,
             upload_retry_ms_min: 500,
             upload_retry_ms_max: 30_000,
+            sweep_blocks_max: 4_096,
             sequential_floor: false,
         }
     }

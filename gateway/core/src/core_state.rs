@@ -154,7 +154,9 @@ impl Core {
     pub fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Command>) {
         self.now = self.now.max(now);
         self.slots.return_withdrawn(self.now);
+        self.settle_again();
         self.dispatch(event);
+        self.pump_sweep();
         self.pump();
         // A pump may have refused the read of a partial write's edge.
         while self.partial_writes.has_answers() {
@@ -245,6 +247,7 @@ impl Core {
             self.flush_deadline(),
             self.read_deadline(),
             self.durability_deadline(),
+            self.sweep_deadline(),
             self.slots.withdrawn_deadline(),
         ]
         .into_iter()
@@ -320,6 +323,7 @@ impl Core {
     pub fn check_invariants(&self) {
         self.slots.check_invariants();
         self.check_accounts();
+        self.check_unmapped();
         assert!(
             self.slots.dirty_count() <= self.config.dirty_blocks_max,
             "the backlog is bounded"

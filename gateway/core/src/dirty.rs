@@ -143,21 +143,55 @@ impl Dirty {
         if self.live.is_empty() {
             return Vec::new();
         }
-        let mut superseded = Vec::new();
-        for extent in self.live.overlaps(volume, first, end) {
-            let Target::At(pvbn) = extent.target else { continue };
-            for offset in 0..extent.count {
-                let pvbn = pvbn.plus(offset);
-                if let Some(block) = self.find(pvbn).copied() {
-                    superseded.push(block);
-                    if block.stage == Stage::Queued {
-                        self.remove(pvbn);
-                    }
+        let mut dead = Vec::new();
+        self.live.take(volume, first, end, |extent| dead.push(extent));
+        self.take_dead(dead)
+    }
+
+    /// As [`Self::supersede`], but [`Self::sweep`] returns the blocks, bit by bit. None of them is live from now on.
+    pub fn supersede_later(&mut self, volume: VolumeId, first: u64, end: u64) {
+        if !self.live.is_empty() {
+            self.live.cover(volume, first, end, None);
+        }
+    }
+
+    /// Up to `count` blocks of what is left of ranges that map to something else.
+    pub fn sweep(&mut self, count: u64) -> Vec<DirtyBlock> {
+        let (mut dead, mut left) = (Vec::new(), count);
+        while left > 0
+            && let Some(extent) = self.live.sweep(left)
+        {
+            left -= extent.count;
+            dead.push(extent);
+        }
+        match dead.is_empty() {
+            true => Vec::new(),
+            false => self.take_dead(dead),
+        }
+    }
+
+    pub fn is_sweeping(&self) -> bool {
+        self.live.has_covers()
+    }
+
+    fn take_dead(&mut self, extents: Vec<Extent>) -> Vec<DirtyBlock> {
+        let mut dead = Vec::new();
+        for extent in extents {
+            let Target::At(first) = extent.target else { continue };
+            let index = self.queue.partition_point(|block| block.pvbn < first);
+            let blocks = self.queue.range_mut(index..);
+            for block in blocks.take_while(|block| block.pvbn < first.plus(extent.count)) {
+                if block.stage != Stage::Gone {
+                    dead.push(*block);
+                }
+                if block.stage == Stage::Queued {
+                    block.stage = Stage::Gone;
+                    self.count -= 1;
                 }
             }
         }
-        self.live.remove(volume, first, end);
-        superseded
+        self.pass_gone();
+        dead
     }
 
     /// Takes a block out: uploaded, a duplicate, dead or lost.
@@ -172,11 +206,23 @@ impl Dirty {
         if self.is_live(&block) {
             self.live.remove(block.volume, block.block, block.block + 1);
         }
+        self.pass_gone();
+        Some(block)
+    }
+
+    /// Nobody looks again and again at what is gone: not at the front, and not where the next block to hash is looked for.
+    fn pass_gone(&mut self) {
         while self.queue.front().is_some_and(|front| front.stage == Stage::Gone) {
             self.queue.pop_front();
         }
+        let index = self.queue.partition_point(|block| block.pvbn < self.cursor);
+        for block in self.queue.range(index..) {
+            if block.stage == Stage::Queued {
+                break;
+            }
+            self.cursor = block.pvbn.plus(1);
+        }
         self.ages.trim(self.first_pvbn());
-        Some(block)
     }
 
     /// Up to `count` queued blocks below `target` whose records are durable; they become `Hashing`.
@@ -236,6 +282,21 @@ impl Dirty {
         let index = self.queue.partition_point(|block| block.pvbn < self.cursor);
         let queued = self.queue.range(index..).find(|block| block.stage == Stage::Queued)?;
         self.ages.of(queued.pvbn)
+    }
+
+    /// The blocks that are live.
+    pub fn live_blocks(&self) -> impl Iterator<Item = &DirtyBlock> {
+        let there = self.queue.iter().filter(|block| block.stage != Stage::Gone);
+        there.filter(|block| self.is_live(block))
+    }
+
+    /// Checks what must always hold; for tests.
+    pub fn check_invariants(&self) {
+        self.live.check_invariants();
+        let there = self.queue.iter().filter(|block| block.stage != Stage::Gone);
+        assert_eq!(there.count(), self.count);
+        let mut passed = self.queue.iter().take_while(|block| block.pvbn < self.cursor);
+        assert!(passed.all(|block| block.stage != Stage::Queued));
     }
 
     pub fn memory_bytes(&self) -> u64 {

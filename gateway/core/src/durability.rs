@@ -8,7 +8,6 @@
 
 use crate::checkpoint::{Frozen, SlotEntry, encode_slot_page};
 use crate::core_state::{Core, Overlay};
-use crate::dirty::Stage;
 use crate::event::{Answer, Command, DiskError, MetadataError, Refusal, Token};
 use crate::extent_map::{Extent, Target};
 use crate::page::PAGE_ENTRIES;
@@ -29,6 +28,8 @@ pub(crate) struct Durability {
     syncing: Option<Lsn>,
     /// Slots that may change state once the journal is durable up to a position.
     settling: VecDeque<(Lsn, Lcbn, Becomes)>,
+    /// How many of them may do so in this step.
+    settle_left: u64,
     sync_wanted: bool,
     /// A checkpoint has failed. If it was for a sync, the next one fails too, even with nothing to bring to the disk, and
     /// the core must hear of that: changes may be waiting for a checkpoint that will never be.
@@ -77,6 +78,7 @@ impl Durability {
             served: Vec::new(),
             syncing: None,
             settling: VecDeque::new(),
+            settle_left: 0,
             sync_wanted: false,
             sync_doubted: false,
             unsynced_since: None,
@@ -142,28 +144,21 @@ impl Core {
                 ..
             } => {
                 let count = sums.len() as u64;
-                let superseded = self.unmap(*volume, *first, first + count);
-                let target = Target::At(*pvbn);
-                self.overlay.map.insert(Extent {
+                self.next_pvbn = self.next_pvbn.max(pvbn.plus(count));
+                // Its own blocks become live next.
+                self.remap_now(Extent {
                     volume: *volume,
                     first: *first,
                     count,
-                    target,
-                });
-                self.next_pvbn = self.next_pvbn.max(pvbn.plus(count));
-                superseded
+                    target: Target::At(*pvbn),
+                })
             }
-            Record::Hole { volume, first, count } => {
-                let superseded = self.unmap(*volume, *first, first + count);
-                let target = Target::Hole;
-                self.overlay.map.insert(Extent {
-                    volume: *volume,
-                    first: *first,
-                    count: *count,
-                    target,
-                });
-                superseded
-            }
+            Record::Hole { volume, first, count } => self.remap(Extent {
+                volume: *volume,
+                first: *first,
+                count: *count,
+                target: Target::Hole,
+            }),
             Record::Redirect {
                 volume,
                 first,
@@ -199,16 +194,13 @@ impl Core {
                 count,
                 pvbn,
             }) => {
-                let superseded = self.unmap(*volume, *first, first + count);
-                let target = Target::At(*pvbn);
                 (0..*count).for_each(|index| self.slots.refer_again(pvbn.plus(index)));
-                self.overlay.map.insert(Extent {
+                self.remap(Extent {
                     volume: *volume,
                     first: *first,
                     count: *count,
-                    target,
-                });
-                superseded
+                    target: Target::At(*pvbn),
+                })
             }
             Record::Entries(changes) => {
                 self.apply_entries(changes);
@@ -221,15 +213,12 @@ impl Core {
             Record::Delete { .. } => match self.apply_volume_record(record) {
                 Some((volume, blocks)) if blocks > 0 => {
                     self.foresight.prefetcher.forget_volume(volume);
-                    let superseded = self.unmap(volume, 0, blocks);
-                    let target = Target::Hole;
-                    self.overlay.map.insert(Extent {
+                    self.remap(Extent {
                         volume,
                         first: 0,
                         count: blocks,
-                        target,
-                    });
-                    superseded
+                        target: Target::Hole,
+                    })
                 }
                 _ => Vec::new(),
             },
@@ -248,24 +237,6 @@ impl Core {
         let object = self.descriptor_of(to).map(|descriptor| descriptor.first_pvbn());
         let object = object.unwrap_or_else(|| likely_object(to));
         Some((block.slot, Becomes::Clean { address, object }))
-    }
-
-    fn unmap(&mut self, volume: tombolo_base::VolumeId, first: u64, end: u64) -> Vec<(Lcbn, Becomes)> {
-        let mut free = Vec::new();
-        self.losses.forget_places(volume, first, end);
-        for block in self.dirty.supersede(volume, first, end) {
-            if block.stage == Stage::Queued {
-                free.push((block.slot, Becomes::Free));
-            } else {
-                // The next checkpoint must not call it dirty any more.
-                self.slots.mark_changed(block.slot);
-            }
-        }
-        while let Some((&place, &slot)) = self.corrupt.range((volume, first)..(volume, end)).next() {
-            self.corrupt.remove(&place);
-            free.push((slot, Becomes::Free));
-        }
-        free
     }
 
     pub(crate) fn acknowledge_at(&mut self, end: Lsn, token: Token, answer: Answer, force_unit_access: bool) {
@@ -345,10 +316,12 @@ impl Core {
 
     fn settle(&mut self) {
         let upto = self.journal.durable();
-        while let Some((lsn, slot, becomes)) = self.durability.settling.front().copied()
+        while self.durability.settle_left > 0
+            && let Some((lsn, slot, becomes)) = self.durability.settling.front().copied()
             && lsn <= upto
         {
             self.durability.settling.pop_front();
+            self.durability.settle_left -= 1;
             match becomes {
                 Becomes::Clean { address, object } if self.slots.state(slot) == SlotState::Dirty => {
                     self.slots.clean(slot, address, object);
@@ -357,6 +330,19 @@ impl Core {
                 Becomes::Free => self.slots.release(slot),
             }
         }
+    }
+
+    /// A step begins. What one settles is bounded; what is left of it goes on in the next.
+    pub(crate) fn settle_again(&mut self) {
+        self.durability.settle_left = self.config.sweep_blocks_max;
+        self.settle();
+    }
+
+    /// Whether slots wait for nothing but another step.
+    pub(crate) fn may_settle(&self) -> bool {
+        let upto = self.journal.durable();
+        let front = self.durability.settling.front();
+        front.is_some_and(|(lsn, _, _)| *lsn <= upto)
     }
 
     fn refuse_all_waiting(&mut self) {
@@ -446,8 +432,10 @@ impl Core {
             // It lets go of segments.
             || self.journal.is_full()
             || self.slots.changed_page_count() >= self.config.overlay_slot_pages_max;
-        // The frozen state must hold nothing that the disk might still refuse to have journaled.
-        if (due || self.durability.checkpoint_wanted) && self.journal.written() == self.journal.next() {
+        // The frozen state must hold nothing that the disk might still refuse to have journaled, and call no slot dirty that
+        // is to be given up.
+        let is_complete = self.journal.written() == self.journal.next() && !self.is_sweeping();
+        if (due || self.durability.checkpoint_wanted) && is_complete {
             self.durability.checkpoint_wanted = false;
             self.freeze();
         }
@@ -613,7 +601,7 @@ impl Core {
             .map(|since| since.plus_millis(self.config.sync_interval_ms));
         let checkpoint = match &self.frozen {
             Some(_) => self.durability.checkpoint_retry_at,
-            None if self.has_changes() && self.journal.written() == self.journal.next() => Some(
+            None if self.has_changes() && self.journal.written() == self.journal.next() && !self.is_sweeping() => Some(
                 self.durability
                     .checkpoint_at
                     .plus_millis(self.config.checkpoint_interval_ms),

@@ -22,6 +22,7 @@
 //! | `durability` | acknowledgements, group commit, checkpoints                              |
 //! | `volumes`    | creation, resize, deletion                                               |
 //! | `wall_clock` | ages of what was written before the start                                |
+//! | `unmapping`  | what large unmappings leave to do, in pieces                             |
 //! | `unneeded`   | clean copies of blocks that nothing maps to any more                     |
 //! | `entries`    | the file service's entries that have changed, and their counters         |
 //! | `entry_scan` | looks at entries: what has changed laid over local metadata              |
@@ -72,6 +73,9 @@ pub mod sealed;
 mod slots;
 #[cfg(test)]
 mod test_bench;
+mod unmapping;
+#[cfg(test)]
+mod unmapping_cost;
 mod unneeded;
 mod verification;
 mod volumes;

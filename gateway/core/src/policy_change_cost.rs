@@ -2,6 +2,7 @@
 //! `cargo test --release -p tombolo-core the_cost_of_changing_the_policy -- --ignored --nocapture`
 
 use crate::slots::Slots;
+use crate::test_bench::cpu_nanoseconds;
 use tombolo_base::{BlockSum, Lcbn, Prng, Pvbn};
 use tombolo_cache::{Access, Arrival, Capacity, Cause, Grouping, Policy, Recall};
 
@@ -26,13 +27,6 @@ fn filled(policy: Policy, count: u32) -> Slots {
         slots.touch(Lcbn(slot as u32), slot, None);
     }
     slots
-}
-
-/// Time that this thread has spent on a processor: the pause, where nobody else wants the processor.
-fn cpu_nanoseconds() -> u64 {
-    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells of its threads");
-    let first = schedstat.split(' ').next().expect("three numbers");
-    first.parse().expect("nanoseconds")
 }
 
 #[test]

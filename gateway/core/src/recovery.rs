@@ -859,7 +859,9 @@ fn dispensable(
 }
 
 fn replay_record(core: &mut Core, time: WallTime, record: Record, report: &mut Report) {
-    for (slot, becomes) in core.apply(&record) {
+    let mut settling = core.apply(&record);
+    settling.extend(core.sweep_all().into_iter().map(|slot| (slot, Becomes::Free)));
+    for (slot, becomes) in settling {
         let (pvbn, sum) = (core.slots.pvbn(slot), core.slots.sum(slot));
         match becomes {
             Becomes::Clean { .. } => core.slots.restore(slot, pvbn, sum, SlotState::Clean),

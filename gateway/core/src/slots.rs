@@ -115,6 +115,11 @@ impl Slots {
         self.policy.len() as u32
     }
 
+    #[cfg(test)]
+    pub fn free_count(&self) -> u32 {
+        self.free_count
+    }
+
     pub fn policy_name(&self) -> &'static str {
         self.policy.name()
     }

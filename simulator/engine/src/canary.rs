@@ -1,13 +1,15 @@
 //! Those of the built-in defects that take more than leaving something out.
 
 use crate::clients::no_span;
+use crate::metadata::Metadata;
 use crate::operation::Operation;
 use crate::request::Kind;
 use crate::scenario::Canary;
 use crate::world::World;
 use tombolo_base::{EntryChange, VolumeId};
+use tombolo_core::checkpoint::{MetadataRead, SlotEntry, Table, decode_slot_page, encode_slot_page};
 use tombolo_core::record::{Batch, Record};
-use tombolo_core::{Event, MetadataChange};
+use tombolo_core::{Event, Frozen, MetadataChange};
 
 impl World {
     /// Sends a write's entries ahead of it, as a commit.
@@ -52,6 +54,22 @@ impl World {
             Operation::AskLater(client, Kind::Commit { change, links }),
         );
     }
+}
+
+/// The checkpoint's slot pages, in which a slot that was dirty before and is free now is as it was.
+pub(crate) fn with_dirty_slots(frozen: &Frozen, before: &Metadata) -> Vec<(u32, Vec<u8>)> {
+    let entries = |bytes: &[u8]| decode_slot_page(bytes).expect("the core has made the page");
+    let keep = |(page, bytes): &(u32, Vec<u8>)| {
+        let Ok(old) = before.get(Table::Slots, &page.to_be_bytes());
+        let old = old.map(|bytes| entries(&bytes)).unwrap_or_default();
+        let old = old.into_iter().map(Some).chain(std::iter::repeat(None));
+        let kept = entries(bytes).into_iter().zip(old).map(|pair| match pair {
+            (SlotEntry::Free, Some(dirty @ SlotEntry::Dirty { .. })) => dirty,
+            (now, _) => now,
+        });
+        (*page, encode_slot_page(kept))
+    };
+    frozen.slot_pages.iter().map(keep).collect()
 }
 
 /// Long enough for a crash to come between the two.

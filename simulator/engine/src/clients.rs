@@ -97,7 +97,8 @@ impl World {
             }
             380..=739 => self.ask_write(client, volume, blocks),
             740..=809 => {
-                let span = self.span(volume, blocks, 40);
+                let whole = self.clients.prng.chance(150);
+                let span = self.span(volume, blocks, if whole { blocks.max(1) } else { 40 });
                 let force_unit_access = self.clients.prng.chance(300);
                 self.ask(client, Kind::Zero { force_unit_access }, span, Vec::new());
             }

@@ -1,7 +1,7 @@
 //! The core's commands as operations that take time: what each does when it completes, what it has done when the
 //! gateway dies before, and how it fails.
 
-use crate::canary::without_entries;
+use crate::canary::{with_dirty_slots, without_entries};
 use crate::clients::no_span;
 use crate::request::Kind;
 use crate::scans::{Get, Scan};
@@ -705,6 +705,11 @@ impl World {
         };
         if self.scenario.canary == Some(Canary::SuperblockAhead) {
             let Ok(()) = transaction.put(Table::Super, &[], &superblock);
+        }
+        if is_last && self.scenario.canary == Some(Canary::KeepDirtySlots) {
+            for (page, bytes) in with_dirty_slots(merge.frozen(), &self.metadata) {
+                let Ok(()) = transaction.put(Table::Slots, &page.to_be_bytes(), &bytes);
+            }
         }
         let changes = transaction.finish();
         self.metadata.install(changes, is_last.then(|| manifest.encode()));

@@ -50,6 +50,9 @@ pub enum Canary {
     /// What the file service reads to fill in the edges of a write is as it was before the last write, as if nobody had
     /// locked the file.
     StaleEdges,
+    /// A checkpoint goes on calling those slots dirty that have come free since the last one: as if blocks of a range that is
+    /// being unmapped were live.
+    KeepDirtySlots,
     /// What the file service changes of one directory is made before what it changes of another.
     SplitRename,
     /// A file's first record is made before its second.
@@ -230,6 +233,7 @@ pub(crate) fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u3
         upload_retry_ms_min: 1 + prng.below(20),
         upload_retry_ms_max: 20 + prng.below(500),
         sequential_floor: prng.chance(500),
+        sweep_blocks_max: tiny(prng, 1, 12, 4_096) as u64,
     }
 }
 

@@ -97,6 +97,11 @@ fn a_checkpoint_that_moves_the_superblock_before_the_maps_is_noticed() {
 }
 
 #[test]
+fn slots_that_a_checkpoint_calls_dirty_after_their_blocks_were_unmapped_are_noticed() {
+    assert_noticed(Canary::KeepDirtySlots, 0..20);
+}
+
+#[test]
 fn a_change_of_files_without_its_note_is_noticed_when_it_is_sent_again() {
     assert_noticed(Canary::ForgetRequests, 0..200);
 }
