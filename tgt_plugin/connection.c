@@ -129,6 +129,8 @@ static int begin(struct tombolo_tgt_lu *lu)
 	if (!nbd ||
 	    nbd_add_meta_context(nbd, LIBNBD_CONTEXT_BASE_ALLOCATION) == -1 ||
 	    nbd_add_meta_context(nbd, RESIZE_CONTEXT) == -1 ||
+	    /* The description too, for loss.c. */
+	    nbd_set_full_info(nbd, true) == -1 ||
 	    /* A read that fails is never shown to the initiator: no need to clear. */
 	    nbd_set_pread_initialize(nbd, false) == -1 ||
 	    nbd_set_uri_allow_transports(nbd, LIBNBD_ALLOW_TRANSPORT_TCP | LIBNBD_ALLOW_TRANSPORT_UNIX) == -1 ||
@@ -142,6 +144,16 @@ static int begin(struct tombolo_tgt_lu *lu)
 		return -1;
 	}
 	return 0;
+}
+
+static void learn_description(struct tombolo_tgt_lu *lu)
+{
+	char *description = nbd_get_export_description(lu->connection.nbd);
+
+	/* NULL: the server has given none. */
+	if (description)
+		tombolo_tgt_loss_on_connected(lu, description);
+	free(description);
 }
 
 /* Reads what the handshake settled.  -1: the export cannot be used. */
@@ -174,6 +186,7 @@ static int learn(struct tombolo_tgt_lu *lu)
 	connection->can_cache = nbd_can_cache(nbd) == 1;
 	connection->can_block_status = nbd_can_meta_context(nbd, LIBNBD_CONTEXT_BASE_ALLOCATION) == 1;
 	connection->read_only = nbd_is_read_only(nbd) == 1;
+	learn_description(lu);
 	return 0;
 }
 

@@ -136,6 +136,7 @@ static int on_completion(void *user_data, int *error)
 		/* Only now: a server that accepts and hangs up does not deserve haste. */
 		connection->backoff_ms = TOMBOLO_TGT_BACKOFF_MIN_MS;
 		connection->failure_logged = false;
+		tombolo_tgt_loss_on_done(request);
 	}
 	if (*error != ENOTCONN)
 		reply(request, *error);
@@ -232,6 +233,7 @@ void tombolo_tgt_request_issue(struct tombolo_tgt_request *request)
 	 * when it returns. */
 	request->issued = true;
 	connection->issued_count++;
+	tombolo_tgt_loss_on_issue(request);
 	if (send_to_server(request, connection) == -1) {
 		int error = nbd_get_errno();
 
@@ -344,6 +346,11 @@ static void on_reply(struct tombolo_tgt_request *request)
 {
 	if (request->error) {
 		on_error(request);
+		return;
+	}
+	if (tombolo_tgt_loss_is_due(request)) {
+		request->lu->loss.is_untold = false;
+		tombolo_tgt_request_fail(request, MEDIUM_ERROR, ASC_WRITE_ERROR);
 		return;
 	}
 	/* Block status is asked once: the server may describe less than was asked for. */

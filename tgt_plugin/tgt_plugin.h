@@ -10,6 +10,7 @@
  *   unmap.c       UNMAP
  *   lba_status.c  GET LBA STATUS
  *   sense.c       NBD errors as SCSI status and sense
+ *   loss.c        writes that the server has lost before they were flushed
  *   plugin.c      the callback table and what a logical unit reports of itself
  *
  * Everything runs on tgtd's one thread.  Three rules follow from tgtd and libnbd:
@@ -77,6 +78,7 @@
 /* Additional sense codes that tgt's scsi.h does not name. */
 #define TOMBOLO_TGT_ASC_LUN_COMMUNICATION_FAILURE 0x0800
 #define TOMBOLO_TGT_ASC_SPACE_ALLOCATION_FAILED 0x2707
+#define TOMBOLO_TGT_ASC_POWER_ON_OCCURRED 0x2901
 #define TOMBOLO_TGT_ASC_CAPACITY_DATA_HAS_CHANGED 0x2a09
 
 /* Big-endian fields of CDBs and parameter lists.  tgt's own functions shift into
@@ -202,6 +204,7 @@ struct tombolo_tgt_request {
 	bool fua;
 	bool may_have_written;	/* a write or zero operation has been issued once */
 	int error;		/* the server's answer to the last part */
+	uint64_t covers_writes;	/* a FLUSH: so many writes of the unit had been answered when it was issued */
 
 	/* [begin, end) in bytes.  Of two overlapping requests that change data, the later
 	 * one waits if either is exclusive. */
@@ -220,11 +223,20 @@ struct tombolo_tgt_request {
 	uint8_t *scratch;	/* freed with the request */
 };
 
+/* What the server may lose; see loss.c. */
+struct tombolo_tgt_loss {
+	uint64_t generation;	/* of the server; 0: it has named none */
+	uint64_t written;	/* writes answered that need a flush to be safe */
+	uint64_t flushed;	/* how many of them a flush has covered */
+	bool is_untold;	/* some were lost, and no initiator has had the error yet */
+};
+
 struct tombolo_tgt_lu {
 	struct scsi_lu *scsi_lu;
 	char *export_option;	/* "export=" of --bsopts, or NULL */
 	struct tombolo_tgt_address address;
 	struct tombolo_tgt_connection connection;
+	struct tombolo_tgt_loss loss;
 
 	struct list_head active;	/* started, in this order; they hold their range */
 	struct list_head waiting;	/* for an overlapping request to end */
@@ -277,6 +289,16 @@ int tombolo_tgt_unmap(int host_no, struct scsi_cmd *cmd);
 int tombolo_tgt_get_lba_status(int host_no, struct scsi_cmd *cmd);
 int tombolo_tgt_on_extents(void *user_data, const char *context, uint64_t offset, uint32_t *entries,
 			   size_t entry_count, int *error);
+
+/* ---- loss.c ---- */
+
+/* After each handshake. */
+void tombolo_tgt_loss_on_connected(struct tombolo_tgt_lu *lu, const char *description);
+/* Each part of an operation, when it is issued and when the server has done it. */
+void tombolo_tgt_loss_on_issue(struct tombolo_tgt_request *request);
+void tombolo_tgt_loss_on_done(struct tombolo_tgt_request *request);
+/* Whether the operation, which has succeeded, must be told as a failure instead. */
+bool tombolo_tgt_loss_is_due(const struct tombolo_tgt_request *request);
 
 /* ---- sense.c ---- */
 

@@ -7,6 +7,7 @@
 
 mod checking;
 mod convert;
+mod handles;
 mod listings;
 mod locking;
 mod meters;
@@ -52,6 +53,8 @@ pub struct Shares {
     options: ShareOptions,
     /// Another one after each start: what was written without a sync before may be lost after a power failure.
     boot: u64,
+    /// Of what was answered: [`crate::world::Generation`].
+    generation: u64,
     /// Since when sessions have no connection.
     absent: Mutex<HashMap<u64, Instant>>,
 }
@@ -75,11 +78,31 @@ impl Shares {
             news,
             options,
             boot: boot_number(),
+            generation: gateway.generation.number(),
             absent: Mutex::new(absent),
         });
+        shares.settle(gateway);
         shares.watch_absent();
         shares.resume_deletions();
         Ok(shares)
+    }
+
+    /// What mounts held before something was lost is given up: their locks, which others may have been granted since in
+    /// the state that this start has found, and removed files that they kept.
+    fn settle(&self, gateway: &Gateway) {
+        if !gateway.generation.is_new() {
+            return;
+        }
+        let mut all_ended = true;
+        for session in self.service.sessions() {
+            if session.kind == SessionKind::Kernel {
+                self.absent().remove(&session.session);
+                all_ended &= self.end(session.session);
+            }
+        }
+        if all_ended {
+            gateway.generation.settle();
+        }
     }
 
     /// Ends, on a thread of its own, the sessions whose clients stay away too long.
@@ -174,11 +197,14 @@ impl Shares {
         }
     }
 
-    fn end(&self, session: u64) {
-        if let Err(error) = self.service.end_session(session) {
+    /// Whether it has ended.
+    fn end(&self, session: u64) -> bool {
+        let ended = self.service.end_session(session);
+        if let Err(error) = &ended {
             tracing::warn!(session, %error, "the session could not be ended; it is tried again");
             self.absent().insert(session, Instant::now());
         }
+        ended.is_ok()
     }
 }
 

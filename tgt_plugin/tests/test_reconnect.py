@@ -13,7 +13,7 @@ import unittest
 import harness
 import initiator
 from initiator import BUSY, CHECK_CONDITION, GOOD
-from test_commands import LUN_BYTES, MISSING, SEED, TargetTest
+from test_commands import LUN_BYTES, MEDIUM_ERROR, MISSING, SEED, TargetTest
 
 UNIT_ATTENTION, ABORTED_COMMAND = 0x06, 0x0B
 HOLD_S = 20
@@ -173,6 +173,86 @@ class Restart(TargetTest):
         os.truncate(self.disk, LUN_BYTES // 2)
         self.server.start()
         self.assert_sense(unit.wait(tag), 0x05, 0x2100)
+
+
+class LostWrites(TargetTest):
+    """The server's description names its generation; see loss.c."""
+
+    nbd_arguments = ("--filter=exportname", "exportdesc=fixed:a volume, generation 00000000000000a1")
+
+    def come_back(self, text):
+        self.server.kill()
+        self.server.arguments = ["--filter=exportname", f"exportdesc=fixed:{text}"]
+        backs = self.tgtd.log().count("NBD server is back")
+        self.server.start()
+        harness.wait_until(lambda: self.tgtd.log().count("NBD server is back") >= backs + 2, "both units' servers")
+
+    def lose(self, digits):
+        self.come_back(f"a volume, generation {digits}")
+
+    def assert_told(self, unit, command=initiator.SYNCHRONIZE_CACHE, data=b""):
+        self.assert_sense(unit.test_unit_ready(), UNIT_ATTENTION, 0x2901)
+        self.assert_sense(unit.wait(unit.send(command, data)), MEDIUM_ERROR, 0x0C00)
+        self.assert_good(unit.wait(unit.send(command, data)))
+
+    def assert_not_told(self, unit):
+        self.assert_good(unit.test_unit_ready())
+        self.assert_good(unit.wait(unit.send(initiator.SYNCHRONIZE_CACHE)))
+
+    def test_next_flush_fails_once(self):
+        one, two, other = self.connect(), self.connect(), self.connect(2)
+        self.assert_good(one.write(0, b"x" * 512))
+        self.lose("00000000000000a2")
+        self.assert_told(one)
+        self.assert_sense(two.test_unit_ready(), UNIT_ATTENTION, 0x2901)
+        self.assert_not_told(two)
+        self.assert_not_told(other)
+        self.assertEqual(self.tgtd.log().count("has lost writes"), 1)
+        self.lose("00000000000000a3")
+        self.assert_not_told(one)
+
+    def test_next_forced_write_fails_once(self):
+        unit = self.connect()
+        self.assert_good(unit.write(0, b"x" * 512))
+        self.lose("00000000000000a2")
+        self.assert_told(unit, initiator.write16(0, 1, fua=True), b"y" * 512)
+
+    def test_flush_that_was_held_fails(self):
+        unit = self.connect()
+        self.assert_good(unit.write(0, b"x" * 512))
+        self.server.kill()
+        tag = unit.send(initiator.SYNCHRONIZE_CACHE)
+        self.assertIsNone(unit.wait(tag, 0.3))
+        self.lose("00000000000000a2")
+        self.assert_sense(unit.wait(tag), MEDIUM_ERROR, 0x0C00)
+
+    def test_nothing_is_said_of_what_was_flushed_or_forced(self):
+        unit = self.connect()
+        self.assert_good(unit.write(0, b"x" * 512))
+        self.assert_good(unit.wait(unit.send(initiator.SYNCHRONIZE_CACHE)))
+        self.assert_good(unit.write(0, b"y" * 512, fua=True))
+        self.lose("00000000000000a2")
+        self.assert_not_told(unit)
+
+    def test_nothing_is_said_without_another_generation(self):
+        unit = self.connect()
+        for text in (
+            "a volume, generation 00000000000000a1",
+            "",
+            "short",
+            "a volume, generation 00000000000000a",
+            "a volume, generation 00000000000000A2",
+            "a volume, generation 00000000000000a2.",
+            "a volume, generation 00000000000000a1",
+        ):
+            self.assert_good(unit.write(0, b"x" * 512))
+            self.come_back(text)
+            self.assert_not_told(unit)
+        # One that said nothing in between is no excuse.
+        self.assert_good(unit.write(0, b"x" * 512))
+        self.come_back("")
+        self.lose("00000000000000a2")
+        self.assert_told(unit)
 
 
 class SlowServer(TargetTest):

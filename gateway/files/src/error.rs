@@ -70,6 +70,9 @@ pub enum FileError {
     /// The session does not exist, or has ended.
     #[error("the session has ended")]
     NoSession,
+    /// It was open before changes were lost that had been answered; nobody can tell which.
+    #[error("it was open before changes were lost; close it and open it again")]
+    Lost,
     /// A record that this service has written cannot be read.
     #[error("a damaged record: {0}")]
     Damaged(#[from] DecodeError),
@@ -88,7 +91,7 @@ impl FileError {
             Self::NotFound => 2,        // ENOENT
             Self::Interrupted => 4,     // EINTR
             // EIO: the data or the records are lost or cannot be had; trying again does not help.
-            Self::Damaged(_) | Self::Inconsistent(_) | Self::Failed(_) => 5,
+            Self::Damaged(_) | Self::Inconsistent(_) | Self::Failed(_) | Self::Lost => 5,
             Self::NoSuchPosition => 6, // ENXIO
             Self::TooBig => 7,         // E2BIG
             // EAGAIN: what POSIX says for a lock; for a busy store the doors turn it into "try again later".

@@ -20,6 +20,7 @@ pub fn options(settings: &Settings) -> Result<Options, ServeError> {
     let url: StoreUrl = settings.store.url.parse()?;
     Ok(Options {
         state_directory: settings.directories.state_directory.clone(),
+        runtime_directory: settings.directories.runtime_directory.clone(),
         policies: settings.policies(),
         index: tombolo_dedup::Config {
             memtable_entries_max: settings.memory.fingerprint_memtable_entries as usize,

@@ -21,7 +21,8 @@ section! {
         /// One directory serves one gateway.
         state_directory: PathBuf = "/var/lib/tombolo".into(), Permitted::Words("an absolute path"),
             "The place for persistent state of a service (Filesystem Hierarchy Standard).";
-        /// The sockets `nbd.sock`, `files.sock` and `admin.sock`. Made with mode 0700 if it does not exist.
+        /// The sockets `nbd.sock`, `files.sock` and `admin.sock`, and what clients on this machine were answered
+        /// (`generation-*`), which must outlive a stop. Made with mode 0700 if it does not exist.
         runtime_directory: PathBuf = "/run/tombolo".into(),
             Permitted::Words("an absolute path of at most 96 bytes"),
             "Emptied at boot, as sockets should be; the address of a socket holds 107 bytes at the most.";

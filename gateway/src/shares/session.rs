@@ -12,6 +12,7 @@
 //! kernel, which cannot be told so, the request waits, as on a hard mount, until it succeeds or is interrupted.
 
 use super::convert::{self, errno};
+use super::handles::{self, Handles};
 use super::listings::Listings;
 use super::news::Listening;
 use super::{Shares, locking, now};
@@ -48,6 +49,7 @@ pub(super) struct Inner {
     _listening: Listening,
     is_unmounted: AtomicBool,
     listings: Listings,
+    handles: Handles,
     pub waiting: locking::Waiting,
 }
 
@@ -102,6 +104,7 @@ impl ShareSession {
         listening: Listening,
     ) -> Self {
         Self(Arc::new(Inner {
+            handles: Handles::new(kind, shares.generation),
             shares,
             start,
             kind,
@@ -173,6 +176,9 @@ impl Inner {
     fn carry_out(self: &Arc<Self>, caller: Caller, header: &RequestHeader, request: Request, pending: Pending) {
         let node = header.node;
         match request {
+            request if self.handles.are_lost(&request) => {
+                pending.answer(handles::answer_of_lost(&request, Reply::Done));
+            }
             Request::Read(read) => self.read(caller, node, &read, pending),
             Request::Write(write) => self.write(caller, node, write, pending),
             Request::Fsync { .. } | Request::Fsyncdir { .. } | Request::Syncfs => pending.answer_stable(Reply::Done),
@@ -263,11 +269,11 @@ impl Inner {
                 let node = with(new(*mode, *umask, 0), attributes);
                 let create = || service.create(caller, at(name), node, flags);
                 let (found, _) = pending.attempt(create)?;
-                Ok(Reply::Created(self.entry(&found), opened(caller)))
+                Ok(Reply::Created(self.entry(&found), self.opened(caller)))
             }
             Request::Tmpfile { mode, umask, .. } => {
                 let found = service.tmpfile(caller, node, new(*mode, *umask, 0))?;
-                Ok(Reply::Created(self.entry(&found), opened(caller)))
+                Ok(Reply::Created(self.entry(&found), self.opened(caller)))
             }
             Request::Setxattr {
                 name,
@@ -293,7 +299,7 @@ impl Inner {
             Request::Open { flags, kill_privileges } => {
                 let flags = convert::open_flags(*flags, *kill_privileges);
                 pending.attempt(|| service.open_inode(caller, node, flags))?;
-                Ok(Reply::Opened(opened(caller)))
+                Ok(Reply::Opened(self.opened(caller)))
             }
             _ => Err(FileError::NotSupported("this request")),
         }
@@ -325,11 +331,11 @@ impl Inner {
             Request::Open { flags, kill_privileges } => {
                 let flags = convert::open_flags(*flags, *kill_privileges);
                 service.open_inode(caller, node, flags)?;
-                Ok(Reply::Opened(opened(caller)))
+                Ok(Reply::Opened(self.opened(caller)))
             }
             Request::Opendir { .. } => {
                 service.open_inode(caller, node, tombolo_files::OpenFlags::default())?;
-                Ok(Reply::Opened(opened(caller)))
+                Ok(Reply::Opened(self.opened(caller)))
             }
             Request::Release(release) => {
                 locking::release(self, caller, node, release)?;
@@ -513,6 +519,19 @@ impl Inner {
         }
     }
 
+    /// The open file goes by the number of the request that opened it: the session's client gives each number once.
+    /// Most requests do without.
+    fn opened(&self, caller: &Caller) -> Opened {
+        let fh = match caller.request {
+            RequestNumber::Number(number) | RequestNumber::Again(number) => self.handles.of_request(number),
+            RequestNumber::Unnumbered => 0,
+        };
+        Opened {
+            fh,
+            ..Opened::default()
+        }
+    }
+
     /// The kernel knows the root by its own number.
     fn node(&self, found: &tombolo_files::Entry) -> u64 {
         match self.kind {
@@ -566,19 +585,6 @@ fn changes(request: &Request) -> bool {
 
 fn done(result: Result<(), FileError>) -> Result<Reply, FileError> {
     result.map(|()| Reply::Done)
-}
-
-/// The open file goes by the number of the request that opened it: the session's client gives each number once, a
-/// restart changes nothing in that, and a request that is sent again opens the same. Most requests do without.
-fn opened(caller: &Caller) -> Opened {
-    let fh = match caller.request {
-        RequestNumber::Number(number) | RequestNumber::Again(number) => number,
-        RequestNumber::Unnumbered => 0,
-    };
-    Opened {
-        fh,
-        ..Opened::default()
-    }
 }
 
 fn sized(value: Vec<u8>, size: u32) -> Result<Reply, FileError> {

@@ -55,7 +55,7 @@ impl VolumeExports {
         let info = ExportInfo {
             size_bytes: volume.blocks * BLOCK,
             read_only: false,
-            description: format!("Tombolo volume {name}"),
+            description: format!("Tombolo volume {name}, generation {:016x}", self.0.generation.number()),
         };
         Ok((volume.id, info))
     }

@@ -15,6 +15,7 @@ mod export;
 mod files;
 mod first_start;
 mod flusher;
+mod generation;
 mod index_files;
 mod journal_files;
 mod metadata;
@@ -29,6 +30,7 @@ mod workers;
 
 pub use export::VolumeExports;
 pub use files::FileStorage;
+pub use generation::{Generation, TAG_BITS};
 pub(crate) use open::fresh_identity;
 pub use open::{OpenError, Options};
 pub use recorder::Recorder;
@@ -66,6 +68,8 @@ pub struct Gateway {
     clients: Mutex<HashMap<VolumeId, u64>>,
     /// Numbers given to connections so far.
     connections_begun: AtomicU32,
+    /// Another one than before if this start may have lost what clients had been answered.
+    pub generation: Generation,
     cache: CacheFile,
     journal: JournalFiles,
     metadata: Metadata,
@@ -120,6 +124,8 @@ impl Gateway {
         for event in events.drain(..) {
             core.step(self.clock.now(), event, commands);
         }
+        // Nobody is answered before `commands` are carried out.
+        self.generation.note(core.journal_mark().lsn);
         // Under the core's lock, so in the order of the steps: no later step may begin a hash job that would not find
         // a confirmed block, and no block confirmed after a checkpoint may get into that checkpoint's index.
         for command in commands.iter() {

@@ -6,6 +6,7 @@ use super::clock::{self, Clock};
 use super::cloud::Cloud;
 use super::export::OPERATIONS;
 use super::first_start::{self, Paths, make_cache, make_if_new};
+use super::generation::{Found, Generation};
 use super::index_files::IndexFiles;
 use super::journal_files::JournalFiles;
 use super::metadata::{Metadata, MetadataOpenError};
@@ -35,6 +36,8 @@ use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage
 /// What a gateway is made of.
 pub struct Options {
     pub state_directory: PathBuf,
+    /// Where what a kill leaves and a boot does not is kept.
+    pub runtime_directory: PathBuf,
     pub core: Config,
     pub policies: PolicySettings,
     pub index: tombolo_dedup::Config,
@@ -177,6 +180,14 @@ impl Gateway {
         if store_answers {
             store.check_at_start(&runtime)?;
         }
+        let found = Found {
+            identity: core.identity(),
+            journal_end: core.journal_mark().lsn,
+        };
+        let generation = Generation::open(&options.runtime_directory, found).map_err(disk(
+            "cannot note what clients were answered",
+            &options.runtime_directory,
+        ))?;
         // From here on the state is ours to change.
         let mut cache = match opened {
             Some(cache) => cache,
@@ -208,6 +219,7 @@ impl Gateway {
             clients: Mutex::default(),
             connections_begun: AtomicU32::new(0),
             recorder: Recorder::default(),
+            generation,
             history_file: Mutex::new(history_file),
             cache,
             journal,

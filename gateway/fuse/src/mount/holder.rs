@@ -168,6 +168,12 @@ impl Holder {
             return Ok(socket);
         }
         let (socket, reply) = self.connect(self.served)?;
+        if self.served && !reply.resumed {
+            tracing::warn!(
+                "the server knows nothing of this mount any more: its locks are gone, and what the server may have lost \
+                 of files that are open is said by errors (EIO) until they are closed and opened again"
+            );
+        }
         on_attached(&reply);
         self.served = true;
         Ok(socket)

@@ -85,6 +85,20 @@ fn span(inode: u64, first: u64, count: u64) -> FileSpan {
 }
 
 #[test]
+fn the_generation_goes_on_with_a_start_that_lost_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut storage = open(directory.path());
+    let first = storage.0.generation.number();
+    assert!(storage.0.generation.is_new());
+    storage.0.generation.settle();
+    for name in ["one", "two", "three"] {
+        storage.0.create_volume(name, 16).unwrap();
+        storage = reopen(storage, directory.path());
+        assert_eq!(storage.0.generation.number(), first);
+    }
+}
+
+#[test]
 fn data_and_its_entries_come_back_together() {
     let directory = tempfile::tempdir().unwrap();
     let mut storage = open(directory.path());

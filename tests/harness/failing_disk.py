@@ -1,0 +1,46 @@
+"""A local disk that goes bad under a gateway: its syncs fail, and what had not been synced is gone afterwards."""
+
+import shutil
+from functools import cache
+from pathlib import Path
+
+from harness.gateway import Gateway
+from harness.tools import REPOSITORY, run
+
+SOURCE = Path(__file__).with_name("failing_sync.c")
+
+
+@cache
+def library() -> Path:
+    built = REPOSITORY / "build/tests/failing_sync.so"
+    built.parent.mkdir(parents=True, exist_ok=True)
+    run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", SOURCE, "-o", built])
+    return built
+
+
+class FailingDisk:
+    """Of a gateway that is not started yet."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._flag = gateway.folder / "syncs-fail"
+        self._kept = gateway.folder / "kept"
+        gateway.daemon_environment = {"LD_PRELOAD": str(library()), "FAILING_SYNC_WHILE": str(self._flag)}
+
+    def fail(self) -> None:
+        """From now on no sync succeeds. All that was written so far had been synced."""
+        self._flag.touch()
+        shutil.copytree(self._journal, self._kept)
+
+    def restart(self) -> None:
+        """The daemon is killed and started on the mended disk, which lacks what was written since it failed. Slots of
+        the cache file may keep what they got: nothing refers to them."""
+        self._gateway.kill9()
+        shutil.rmtree(self._journal)
+        self._kept.rename(self._journal)
+        self._flag.unlink()
+        self._gateway.start()
+
+    @property
+    def _journal(self) -> Path:
+        return self._gateway.state_directory / "journal"
