@@ -174,11 +174,11 @@ fn name_of(event: &Event) -> &'static str {
 #[ignore = "a measurement"]
 fn the_cost_of_unmapping() {
     println!("| 2^20 dirty blocks | longest step, ms | steps | left dirty |\n|---|---|---|---|");
-    let writes: [(&str, fn(&mut Outside)); 2] = [
-        ("in order", Outside::write_in_order),
-        ("scattered", Outside::write_scattered),
-    ];
-    for (order, write) in writes {
+    for order in ["in order", "scattered"] {
+        let write = match order {
+            "in order" => Outside::write_in_order,
+            _ => Outside::write_scattered,
+        };
         let mut outside = Outside::new();
         write(&mut outside);
         outside.tell(&format!("written {order}"));
