@@ -8,7 +8,7 @@
  * that it had before.  Setting an NFSv4 ACL keeps what POSIX can express.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 #include <sys/acl.h>
 #include <sys/xattr.h>

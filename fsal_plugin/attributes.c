@@ -7,7 +7,7 @@
  * protocol would need another request for it with each object.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 #include <sys/sysmacros.h>
 

@@ -3,7 +3,7 @@
  * Names: looking them up, making and removing them, and reading directories.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 #include <sys/sysmacros.h>
 

@@ -15,7 +15,7 @@
  * old session with its locks, and the clients reclaim theirs.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 #include <unistd.h>
 

@@ -10,7 +10,7 @@
  * write longer than the daemon takes is cut short, as NFS allows.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 #include <linux/falloc.h>
 

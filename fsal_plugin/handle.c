@@ -8,7 +8,7 @@
  * key of ganesha's cache.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 /* ---- requests ---- */
 

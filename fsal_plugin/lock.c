@@ -5,7 +5,7 @@
  * account besides, and asks again for a lock that a client waits for.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 /* The protocol's infinity. */
 #define RANGE_END_MAX ((uint64_t)INT64_MAX)

@@ -4,7 +4,7 @@
  * the kind of file system.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 #include <sys/random.h>
 

@@ -8,7 +8,7 @@
  * away, the whole export is forgotten instead.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 #define QUEUE_MAX 16384u
 

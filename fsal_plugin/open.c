@@ -8,7 +8,7 @@
  * leaves no trace.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 /* A name that comes and goes as often as this is left to the client's next attempt. */
 #define CREATION_ATTEMPTS 8

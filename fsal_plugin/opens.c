@@ -9,7 +9,7 @@
  * order.  Answers need no lock of this file.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 #define STRIPES 256u
 

@@ -6,7 +6,7 @@
  * with the client's groups, according to Linux's rules.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 static bool is_superuser(void)
 {

@@ -16,7 +16,7 @@
  * - They are not older than ganesha lets attributes become.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 /* As Attr_Expiration_Time in the exports of shares. */
 #define AGE_NS_MAX 1000000000ull

@@ -5,7 +5,7 @@
  * that reading and writing the file needs; listing needs none.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 #include <sys/xattr.h>
 

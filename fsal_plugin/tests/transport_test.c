@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "session.h"
+#include "session/session.h"
 
 #define OPCODE_ECHO 1u	/* answered at once */
 #define OPCODE_HOLD 2u	/* answered when the daemon is told so */

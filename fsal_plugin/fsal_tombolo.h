@@ -2,8 +2,7 @@
 /*
  * FSAL TOMBOLO: nfs-ganesha 4.3 as a door to the shares of a tombolo gateway.
  *
- *   wire.c        the messages
- *   session.c, requests.c, waiting.c, receive.c, connection.c   sending them, over restarts of the daemon
+ *   session/      the messages, and sending them, over restarts of the daemon
  *   main.c        the module
  *   export.c      one export: its configuration, its session
  *   handle.c      objects, and the handles that clients keep
@@ -45,7 +44,7 @@
 #include <FSAL/fsal_init.h>
 #include <sal_data.h>
 
-#include "session.h"
+#include "session/session.h"
 
 #define TOMBOLO_FSAL_ATTRIBUTES (ATTRS_POSIX | ATTR_ACL | ATTR4_XATTR)
 
