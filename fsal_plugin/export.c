@@ -17,6 +17,7 @@
 
 #include "fsal_tombolo.h"
 
+#include <sys/un.h>
 #include <unistd.h>
 
 /* At start, the daemon may come a little later than ganesha. */

@@ -4,7 +4,7 @@
  * notifications.  All of this is done by the thread that has the lead.
  */
 
-#include "session.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  * slot, for the case that it is asked again.
  */
 
-#include "session.h"
+#include "internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
  * answer.  What happens in between is in requests.c and connection.c.
  */
 
-#include "session.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
  * was woken to lead and has not run yet.
  */
 
-#include "session.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <sys/eventfd.h>
