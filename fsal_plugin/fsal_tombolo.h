@@ -5,13 +5,17 @@
  *   session/      the messages, and sending them, over restarts of the daemon
  *   main.c        the module
  *   export.c      one export: its configuration, its session
+ *   call.c        the making of requests
  *   handle.c      objects, and the handles that clients keep
  *   attributes.c  attributes, both ways
  *   recent.c      attributes that came with the answer to a write
  *   acl.c         POSIX ACLs of the service as ACLs of ganesha
  *   permission.c  who may create, remove and rename
- *   directory.c   names: lookup, creation, removal, reading directories
- *   open.c        opening files, with share reservations
+ *   entry.c       one name, as the daemon knows it
+ *   create.c      creation, with the attributes asked for
+ *   directory.c   names: lookup, links, removal, reading directories
+ *   reservations.c   share reservations
+ *   open.c        opening files
  *   opens.c       which files are open, for the daemon to know
  *   file.c        data
  *   lock.c        byte range locks
@@ -148,7 +152,7 @@ fsal_status_t tombolo_fsal_status(int error);
 /* For an answer that is too short or contradicts itself; logged. */
 fsal_status_t tombolo_fsal_bad_answer(uint32_t opcode);
 
-/* ---- handle.c ---- */
+/* ---- call.c ---- */
 
 /* Prepares a request of the caller of the operation under way. */
 void tombolo_fsal_request_init(struct tombolo_fsal_request *request, const struct tombolo_fsal_export *export,
@@ -161,6 +165,8 @@ fsal_status_t tombolo_fsal_ask_up_to(struct tombolo_fsal_export *export, struct 
 				     void *answer, size_t *bytes);
 /* Makes the call for an answer without content. */
 fsal_status_t tombolo_fsal_tell(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request);
+
+/* ---- handle.c ---- */
 
 struct tombolo_fsal_object *tombolo_fsal_object_new(struct tombolo_fsal_export *export, uint64_t inode, uint32_t mode);
 void tombolo_fsal_handle_ops_init(struct fsal_obj_ops *ops);
@@ -235,32 +241,50 @@ fsal_status_t tombolo_fsal_may_rename(struct fsal_obj_handle *object, struct fsa
 				      struct fsal_obj_handle *new_directory, const char *new_name);
 fsal_status_t tombolo_fsal_may_access(struct fsal_obj_handle *object, fsal_accessflags_t access);
 
-/* ---- directory.c ---- */
+/* ---- entry.c ---- */
 
 fsal_status_t tombolo_fsal_lookup_entry(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
 					struct fuse_entry_out *entry);
 /* An answer that names an object, checked. */
 fsal_status_t tombolo_fsal_entry_check(uint32_t opcode, const struct fuse_entry_out *entry);
+/* Makes a call that is answered with an object, and checks it. */
+fsal_status_t tombolo_fsal_ask_for_entry(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
+					 struct fuse_entry_out *entry);
+/* UNLINK, or RMDIR of a directory. */
+fsal_status_t tombolo_fsal_remove_entry(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
+					bool is_directory);
+
+/* ---- create.c ---- */
+
 /* Sets what creation could not, which is `left`, and builds the object.  On failure the name is removed again. */
 fsal_status_t tombolo_fsal_finish_creation(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
 					   struct fuse_entry_out *entry, struct fsal_attrlist *wanted, attrmask_t left,
 					   struct fsal_obj_handle **new_object, struct fsal_attrlist *attributes_out);
 /* What is left when creation brought the mode alone. */
 attrmask_t tombolo_fsal_attributes_left(const struct fsal_attrlist *wanted);
-/* UNLINK, or RMDIR of a directory. */
-fsal_status_t tombolo_fsal_remove_entry(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
-					bool is_directory);
+void tombolo_fsal_create_ops_init(struct fsal_obj_ops *ops);
+
+/* ---- directory.c ---- */
+
 void tombolo_fsal_directory_ops_init(struct fsal_obj_ops *ops);
+
+/* ---- reservations.c ---- */
+
+/* Whether share reservations let the holder of `state`, or anybody if NULL, do this. */
+fsal_status_t tombolo_fsal_share_check(struct fsal_obj_handle *object, struct state_t *state,
+				       fsal_openflags_t openflags, bool bypass);
+/* Whether a state of this kind denies anything to others. */
+bool tombolo_fsal_holds_reservation(const struct state_t *state);
+/* Takes the place of `from` whatever others deny. */
+void tombolo_fsal_reserve(struct fsal_obj_handle *object, fsal_openflags_t from, fsal_openflags_t to);
+/* The same, if nobody denies it; ERR_FSAL_SHARE_DENIED. */
+fsal_status_t tombolo_fsal_try_reserve(struct fsal_obj_handle *object, fsal_openflags_t from, fsal_openflags_t to);
 
 /* ---- open.c ---- */
 
 void tombolo_fsal_open_ops_init(struct fsal_obj_ops *ops);
 struct state_t *tombolo_fsal_alloc_state(struct fsal_export *export, enum state_type type, struct state_t *related);
 void tombolo_fsal_free_state(struct fsal_export *export, struct state_t *state);
-/* Whether share reservations let the holder of `state`, or anybody if NULL, do this. */
-fsal_status_t tombolo_fsal_share_check(struct fsal_obj_handle *object, struct state_t *state,
-				       fsal_openflags_t openflags, bool bypass);
-
 /* ---- opens.c ---- */
 
 struct tombolo_fsal_opens *tombolo_fsal_opens_new(void);

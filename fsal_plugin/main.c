@@ -84,6 +84,7 @@ MODULE_INIT void tombolo_fsal_load(void)
 	tombolo_fsal_handle_ops_init(ops);
 	tombolo_fsal_attributes_ops_init(ops);
 	tombolo_fsal_directory_ops_init(ops);
+	tombolo_fsal_create_ops_init(ops);
 	tombolo_fsal_open_ops_init(ops);
 	tombolo_fsal_file_ops_init(ops);
 	tombolo_fsal_lock_ops_init(ops);

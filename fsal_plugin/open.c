@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * Opening files, by name and by handle, with a state (NFSv4, NLM) and without (NFSv3
- * CREATE), and the share reservations that states hold.
+ * CREATE).
  *
  * The daemon needs no open file for reading and writing.  An opening with a state is
  * counted (opens.c), so that the file lives while it is in use; one without a state
@@ -12,48 +12,6 @@
 
 /* A name that comes and goes as often as this is left to the client's next attempt. */
 #define CREATION_ATTEMPTS 8
-
-/* ---- share reservations ---- */
-
-static bool holds_reservation(const struct state_t *state)
-{
-	return state->state_type == STATE_TYPE_SHARE || state->state_type == STATE_TYPE_NLM_SHARE ||
-	       state->state_type == STATE_TYPE_9P_FID;
-}
-
-fsal_status_t tombolo_fsal_share_check(struct fsal_obj_handle *object, struct state_t *state,
-				       fsal_openflags_t openflags, bool bypass)
-{
-	fsal_status_t status;
-
-	/* Ganesha has compared the access with the state's; a lock's state is backed by an open one. */
-	if (state && (holds_reservation(state) || state->state_type == STATE_TYPE_LOCK))
-		return tombolo_fsal_success();
-	PTHREAD_RWLOCK_rdlock(&object->obj_lock);
-	status = check_share_conflict(&tombolo_fsal_object_of(object)->share, openflags, bypass);
-	PTHREAD_RWLOCK_unlock(&object->obj_lock);
-	return status;
-}
-
-static void reserve(struct fsal_obj_handle *object, fsal_openflags_t from, fsal_openflags_t to)
-{
-	PTHREAD_RWLOCK_wrlock(&object->obj_lock);
-	update_share_counters(&tombolo_fsal_object_of(object)->share, from, to);
-	PTHREAD_RWLOCK_unlock(&object->obj_lock);
-}
-
-static fsal_status_t try_reserve(struct fsal_obj_handle *object, fsal_openflags_t from, fsal_openflags_t to)
-{
-	struct fsal_share *share = &tombolo_fsal_object_of(object)->share;
-	fsal_status_t status;
-
-	PTHREAD_RWLOCK_wrlock(&object->obj_lock);
-	status = check_share_conflict(share, to, false);
-	if (FSAL_IS_SUCCESS(status))
-		update_share_counters(share, from, to);
-	PTHREAD_RWLOCK_unlock(&object->obj_lock);
-	return status;
-}
 
 /* ---- states ---- */
 
@@ -76,14 +34,14 @@ static fsal_status_t open_state(struct fsal_obj_handle *object, struct tombolo_f
 				fsal_openflags_t openflags)
 {
 	fsal_openflags_t before = state->openflags;
-	fsal_status_t status = try_reserve(object, before, openflags);
+	fsal_status_t status = tombolo_fsal_try_reserve(object, before, openflags);
 
 	if (FSAL_IS_ERROR(status))
 		return status;
 	if (!state->is_open)
 		status = tombolo_fsal_opens_add(tombolo_fsal_current_export(), object->fileid);
 	if (FSAL_IS_ERROR(status)) {
-		reserve(object, openflags, before);
+		tombolo_fsal_reserve(object, openflags, before);
 		return status;
 	}
 	state->is_open = true;
@@ -93,8 +51,8 @@ static fsal_status_t open_state(struct fsal_obj_handle *object, struct tombolo_f
 
 static void close_state(struct fsal_obj_handle *object, struct tombolo_fsal_state *state)
 {
-	if (holds_reservation(&state->state))
-		reserve(object, state->openflags, FSAL_O_CLOSED);
+	if (tombolo_fsal_holds_reservation(&state->state))
+		tombolo_fsal_reserve(object, state->openflags, FSAL_O_CLOSED);
 	state->openflags = FSAL_O_CLOSED;
 	if (state->is_open)
 		tombolo_fsal_opens_remove(tombolo_fsal_current_export(), object->fileid);
@@ -350,7 +308,7 @@ static fsal_status_t create(const struct opening *opening)
 		struct tombolo_fsal_state *state = tombolo_fsal_state_of(opening->state);
 
 		/* Nobody else has this object yet; ganesha merges it if somebody has the file. */
-		reserve(*opening->new_object, FSAL_O_CLOSED, opening->openflags);
+		tombolo_fsal_reserve(*opening->new_object, FSAL_O_CLOSED, opening->openflags);
 		state->is_open = true;
 		state->openflags = FSAL_O_NFS_FLAGS(opening->openflags);
 	}
@@ -433,7 +391,7 @@ static fsal_status_t reopen2(struct fsal_obj_handle *object, struct state_t *sta
 	status = truncate_if_asked(object, openflags, true, &attributes);
 	if (FSAL_IS_ERROR(status)) {
 		if (was_open) {
-			reserve(object, openflags, before);
+			tombolo_fsal_reserve(object, openflags, before);
 			self->openflags = before;
 		} else {
 			close_state(object, self);

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: LGPL-3.0-or-later */
+/*
+ * Creation, with the attributes that were asked for: what the request cannot bring along
+ * is set afterwards, and if that fails the name is removed again.
+ *
+ * Files are created by opening them, which is open.c's; the rest of ganesha's creations
+ * are here.
+ */
+
+#include "fsal_tombolo.h"
+
+#include <sys/sysmacros.h>
+
+/* What creation itself takes care of. */
+#define CREATION_ATTRIBUTES ((attrmask_t)ATTR_MODE)
+
+/* A new owner takes the set-id bits, so the mode is then set once more. */
+attrmask_t tombolo_fsal_attributes_left(const struct fsal_attrlist *wanted)
+{
+	attrmask_t left = wanted->valid_mask & ~CREATION_ATTRIBUTES;
+
+	if ((left & (ATTR_OWNER | ATTR_GROUP)) && (wanted->mode & (S_ISUID | S_ISGID)))
+		left |= wanted->valid_mask & ATTR_MODE;
+	return left;
+}
+
+static fsal_status_t set_attributes_left(struct tombolo_fsal_export *export, uint64_t inode,
+					 struct fsal_attrlist *wanted, attrmask_t left,
+					 struct fuse_attr *attributes)
+{
+	attrmask_t asked = wanted->valid_mask;
+	fsal_status_t status = tombolo_fsal_success();
+
+	wanted->valid_mask = left;
+	if (wanted->valid_mask != 0)
+		status = tombolo_fsal_set_attributes(export, inode, posix2fsal_type(attributes->mode), wanted,
+						     attributes);
+	wanted->valid_mask = asked;
+	return status;
+}
+
+fsal_status_t tombolo_fsal_finish_creation(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
+					   struct fuse_entry_out *entry, struct fsal_attrlist *wanted, attrmask_t left,
+					   struct fsal_obj_handle **new_object, struct fsal_attrlist *attributes_out)
+{
+	uint64_t inode = tombolo_fsal_inode_of(export, entry->nodeid);
+	fsal_status_t status = set_attributes_left(export, inode, wanted, left, &entry->attr);
+
+	if (FSAL_IS_SUCCESS(status))
+		status = tombolo_fsal_attributes_give(export, inode, &entry->attr, attributes_out);
+	if (FSAL_IS_ERROR(status)) {
+		(void)tombolo_fsal_remove_entry(export, directory, name, S_ISDIR(entry->attr.mode));
+		return status;
+	}
+	*new_object = &tombolo_fsal_object_new(export, inode, entry->attr.mode)->object;
+	return status;
+}
+
+/* The second half of mkdir, mknode and symlink; the request is ready but for the name's check. */
+static fsal_status_t make(struct fsal_obj_handle *directory, const char *name, enum tombolo_fsal_entry_kind kind,
+			  struct tombolo_fsal_request *request, struct fsal_attrlist *wanted,
+			  struct fsal_obj_handle **new_object, struct fsal_attrlist *attributes_out)
+{
+	struct tombolo_fsal_export *export = tombolo_fsal_current_export();
+	struct fuse_entry_out entry;
+	fsal_status_t status;
+
+	*new_object = NULL;
+	status = tombolo_fsal_may_create(directory, kind);
+	if (FSAL_IS_ERROR(status))
+		return status;
+	status = tombolo_fsal_ask_for_entry(export, request, &entry);
+	if (FSAL_IS_ERROR(status))
+		return status;
+	return tombolo_fsal_finish_creation(export, directory->fileid, name, &entry, wanted,
+					    tombolo_fsal_attributes_left(wanted), new_object, attributes_out);
+}
+
+static fsal_status_t make_directory(struct fsal_obj_handle *directory, const char *name, struct fsal_attrlist *wanted,
+				    struct fsal_obj_handle **new_object, struct fsal_attrlist *attributes_out)
+{
+	struct fuse_mkdir_in question = { .mode = fsal2unix_mode(wanted->mode) };
+	struct tombolo_fsal_request request;
+
+	tombolo_fsal_request_init(&request, tombolo_fsal_current_export(), FUSE_MKDIR, directory->fileid);
+	tombolo_fsal_request_add(&request, &question, sizeof(question));
+	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
+	return make(directory, name, TOMBOLO_FSAL_ENTRY_DIRECTORY, &request, wanted, new_object, attributes_out);
+}
+
+static uint32_t type_bits(object_file_type_t type)
+{
+	switch (type) {
+	case CHARACTER_FILE:
+		return S_IFCHR;
+	case BLOCK_FILE:
+		return S_IFBLK;
+	case FIFO_FILE:
+		return S_IFIFO;
+	case SOCKET_FILE:
+		return S_IFSOCK;
+	case NO_FILE_TYPE:
+	case REGULAR_FILE:
+	case SYMBOLIC_LINK:
+	case DIRECTORY:
+	case EXTENDED_ATTR:
+		break;
+	}
+	return 0;
+}
+
+static uint32_t device_bits(const fsal_dev_t *device)
+{
+	uint32_t major = (uint32_t)device->major;
+	uint32_t minor = (uint32_t)device->minor;
+
+	return (minor & 0xff) | (major << 8) | ((minor & ~0xffu) << 12);
+}
+
+static fsal_status_t make_node(struct fsal_obj_handle *directory, const char *name, object_file_type_t type,
+			       struct fsal_attrlist *wanted, struct fsal_obj_handle **new_object,
+			       struct fsal_attrlist *attributes_out)
+{
+	struct fuse_mknod_in question = { .mode = fsal2unix_mode(wanted->mode) | type_bits(type) };
+	struct tombolo_fsal_request request;
+	attrmask_t asked = wanted->valid_mask;
+	fsal_status_t status;
+
+	*new_object = NULL;
+	if (type_bits(type) == 0)
+		return fsalstat(ERR_FSAL_INVAL, EINVAL);
+	if (type == CHARACTER_FILE || type == BLOCK_FILE) {
+		if (wanted->rawdev.major > 0xfff || wanted->rawdev.minor > 0xfffff)
+			return fsalstat(ERR_FSAL_INVAL, EINVAL);
+		question.rdev = device_bits(&wanted->rawdev);
+	}
+	tombolo_fsal_request_init(&request, tombolo_fsal_current_export(), FUSE_MKNOD, directory->fileid);
+	tombolo_fsal_request_add(&request, &question, sizeof(question));
+	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
+	wanted->valid_mask &= ~(attrmask_t)ATTR_RAWDEV;
+	status = make(directory, name, TOMBOLO_FSAL_ENTRY_FILE, &request, wanted, new_object, attributes_out);
+	wanted->valid_mask = asked;
+	return status;
+}
+
+static fsal_status_t make_symlink(struct fsal_obj_handle *directory, const char *name, const char *target,
+				  struct fsal_attrlist *wanted, struct fsal_obj_handle **new_object,
+				  struct fsal_attrlist *attributes_out)
+{
+	struct tombolo_fsal_request request;
+
+	tombolo_fsal_request_init(&request, tombolo_fsal_current_export(), FUSE_SYMLINK, directory->fileid);
+	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
+	tombolo_fsal_request_add(&request, target, strlen(target) + 1);
+	return make(directory, name, TOMBOLO_FSAL_ENTRY_FILE, &request, wanted, new_object, attributes_out);
+}
+
+void tombolo_fsal_create_ops_init(struct fsal_obj_ops *ops)
+{
+	ops->mkdir = make_directory;
+	ops->mknode = make_node;
+	ops->symlink = make_symlink;
+}
