@@ -9,6 +9,9 @@
  */
 
 #include "fsal_tombolo.h"
+#include "acl.h"
+#include "call.h"
+#include "errors.h"
 
 #include <sys/acl.h>
 #include <sys/xattr.h>

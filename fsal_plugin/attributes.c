@@ -8,6 +8,12 @@
  */
 
 #include "fsal_tombolo.h"
+#include "acl.h"
+#include "attributes.h"
+#include "call.h"
+#include "errors.h"
+#include "operations.h"
+#include "reservations.h"
 
 #include <sys/sysmacros.h>
 

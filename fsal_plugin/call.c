@@ -7,6 +7,8 @@
  */
 
 #include "fsal_tombolo.h"
+#include "call.h"
+#include "errors.h"
 
 void tombolo_fsal_request_init(struct tombolo_fsal_request *request, const struct tombolo_fsal_export *export,
 			       uint32_t opcode, uint64_t inode)

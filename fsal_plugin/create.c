@@ -8,6 +8,14 @@
  */
 
 #include "fsal_tombolo.h"
+#include "attributes.h"
+#include "call.h"
+#include "create.h"
+#include "entry.h"
+#include "errors.h"
+#include "handle.h"
+#include "operations.h"
+#include "permission.h"
 
 #include <sys/sysmacros.h>
 

@@ -5,6 +5,13 @@
  */
 
 #include "fsal_tombolo.h"
+#include "attributes.h"
+#include "call.h"
+#include "entry.h"
+#include "errors.h"
+#include "handle.h"
+#include "operations.h"
+#include "permission.h"
 
 /* One READDIRPLUS answer: some three hundred entries. */
 #define READ_BYTES 65536u

@@ -7,6 +7,10 @@
  */
 
 #include "fsal_tombolo.h"
+#include "attributes.h"
+#include "call.h"
+#include "entry.h"
+#include "errors.h"
 
 fsal_status_t tombolo_fsal_entry_check(uint32_t opcode, const struct fuse_entry_out *entry)
 {

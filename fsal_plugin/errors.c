@@ -5,6 +5,7 @@
  */
 
 #include "fsal_tombolo.h"
+#include "errors.h"
 
 static fsal_errors_t error_of(int error)
 {

@@ -16,6 +16,13 @@
  */
 
 #include "fsal_tombolo.h"
+#include "call.h"
+#include "errors.h"
+#include "export.h"
+#include "notify.h"
+#include "open.h"
+#include "opens.h"
+#include "operations.h"
 
 #include <sys/un.h>
 #include <unistd.h>

@@ -11,6 +11,11 @@
  */
 
 #include "fsal_tombolo.h"
+#include "attributes.h"
+#include "call.h"
+#include "errors.h"
+#include "operations.h"
+#include "reservations.h"
 
 #include <linux/falloc.h>
 

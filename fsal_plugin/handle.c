@@ -9,6 +9,10 @@
  */
 
 #include "fsal_tombolo.h"
+#include "attributes.h"
+#include "errors.h"
+#include "handle.h"
+#include "operations.h"
 
 /* ---- objects ---- */
 

@@ -6,6 +6,9 @@
  */
 
 #include "fsal_tombolo.h"
+#include "call.h"
+#include "errors.h"
+#include "operations.h"
 
 /* The protocol's infinity. */
 #define RANGE_END_MAX ((uint64_t)INT64_MAX)

@@ -5,6 +5,8 @@
  */
 
 #include "fsal_tombolo.h"
+#include "export.h"
+#include "operations.h"
 
 #include <sys/random.h>
 

@@ -9,6 +9,10 @@
  */
 
 #include "fsal_tombolo.h"
+#include "attributes.h"
+#include "handle.h"
+#include "notify.h"
+#include "opens.h"
 
 #define QUEUE_MAX 16384u
 

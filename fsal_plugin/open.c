@@ -9,6 +9,17 @@
  */
 
 #include "fsal_tombolo.h"
+#include "attributes.h"
+#include "call.h"
+#include "create.h"
+#include "entry.h"
+#include "errors.h"
+#include "handle.h"
+#include "open.h"
+#include "opens.h"
+#include "operations.h"
+#include "permission.h"
+#include "reservations.h"
 
 /* A name that comes and goes as often as this is left to the client's next attempt. */
 #define CREATION_ATTEMPTS 8

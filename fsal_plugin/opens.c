@@ -10,6 +10,9 @@
  */
 
 #include "fsal_tombolo.h"
+#include "call.h"
+#include "errors.h"
+#include "opens.h"
 
 #define STRIPES 256u
 

@@ -7,6 +7,10 @@
  */
 
 #include "fsal_tombolo.h"
+#include "attributes.h"
+#include "entry.h"
+#include "errors.h"
+#include "permission.h"
 
 static bool is_superuser(void)
 {

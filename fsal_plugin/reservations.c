@@ -9,6 +9,8 @@
  */
 
 #include "fsal_tombolo.h"
+#include "errors.h"
+#include "reservations.h"
 
 bool tombolo_fsal_holds_reservation(const struct state_t *state)
 {

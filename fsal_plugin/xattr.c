@@ -6,6 +6,10 @@
  */
 
 #include "fsal_tombolo.h"
+#include "call.h"
+#include "errors.h"
+#include "operations.h"
+#include "permission.h"
 
 #include <sys/xattr.h>
 
