@@ -239,77 +239,23 @@ static fsal_status_t open_existing(const struct opening *opening)
 	return FSAL_IS_SUCCESS(status) ? open_entry(opening, &entry) : status;
 }
 
-/* What a creation may bring along besides the mode: all but an ACL.  A new file has no right yet that
- * its owner's change would take. */
-static fsal_status_t encode_creation(const struct opening *opening, struct fuse_setattr_in *attributes)
-{
-	struct fsal_attrlist set = *opening->wanted;
-	fsal_status_t status;
-
-	set.valid_mask &= ~(attrmask_t)(ATTR_MODE | ATTR_ACL);
-	status = tombolo_fsal_attributes_encode(&set, REGULAR_FILE, attributes);
-	attributes->valid &= ~(uint32_t)FATTR_KILL_SUIDGID;
-	return status;
-}
-
-/* Creates the file or fails; with a state, the daemon counts it as open.  Its attributes come
- * with it, the verifier of an exclusive creation above all: should this server die before it
- * has answered, the client's next attempt finds its own file.  What is left to be set is
- * added to `left`. */
-static fsal_status_t send_creation(const struct opening *opening, struct fuse_entry_out *entry, attrmask_t *left)
-{
-	uint32_t mode = fsal2unix_mode(opening->wanted->mode) | S_IFREG;
-	struct fuse_create_in create = { .flags = O_RDWR | O_CREAT | O_EXCL, .mode = mode };
-	struct fuse_mknod_in make = { .mode = mode };
-	struct fuse_setattr_in attributes = { 0 };
-	struct {
-		struct fuse_entry_out entry;
-		struct fuse_open_out open;
-	} answer;
-	size_t bytes = opening->state ? sizeof(answer) : sizeof(answer.entry);
-	struct tombolo_fsal_request request;
-	fsal_status_t status = encode_creation(opening, &attributes);
-
-	if (FSAL_IS_ERROR(status))
-		return status;
-	if (attributes.valid == 0) {
-		*left = opening->wanted->valid_mask & ATTR_ACL;
-	} else if (opening->export->has_creation_attributes) {
-		*left = opening->wanted->valid_mask & ATTR_ACL;
-		create.open_flags = TOMBOLO_WIRE_CREATION_WITH_ATTRIBUTES;
-		make.padding = TOMBOLO_WIRE_CREATION_WITH_ATTRIBUTES;
-	} else {
-		*left = tombolo_fsal_attributes_left(opening->wanted);
-	}
-	tombolo_fsal_request_init(&request, opening->export, opening->state ? FUSE_CREATE : FUSE_MKNOD,
-				  opening->directory->fileid);
-	if (opening->state)
-		tombolo_fsal_request_add(&request, &create, sizeof(create));
-	else
-		tombolo_fsal_request_add(&request, &make, sizeof(make));
-	if (make.padding)
-		tombolo_fsal_request_add(&request, &attributes, sizeof(attributes));
-	tombolo_fsal_request_add(&request, opening->name, strlen(opening->name) + 1);
-	status = tombolo_fsal_ask(opening->export, &request, &answer, bytes);
-	*entry = answer.entry;
-	return FSAL_IS_SUCCESS(status) ? tombolo_fsal_entry_check(request.header.opcode, entry) : status;
-}
-
 static fsal_status_t create(const struct opening *opening)
 {
-	struct fuse_entry_out entry;
-	attrmask_t left;
+	struct tombolo_fsal_creation creation = {
+		.export = opening->export,
+		.directory = opening->directory->fileid,
+		.name = opening->name,
+		.wanted = opening->wanted,
+	};
 	uint64_t inode;
-	fsal_status_t status = send_creation(opening, &entry, &left);
+	fsal_status_t status = tombolo_fsal_create_file(&creation, opening->state != NULL);
 
 	if (FSAL_IS_ERROR(status))
 		return status;
-	inode = tombolo_fsal_inode_of(opening->export, entry.nodeid);
+	inode = tombolo_fsal_inode_of(opening->export, creation.entry.nodeid);
 	if (opening->state)
 		tombolo_fsal_opens_add_created(opening->export, inode);
-	status = tombolo_fsal_finish_creation(opening->export, opening->directory->fileid, opening->name, &entry,
-					      opening->wanted, left, opening->new_object,
-					      opening->attributes_out);
+	status = tombolo_fsal_finish_creation(&creation, opening->new_object, opening->attributes_out);
 	if (FSAL_IS_ERROR(status)) {
 		if (opening->state)
 			tombolo_fsal_opens_remove(opening->export, inode);
