@@ -24,11 +24,6 @@
 	(ATTR_MODE | ATTR_OWNER | ATTR_GROUP | ATTR_SIZE | ATTR_ATIME | ATTR_MTIME | ATTR_ATIME_SERVER |               \
 	 ATTR_MTIME_SERVER | ATTR_ACL)
 
-uint64_t tombolo_fsal_inode_of(const struct tombolo_fsal_export *export, uint64_t nodeid)
-{
-	return nodeid == FUSE_ROOT_ID ? export->root : nodeid;
-}
-
 bool tombolo_fsal_attributes_valid(const struct fuse_attr *attributes)
 {
 	return attributes->ino != 0 && posix2fsal_type(attributes->mode) != NO_FILE_TYPE &&

@@ -8,8 +8,6 @@
 
 #include "fsal_tombolo.h"
 
-/* The inode's number in the service's terms: the root has its own besides FUSE_ROOT_ID. */
-uint64_t tombolo_fsal_inode_of(const struct tombolo_fsal_export *export, uint64_t nodeid);
 /* Whether the daemon describes an object that can be; else it is not to be believed. */
 bool tombolo_fsal_attributes_valid(const struct fuse_attr *attributes);
 /* Converts all but an ACL that would have to be fetched. */

@@ -10,12 +10,22 @@
 #include "call.h"
 #include "errors.h"
 
+uint64_t tombolo_fsal_nodeid_of(const struct tombolo_fsal_export *export, uint64_t inode)
+{
+	return inode == export->root ? FUSE_ROOT_ID : inode;
+}
+
+uint64_t tombolo_fsal_inode_of(const struct tombolo_fsal_export *export, uint64_t nodeid)
+{
+	return nodeid == FUSE_ROOT_ID ? export->root : nodeid;
+}
+
 void tombolo_fsal_request_init(struct tombolo_fsal_request *request, const struct tombolo_fsal_export *export,
 			       uint32_t opcode, uint64_t inode)
 {
 	memset(request, 0, sizeof(*request));
 	request->header.opcode = opcode;
-	request->header.nodeid = inode == export->root ? FUSE_ROOT_ID : inode;
+	request->header.nodeid = tombolo_fsal_nodeid_of(export, inode);
 	/* The threads of the FSAL's own act for nobody in particular. */
 	if (op_ctx) {
 		request->header.uid = op_ctx->creds.caller_uid;

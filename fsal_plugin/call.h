@@ -11,6 +11,10 @@
 
 #include "fsal_tombolo.h"
 
+/* An inode's number as messages have it, where the share's root is FUSE_ROOT_ID, and back. */
+uint64_t tombolo_fsal_nodeid_of(const struct tombolo_fsal_export *export, uint64_t inode);
+uint64_t tombolo_fsal_inode_of(const struct tombolo_fsal_export *export, uint64_t nodeid);
+
 /* Prepares a request of the caller of the operation under way, about `inode`.  The message's parts are then added with
  * tombolo_fsal_request_add(). */
 void tombolo_fsal_request_init(struct tombolo_fsal_request *request, const struct tombolo_fsal_export *export,

@@ -65,8 +65,7 @@ static fsal_status_t read_link(struct fsal_obj_handle *object, struct gsh_buffde
 static fsal_status_t link_object(struct fsal_obj_handle *object, struct fsal_obj_handle *directory, const char *name)
 {
 	struct tombolo_fsal_export *export = tombolo_fsal_current_export();
-	uint64_t inode = object->fileid;
-	struct fuse_link_in question = { .oldnodeid = inode == export->root ? FUSE_ROOT_ID : inode };
+	struct fuse_link_in question = { .oldnodeid = tombolo_fsal_nodeid_of(export, object->fileid) };
 	struct tombolo_fsal_request request;
 	struct fuse_entry_out entry;
 
@@ -93,8 +92,7 @@ static fsal_status_t rename_object(struct fsal_obj_handle *object, struct fsal_o
 				   const char *old_name, struct fsal_obj_handle *new_directory, const char *new_name)
 {
 	struct tombolo_fsal_export *export = tombolo_fsal_current_export();
-	uint64_t inode = new_directory->fileid;
-	struct fuse_rename2_in question = { .newdir = inode == export->root ? FUSE_ROOT_ID : inode };
+	struct fuse_rename2_in question = { .newdir = tombolo_fsal_nodeid_of(export, new_directory->fileid) };
 	struct tombolo_fsal_request request;
 	fsal_status_t status = tombolo_fsal_may_rename(object, old_directory, new_directory, new_name);
 

@@ -157,7 +157,7 @@ static int open_session(struct tombolo_fsal_export *export)
 
 	client_name(export, name, sizeof(name));
 	error = tombolo_fsal_session_open(&export->session, export->socket_path, export->share_name, name,
-					  tombolo_fsal.incarnation, export->connection_count, DAEMON_WAIT_MS, &events);
+					  tombolo_fsal_module_of(export)->incarnation, export->connection_count, DAEMON_WAIT_MS, &events);
 	if (error) {
 		LogCrit(COMPONENT_FSAL, "share \"%s\" at %s: %s", export->share_name, export->socket_path,
 			error == ENOENT ? "there is no such share" :

@@ -60,8 +60,6 @@ struct tombolo_fsal_module {
 	uint64_t incarnation;	/* differs each time ganesha starts */
 };
 
-extern struct tombolo_fsal_module tombolo_fsal;
-
 struct tombolo_fsal_opens;
 struct tombolo_fsal_notifier;
 
@@ -119,6 +117,11 @@ static inline struct tombolo_fsal_object *tombolo_fsal_object_of(struct fsal_obj
 static inline struct tombolo_fsal_export *tombolo_fsal_export_of(struct fsal_export *export)
 {
 	return container_of(export, struct tombolo_fsal_export, export);
+}
+
+static inline struct tombolo_fsal_module *tombolo_fsal_module_of(const struct tombolo_fsal_export *export)
+{
+	return container_of(export->export.fsal, struct tombolo_fsal_module, module);
 }
 
 /* The export of the operation under way. */

@@ -27,7 +27,7 @@ struct tombolo_fsal_object *tombolo_fsal_object_new(struct tombolo_fsal_export *
 		.inode = htole64(inode),
 	};
 	PTHREAD_MUTEX_init(&object->recent.lock, NULL);
-	object->object.obj_ops = &tombolo_fsal.object_ops;
+	object->object.obj_ops = &tombolo_fsal_module_of(export)->object_ops;
 	object->object.fileid = inode;
 	object->object.fsid.major = export->root;
 	/* Enters the module's list, which tombolo_fsal_invalidate_all() goes through. */
@@ -173,7 +173,7 @@ void tombolo_fsal_invalidate(struct tombolo_fsal_export *export, uint64_t inode,
 /* Copies, because an object may go while the cache is told of another. */
 static struct tombolo_fsal_handle *handles_of(const struct tombolo_fsal_export *export, size_t *count)
 {
-	struct fsal_module *module = &tombolo_fsal.module;
+	struct fsal_module *module = export->export.fsal;
 	struct tombolo_fsal_handle *handles;
 	struct glist_head *node;
 	size_t size = 0;

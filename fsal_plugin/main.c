@@ -17,7 +17,7 @@
 /* Reads and writes are cut to what the daemon of the export offers; see export.c. */
 #define IO_BYTES_MAX (1u << 20)
 
-struct tombolo_fsal_module tombolo_fsal = {
+static struct tombolo_fsal_module this_module = {
 	.module = {
 		.fs_info = {
 			.maxfilesize = FILE_BYTES_MAX,
@@ -72,16 +72,16 @@ static uint64_t random_number(void)
 
 MODULE_INIT void tombolo_fsal_load(void)
 {
-	struct fsal_obj_ops *ops = &tombolo_fsal.object_ops;
+	struct fsal_obj_ops *ops = &this_module.object_ops;
 
 	/* Refuses any other ganesha than the one whose headers this was built with. */
-	if (register_fsal(&tombolo_fsal.module, "TOMBOLO", FSAL_MAJOR_VERSION, FSAL_MINOR_VERSION, FSAL_ID_NO_PNFS) !=
+	if (register_fsal(&this_module.module, "TOMBOLO", FSAL_MAJOR_VERSION, FSAL_MINOR_VERSION, FSAL_ID_NO_PNFS) !=
 	    0) {
 		LogCrit(COMPONENT_FSAL, "FSAL TOMBOLO could not be registered");
 		return;
 	}
-	tombolo_fsal.incarnation = random_number();
-	tombolo_fsal.module.m_ops.create_export = tombolo_fsal_create_export;
+	this_module.incarnation = random_number();
+	this_module.module.m_ops.create_export = tombolo_fsal_create_export;
 	fsal_default_obj_ops_init(ops);
 	tombolo_fsal_handle_ops_init(ops);
 	tombolo_fsal_attributes_ops_init(ops);
@@ -95,6 +95,6 @@ MODULE_INIT void tombolo_fsal_load(void)
 
 MODULE_FINI void tombolo_fsal_unload(void)
 {
-	if (unregister_fsal(&tombolo_fsal.module) != 0)
+	if (unregister_fsal(&this_module.module) != 0)
 		LogCrit(COMPONENT_FSAL, "FSAL TOMBOLO is unloaded while in use");
 }

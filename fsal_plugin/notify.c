@@ -9,7 +9,7 @@
  */
 
 #include "fsal_tombolo.h"
-#include "attributes.h"
+#include "call.h"
 #include "handle.h"
 #include "notify.h"
 #include "opens.h"
