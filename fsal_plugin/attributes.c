@@ -75,11 +75,11 @@ fsal_status_t tombolo_fsal_attributes_give(struct tombolo_fsal_export *export, u
 	return tombolo_fsal_acl_get(export, inode, attributes, list);
 }
 
-static fsal_status_t ask_for_attributes(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
-					struct fuse_attr *attributes)
+static fsal_status_t call_for_attributes(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
+					 struct fuse_attr *attributes)
 {
 	struct fuse_attr_out answer;
-	fsal_status_t status = tombolo_fsal_ask(export, request, &answer, sizeof(answer));
+	fsal_status_t status = tombolo_fsal_call_exact(export, request, &answer, sizeof(answer));
 
 	if (FSAL_IS_ERROR(status))
 		return status;
@@ -97,7 +97,7 @@ fsal_status_t tombolo_fsal_fetch_attributes(struct tombolo_fsal_export *export, 
 
 	tombolo_fsal_request_init(&request, export, FUSE_GETATTR, inode);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	return ask_for_attributes(export, &request, attributes);
+	return call_for_attributes(export, &request, attributes);
 }
 
 static fsal_status_t find_attributes(struct tombolo_fsal_export *export, struct fsal_obj_handle *object,
@@ -213,7 +213,7 @@ fsal_status_t tombolo_fsal_set_attributes(struct tombolo_fsal_export *export, ui
 	if (change.valid != 0) {
 		tombolo_fsal_request_init(&request, export, FUSE_SETATTR, inode);
 		tombolo_fsal_request_add(&request, &change, sizeof(change));
-		status = ask_for_attributes(export, &request, attributes);
+		status = call_for_attributes(export, &request, attributes);
 		if (FSAL_IS_ERROR(status) || !(list->valid_mask & ATTR_ACL))
 			return status;
 	}

@@ -33,33 +33,33 @@ void tombolo_fsal_request_init(struct tombolo_fsal_request *request, const struc
 	}
 }
 
-fsal_status_t tombolo_fsal_ask_up_to(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
-				     void *answer, size_t *bytes)
+fsal_status_t tombolo_fsal_call_up_to(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
+				      void *answer, size_t *bytes)
 {
 	const struct iovec reply = { .iov_base = answer, .iov_len = *bytes };
 	int error;
 
 	request->reply = &reply;
 	request->reply_count = 1;
-	error = tombolo_fsal_call(export->session, request);
+	error = tombolo_fsal_session_call(export->session, request);
 	if (tombolo_fsal_changes_silently(request->header.opcode))
 		tombolo_fsal_changes_count(export);
 	*bytes = request->reply_bytes;
 	return tombolo_fsal_status(error);
 }
 
-fsal_status_t tombolo_fsal_ask(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request, void *answer,
-			       size_t bytes)
+fsal_status_t tombolo_fsal_call_exact(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
+				      void *answer, size_t bytes)
 {
 	size_t got = bytes;
-	fsal_status_t status = tombolo_fsal_ask_up_to(export, request, answer, &got);
+	fsal_status_t status = tombolo_fsal_call_up_to(export, request, answer, &got);
 
 	if (FSAL_IS_SUCCESS(status) && got != bytes)
 		return tombolo_fsal_bad_answer(request->header.opcode);
 	return status;
 }
 
-fsal_status_t tombolo_fsal_tell(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request)
+fsal_status_t tombolo_fsal_call_for_status(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request)
 {
-	return tombolo_fsal_ask(export, request, NULL, 0);
+	return tombolo_fsal_call_exact(export, request, NULL, 0);
 }

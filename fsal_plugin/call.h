@@ -20,12 +20,12 @@ uint64_t tombolo_fsal_inode_of(const struct tombolo_fsal_export *export, uint64_
 void tombolo_fsal_request_init(struct tombolo_fsal_request *request, const struct tombolo_fsal_export *export,
 			       uint32_t opcode, uint64_t inode);
 /* Makes the call; the answer must have exactly `bytes`, or it is a bad one. */
-fsal_status_t tombolo_fsal_ask(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request, void *answer,
-			       size_t bytes);
+fsal_status_t tombolo_fsal_call_exact(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
+				      void *answer, size_t bytes);
 /* Makes the call; the answer may have up to *bytes, and *bytes says how many it has. */
-fsal_status_t tombolo_fsal_ask_up_to(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
-				     void *answer, size_t *bytes);
-/* Makes the call for an answer without content. */
-fsal_status_t tombolo_fsal_tell(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request);
+fsal_status_t tombolo_fsal_call_up_to(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
+				      void *answer, size_t *bytes);
+/* Makes the call for its status: the answer has no content. */
+fsal_status_t tombolo_fsal_call_for_status(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request);
 
 #endif

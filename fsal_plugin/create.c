@@ -73,7 +73,7 @@ static fsal_status_t send_creation(struct tombolo_fsal_creation *creation, bool 
 	if (attributes)
 		tombolo_fsal_request_add(&request, attributes, sizeof(*attributes));
 	tombolo_fsal_request_add(&request, creation->name, strlen(creation->name) + 1);
-	status = tombolo_fsal_ask(creation->export, &request, &answer, bytes);
+	status = tombolo_fsal_call_exact(creation->export, &request, &answer, bytes);
 	if (FSAL_IS_ERROR(status))
 		return status;
 	creation->entry = answer.entry;
@@ -153,7 +153,7 @@ static fsal_status_t make(struct fsal_obj_handle *directory, const char *name, e
 	status = tombolo_fsal_may_create(directory, kind);
 	if (FSAL_IS_ERROR(status))
 		return status;
-	status = tombolo_fsal_ask_for_entry(creation.export, request, &creation.entry);
+	status = tombolo_fsal_call_for_entry(creation.export, request, &creation.entry);
 	if (FSAL_IS_ERROR(status))
 		return status;
 	return tombolo_fsal_finish_creation(&creation, new_object, attributes_out);

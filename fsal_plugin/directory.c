@@ -50,7 +50,7 @@ static fsal_status_t read_link(struct fsal_obj_handle *object, struct gsh_buffde
 
 	(void)refresh;
 	tombolo_fsal_request_init(&request, export, FUSE_READLINK, object->fileid);
-	status = tombolo_fsal_ask_up_to(export, &request, target, &bytes);
+	status = tombolo_fsal_call_up_to(export, &request, target, &bytes);
 	if (FSAL_IS_ERROR(status)) {
 		gsh_free(target);
 		return status;
@@ -73,7 +73,7 @@ static fsal_status_t link_object(struct fsal_obj_handle *object, struct fsal_obj
 	tombolo_fsal_request_init(&request, export, FUSE_LINK, directory->fileid);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
 	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	return tombolo_fsal_ask_for_entry(export, &request, &entry);
+	return tombolo_fsal_call_for_entry(export, &request, &entry);
 }
 
 /* ---- removing and moving ---- */
@@ -102,7 +102,7 @@ static fsal_status_t rename_object(struct fsal_obj_handle *object, struct fsal_o
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
 	tombolo_fsal_request_add(&request, old_name, strlen(old_name) + 1);
 	tombolo_fsal_request_add(&request, new_name, strlen(new_name) + 1);
-	return tombolo_fsal_tell(export, &request);
+	return tombolo_fsal_call_for_status(export, &request);
 }
 
 /* ---- reading ---- */
@@ -122,7 +122,7 @@ static fsal_status_t fetch_entries(struct tombolo_fsal_export *export, uint64_t 
 	*bytes = READ_BYTES;
 	tombolo_fsal_request_init(&request, export, FUSE_READDIRPLUS, directory);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	return tombolo_fsal_ask_up_to(export, &request, answer, bytes);
+	return tombolo_fsal_call_up_to(export, &request, answer, bytes);
 }
 
 struct reading {

@@ -21,10 +21,10 @@ fsal_status_t tombolo_fsal_entry_check(uint32_t opcode, const struct fuse_entry_
 	return tombolo_fsal_success();
 }
 
-fsal_status_t tombolo_fsal_ask_for_entry(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
-					 struct fuse_entry_out *entry)
+fsal_status_t tombolo_fsal_call_for_entry(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
+					  struct fuse_entry_out *entry)
 {
-	fsal_status_t status = tombolo_fsal_ask(export, request, entry, sizeof(*entry));
+	fsal_status_t status = tombolo_fsal_call_exact(export, request, entry, sizeof(*entry));
 
 	return FSAL_IS_SUCCESS(status) ? tombolo_fsal_entry_check(request->header.opcode, entry) : status;
 }
@@ -36,7 +36,7 @@ fsal_status_t tombolo_fsal_lookup_entry(struct tombolo_fsal_export *export, uint
 
 	tombolo_fsal_request_init(&request, export, FUSE_LOOKUP, directory);
 	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	return tombolo_fsal_ask_for_entry(export, &request, entry);
+	return tombolo_fsal_call_for_entry(export, &request, entry);
 }
 
 fsal_status_t tombolo_fsal_remove_entry(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
@@ -46,5 +46,5 @@ fsal_status_t tombolo_fsal_remove_entry(struct tombolo_fsal_export *export, uint
 
 	tombolo_fsal_request_init(&request, export, is_directory ? FUSE_RMDIR : FUSE_UNLINK, directory);
 	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	return tombolo_fsal_tell(export, &request);
+	return tombolo_fsal_call_for_status(export, &request);
 }

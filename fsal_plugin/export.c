@@ -61,7 +61,7 @@ static fsal_status_t get_dynamic_info(struct fsal_export *fsal_export, struct fs
 	fsal_status_t status;
 
 	tombolo_fsal_request_init(&request, export, FUSE_STATFS, object->fileid);
-	status = tombolo_fsal_ask(export, &request, &answer, sizeof(answer));
+	status = tombolo_fsal_call_exact(export, &request, &answer, sizeof(answer));
 	if (FSAL_IS_ERROR(status))
 		return status;
 	memset(info, 0, sizeof(*info));

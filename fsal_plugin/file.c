@@ -87,7 +87,7 @@ static void finish_late(struct tombolo_fsal_request *request)
 static void carry_out(struct tombolo_fsal_export *export, struct transfer *transfer)
 {
 	transfer->request.done = finish_late;
-	if (tombolo_fsal_call_briefly(export->session, &transfer->request, SOON_MS))
+	if (tombolo_fsal_session_call_briefly(export->session, &transfer->request, SOON_MS))
 		finish(transfer);
 }
 
@@ -214,7 +214,7 @@ static fsal_status_t commit2(struct fsal_obj_handle *object, off_t offset, size_
 	(void)bytes;
 	tombolo_fsal_request_init(&request, export, FUSE_FSYNC, object->fileid);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	return tombolo_fsal_tell(export, &request);
+	return tombolo_fsal_call_for_status(export, &request);
 }
 
 /* ---- data and holes ---- */
@@ -229,7 +229,7 @@ static fsal_status_t find_region(struct tombolo_fsal_export *export, uint64_t in
 
 	tombolo_fsal_request_init(&request, export, FUSE_LSEEK, inode);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	status = tombolo_fsal_ask(export, &request, &answer, sizeof(answer));
+	status = tombolo_fsal_call_exact(export, &request, &answer, sizeof(answer));
 	if (FSAL_IS_SUCCESS(status))
 		*found = answer.offset;
 	return status;
@@ -288,7 +288,7 @@ static fsal_status_t allocate(struct fsal_obj_handle *object, struct state_t *st
 		return status;
 	tombolo_fsal_request_init(&request, export, FUSE_FALLOCATE, object->fileid);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	return tombolo_fsal_tell(export, &request);
+	return tombolo_fsal_call_for_status(export, &request);
 }
 
 /* The service learns what is read ahead from the reading itself. */

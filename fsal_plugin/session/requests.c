@@ -190,14 +190,14 @@ static bool call(struct tombolo_fsal_session *session, struct tombolo_fsal_reque
 	return is_answered;
 }
 
-int tombolo_fsal_call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request)
+int tombolo_fsal_session_call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request)
 {
 	(void)call(session, request, NULL);
 	return request->error;
 }
 
-bool tombolo_fsal_call_briefly(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
-			       unsigned int wait_ms)
+bool tombolo_fsal_session_call_briefly(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
+				       unsigned int wait_ms)
 {
 	struct timespec until;
 

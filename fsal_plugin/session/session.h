@@ -83,10 +83,10 @@ struct tombolo_wire_attached tombolo_fsal_session_attached(struct tombolo_fsal_s
 void tombolo_fsal_request_add(struct tombolo_fsal_request *request, const void *data, size_t bytes);
 /* Sends and waits; `done` is not called.  Returns request->error: 0, the daemon's errno, ESTALE if the share is gone,
  * ESHUTDOWN if the session drains and the daemon is away, or EIO for an answer that has no room in `reply`. */
-int tombolo_fsal_call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request);
+int tombolo_fsal_session_call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request);
 /* Sends and waits for up to `wait_ms`.  True: the request is answered, with request->error as above, and `done` is not
  * called.  False: `done` is or was called, once, and the request must not be touched here any more. */
-bool tombolo_fsal_call_briefly(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
-			       unsigned int wait_ms);
+bool tombolo_fsal_session_call_briefly(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
+				       unsigned int wait_ms);
 
 #endif

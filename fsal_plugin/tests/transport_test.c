@@ -515,7 +515,7 @@ static int call_once(struct tombolo_fsal_session *session, uint64_t payload)
 	struct call call;
 
 	prepare(&call, OPCODE_ECHO, payload);
-	if (tombolo_fsal_call(session, &call.request) == 0)
+	if (tombolo_fsal_session_call(session, &call.request) == 0)
 		check_answer(&call);
 	return call.request.error;
 }
@@ -536,7 +536,7 @@ static void submit(struct tombolo_fsal_session *session, struct call *call, uint
 {
 	prepare(call, opcode, payload);
 	call->request.done = on_done;
-	if (tombolo_fsal_call_briefly(session, &call->request, 0))
+	if (tombolo_fsal_session_call_briefly(session, &call->request, 0))
 		on_done(&call->request);
 }
 
@@ -606,7 +606,7 @@ static void *call_briefly(void *argument)
 	for (unsigned int i = 0; i < 400; i++) {
 		prepare(&own[i], i % 2 ? OPCODE_HOLD : OPCODE_ECHO, 1000000 + i);
 		own[i].request.done = on_done;
-		if (tombolo_fsal_call_briefly(brief->session, &own[i].request, i % 3))
+		if (tombolo_fsal_session_call_briefly(brief->session, &own[i].request, i % 3))
 			on_done(&own[i].request);
 		else
 			__atomic_add_fetch(&brief->late, 1, __ATOMIC_RELAXED);
@@ -701,7 +701,7 @@ static void test_too_long(void)
 
 	prepare(&call, OPCODE_ECHO, 5);
 	call.reply.iov_len = 4;
-	CHECK(tombolo_fsal_call(session, &call.request) == EIO);
+	CHECK(tombolo_fsal_session_call(session, &call.request) == EIO);
 	CHECK(call_once(session, 6) == 0);
 	tombolo_fsal_session_close(session);
 }
