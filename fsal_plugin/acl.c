@@ -6,6 +6,8 @@
  * An object without a POSIX ACL has for ganesha the ACL that its mode amounts to, and
  * never none: ganesha's cache takes "none" for "not told", and would go on with the ACL
  * that it had before.  Setting an NFSv4 ACL keeps what POSIX can express.
+ *
+ * Owns nothing: ACLs are fetched when they are asked for, and ganesha caches them.
  */
 
 #include "fsal_tombolo.h"

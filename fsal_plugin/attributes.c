@@ -5,6 +5,8 @@
  * The change attribute is the ctime: the service makes it greater at every change of
  * an inode, whatever the clock does.  The time of creation is not offered: the
  * protocol would need another request for it with each object.
+ *
+ * Owns the translation both ways, and keeps nothing: recent.c does.  ACLs are acl.c's.
  */
 
 #include "fsal_tombolo.h"

@@ -4,7 +4,7 @@
  * is set afterwards, and if that fails the name is removed again.
  *
  * Ganesha creates files by opening them: the states and reservations of that are open.c's,
- * which calls here.  The rest of ganesha's creations are answered here.
+ * which calls here.  Owns nothing that outlives the operation.
  */
 
 #include "fsal_tombolo.h"

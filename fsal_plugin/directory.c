@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * Names: looking them up, linking, removing and moving them, and reading directories.
- * How objects are created is in create.c.
+ *
+ * Owns nothing: ganesha caches names, and the daemon keeps them.  Creation is create.c's,
+ * and who may do it is permission.c's.
  */
 
 #include "fsal_tombolo.h"

@@ -13,6 +13,9 @@
  * The daemon knows the session as "nfs:<instance>:<export id>".  When ganesha starts
  * again, it comes with the same name and another incarnation; the daemon then ends the
  * old session with its locks, and the clients reclaim theirs.
+ *
+ * Owns the export's structure with its session, its notifier and its account of open
+ * files: in which order they begin and end.  What they do is in their own files.
  */
 
 #include "fsal_tombolo.h"

@@ -8,6 +8,8 @@
  *
  * Data goes from ganesha's buffers to the socket and back without a copy.  A read or
  * write longer than the daemon takes is cut short, as NFS allows.
+ *
+ * Owns the transfers under way.  The buffers are ganesha's, and the daemon has the data.
  */
 
 #include "fsal_tombolo.h"

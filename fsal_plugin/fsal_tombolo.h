@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * FSAL TOMBOLO: nfs-ganesha 4.3 as a door to the shares of a tombolo gateway.  Here are
- * the shapes that all its files know; each file has a header with what it does for others,
- * and those that only serve ganesha's operations are in operations.h.
+ * FSAL TOMBOLO: the NFS front end of the shares of a tombolo gateway, for nfs-ganesha 4.3.
+ * Here are the shapes that all its files know; each file has a header with what it does for
+ * others, and what only serves ganesha's tables of operations is in operations.h.
  *
  *   session/        the messages, and sending them, over restarts of the daemon
  *   main.c          the module

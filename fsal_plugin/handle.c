@@ -6,6 +6,10 @@
  * Numbers are never used again, so a handle is good or stale for ever, over
  * restarts of ganesha and of the daemon.  The bytes that clients keep are also the
  * key of ganesha's cache.
+ *
+ * Owns the layout of handles, and the memory of objects.  What an object carries belongs
+ * to others: its reservations to reservations.c, recent attributes to recent.c, the count of
+ * stateless opens to open.c.
  */
 
 #include "fsal_tombolo.h"

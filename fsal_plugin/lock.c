@@ -2,7 +2,8 @@
 /*
  * Byte range locks.  They are the daemon's, so they hold against mounts and other
  * servers, over its restarts, and until this session ends.  Ganesha keeps its own
- * account besides, and asks again for a lock that a client waits for.
+ * account besides, and asks again for a lock that a client waits for.  Nothing of them is
+ * kept here.
  */
 
 #include "fsal_tombolo.h"

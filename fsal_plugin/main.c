@@ -2,6 +2,9 @@
 /*
  * The module: what ganesha finds when it loads the library, and what it is told of
  * the kind of file system.
+ *
+ * Owns the module's structure, which the other files reach through their export.  What the
+ * operations do is theirs.
  */
 
 #include "fsal_tombolo.h"

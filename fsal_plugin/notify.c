@@ -6,6 +6,8 @@
  * what they heard, and a thread of the notifier passes it on.  When more is queued
  * than is worth keeping, or when something may have been missed while the daemon was
  * away, the whole export is forgotten instead.
+ *
+ * Owns the queue and the thread.  How ganesha's cache is told is handle.c's.
  */
 
 #include "fsal_tombolo.h"

@@ -6,6 +6,9 @@
  * The daemon needs no open file for reading and writing.  An opening with a state is
  * counted (opens.c), so that the file lives while it is in use; one without a state
  * leaves no trace.
+ *
+ * Owns the states (struct tombolo_fsal_state) and object->stateless_opens.  Reservations are
+ * reservations.c's, creating a file is create.c's.
  */
 
 #include "fsal_tombolo.h"

@@ -5,8 +5,8 @@
  * each inode; whatever clients do in between is ganesha's affair.  A daemon that has
  * started anew is told again.
  *
- * A stripe's lock is held across the message, so that one inode's messages keep their
- * order.  Answers need no lock of this file.
+ * Owns export->opens.  A stripe's lock is held across the message, so that one inode's
+ * messages keep their order.  Answers need no lock of this file.
  */
 
 #include "fsal_tombolo.h"

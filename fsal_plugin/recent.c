@@ -14,6 +14,8 @@
  *   attributes being told: no other change through this export, no notification.  For these the
  *   export has a counter; the write remembers what it was.
  * - They are not older than ganesha lets attributes become.
+ *
+ * Owns object->recent, with a lock of its own, and export->changes.
  */
 
 #include "fsal_tombolo.h"

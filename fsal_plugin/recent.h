@@ -26,8 +26,9 @@ struct tombolo_fsal_recent {
 	bool usable;
 };
 
-/* Something was changed, or may have been, and its attributes were not told. */
+/* Something was changed, or may have been, and its attributes did not come with the answer. */
 void tombolo_fsal_changes_count(struct tombolo_fsal_export *export);
+/* How many there were since the export began. */
 uint64_t tombolo_fsal_changes_counted(struct tombolo_fsal_export *export);
 /* Whether requests of this kind are to be counted, when they are answered. */
 bool tombolo_fsal_changes_silently(uint32_t opcode);

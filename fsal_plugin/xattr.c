@@ -3,6 +3,8 @@
  * Extended attributes of NFSv4.2 (RFC 8276).  On the wire they have no namespace; they
  * are those below "user.".  As in Linux, reading and writing them needs the permission
  * that reading and writing the file needs; listing needs none.
+ *
+ * Owns nothing.  POSIX ACLs, which are kept as extended attributes, too, are acl.c's.
  */
 
 #include "fsal_tombolo.h"

@@ -12,6 +12,8 @@
  * On the way up all requests that wait on this connection are marked `resend`, and
  * a second thread, which lives as long as the socket, sends them.  On the way down
  * nothing happens to them, unless the session drains or its share is gone.
+ *
+ * Owns the sockets, and what the session knows of its last ATTACH.
  */
 
 #include "internal.h"

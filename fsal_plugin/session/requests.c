@@ -5,6 +5,8 @@
  * A request's number decides its slot, so that a number is never used while one
  * with the same slot is unanswered: the daemon keeps what a change did under the
  * slot, for the case that it is asked again.
+ *
+ * Owns session->slots.  Who waits for an answer is waiting.c's; reading it is receive.c's.
  */
 
 #include "internal.h"

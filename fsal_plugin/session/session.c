@@ -2,6 +2,8 @@
 /*
  * Opening and closing sessions: memory, threads, and the wait for the first
  * answer.  What happens in between is in requests.c and connection.c.
+ *
+ * Owns the memory of the session and of its connections.
  */
 
 #include "internal.h"

@@ -9,6 +9,8 @@
  *
  * Invariant: while a connection is up and a request is under way there, somebody leads, or
  * was woken to lead and has not run yet.
+ *
+ * Owns connection->led and connection->waiters.  Messages are read by receive.c.
  */
 
 #include "internal.h"
