@@ -6,9 +6,14 @@
  * An object without a POSIX ACL has for ganesha the ACL that its mode amounts to, and
  * never none: ganesha's cache takes "none" for "not told", and would go on with the ACL
  * that it had before.  Setting an NFSv4 ACL keeps what POSIX can express.
+ *
+ * Owns nothing: ACLs are fetched when they are asked for, and ganesha caches them.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "acl.h"
+#include "call.h"
+#include "errors.h"
 
 #include <sys/acl.h>
 #include <sys/xattr.h>
@@ -35,7 +40,7 @@ static fsal_status_t fetch_posix_acl(struct tombolo_fsal_export *export, uint64_
 	tombolo_fsal_request_init(&request, export, FUSE_GETXATTR, inode);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
 	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	status = tombolo_fsal_ask_up_to(export, &request, value, &bytes);
+	status = tombolo_fsal_call_up_to(export, &request, value, &bytes);
 	if (status.minor == ENODATA || status.minor == EOPNOTSUPP) {
 		/* None, or an object that cannot have one, as a symbolic link. */
 		status = tombolo_fsal_success();
@@ -151,7 +156,7 @@ static fsal_status_t store_posix_acl(struct tombolo_fsal_export *export, uint64_
 		tombolo_fsal_request_add(&request, &change, sizeof(change));
 		tombolo_fsal_request_add(&request, name, strlen(name) + 1);
 		tombolo_fsal_request_add(&request, value, bytes);
-		status = tombolo_fsal_tell(export, &request);
+		status = tombolo_fsal_call_for_status(export, &request);
 	}
 	gsh_free(value);
 	return status;
@@ -164,7 +169,7 @@ static fsal_status_t remove_posix_acl(struct tombolo_fsal_export *export, uint64
 
 	tombolo_fsal_request_init(&request, export, FUSE_REMOVEXATTR, inode);
 	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	status = tombolo_fsal_tell(export, &request);
+	status = tombolo_fsal_call_for_status(export, &request);
 	return status.minor == ENODATA ? tombolo_fsal_success() : status;
 }
 

@@ -5,9 +5,17 @@
  * The change attribute is the ctime: the service makes it greater at every change of
  * an inode, whatever the clock does.  The time of creation is not offered: the
  * protocol would need another request for it with each object.
+ *
+ * Owns the translation both ways, and keeps nothing: recent.c does.  ACLs are acl.c's.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "acl.h"
+#include "attributes.h"
+#include "call.h"
+#include "errors.h"
+#include "operations.h"
+#include "reservations.h"
 
 #include <sys/sysmacros.h>
 
@@ -17,11 +25,6 @@
 #define SETTABLE                                                                                                    \
 	(ATTR_MODE | ATTR_OWNER | ATTR_GROUP | ATTR_SIZE | ATTR_ATIME | ATTR_MTIME | ATTR_ATIME_SERVER |               \
 	 ATTR_MTIME_SERVER | ATTR_ACL)
-
-uint64_t tombolo_fsal_inode_of(const struct tombolo_fsal_export *export, uint64_t nodeid)
-{
-	return nodeid == FUSE_ROOT_ID ? export->root : nodeid;
-}
 
 bool tombolo_fsal_attributes_valid(const struct fuse_attr *attributes)
 {
@@ -74,11 +77,11 @@ fsal_status_t tombolo_fsal_attributes_give(struct tombolo_fsal_export *export, u
 	return tombolo_fsal_acl_get(export, inode, attributes, list);
 }
 
-static fsal_status_t ask_for_attributes(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
-					struct fuse_attr *attributes)
+static fsal_status_t call_for_attributes(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
+					 struct fuse_attr *attributes)
 {
 	struct fuse_attr_out answer;
-	fsal_status_t status = tombolo_fsal_ask(export, request, &answer, sizeof(answer));
+	fsal_status_t status = tombolo_fsal_call_exact(export, request, &answer, sizeof(answer));
 
 	if (FSAL_IS_ERROR(status))
 		return status;
@@ -96,7 +99,7 @@ fsal_status_t tombolo_fsal_fetch_attributes(struct tombolo_fsal_export *export, 
 
 	tombolo_fsal_request_init(&request, export, FUSE_GETATTR, inode);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	return ask_for_attributes(export, &request, attributes);
+	return call_for_attributes(export, &request, attributes);
 }
 
 static fsal_status_t find_attributes(struct tombolo_fsal_export *export, struct fsal_obj_handle *object,
@@ -212,7 +215,7 @@ fsal_status_t tombolo_fsal_set_attributes(struct tombolo_fsal_export *export, ui
 	if (change.valid != 0) {
 		tombolo_fsal_request_init(&request, export, FUSE_SETATTR, inode);
 		tombolo_fsal_request_add(&request, &change, sizeof(change));
-		status = ask_for_attributes(export, &request, attributes);
+		status = call_for_attributes(export, &request, attributes);
 		if (FSAL_IS_ERROR(status) || !(list->valid_mask & ATTR_ACL))
 			return status;
 	}

@@ -1,44 +1,22 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Names: looking them up, making and removing them, and reading directories.
+ * Names: looking them up, linking, removing and moving them, and reading directories.
+ *
+ * Owns nothing: ganesha caches names, and the daemon keeps them.  Creation is create.c's,
+ * and who may do it is permission.c's.
  */
 
-#include "tombolo.h"
-
-#include <sys/sysmacros.h>
+#include "fsal_tombolo.h"
+#include "attributes.h"
+#include "call.h"
+#include "entry.h"
+#include "errors.h"
+#include "handle.h"
+#include "operations.h"
+#include "permission.h"
 
 /* One READDIRPLUS answer: some three hundred entries. */
 #define READ_BYTES 65536u
-
-/* What creation itself takes care of. */
-#define CREATION_ATTRIBUTES ((attrmask_t)ATTR_MODE)
-
-fsal_status_t tombolo_fsal_entry_check(uint32_t opcode, const struct fuse_entry_out *entry)
-{
-	if (entry->nodeid == 0)
-		return fsalstat(ERR_FSAL_NOENT, ENOENT);
-	if (!tombolo_fsal_attributes_valid(&entry->attr))
-		return tombolo_fsal_bad_answer(opcode);
-	return tombolo_fsal_success();
-}
-
-static fsal_status_t ask_for_entry(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
-				   struct fuse_entry_out *entry)
-{
-	fsal_status_t status = tombolo_fsal_ask(export, request, entry, sizeof(*entry));
-
-	return FSAL_IS_SUCCESS(status) ? tombolo_fsal_entry_check(request->header.opcode, entry) : status;
-}
-
-fsal_status_t tombolo_fsal_lookup_entry(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
-					struct fuse_entry_out *entry)
-{
-	struct tombolo_fsal_request request;
-
-	tombolo_fsal_request_init(&request, export, FUSE_LOOKUP, directory);
-	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	return ask_for_entry(export, &request, entry);
-}
 
 static fsal_status_t lookup(struct fsal_obj_handle *directory, const char *name, struct fsal_obj_handle **object,
 			    struct fsal_attrlist *attributes_out)
@@ -62,148 +40,7 @@ static fsal_status_t lookup(struct fsal_obj_handle *directory, const char *name,
 	return status;
 }
 
-/* ---- making ---- */
-
-/* A new owner takes the set-id bits, so the mode is then set once more. */
-attrmask_t tombolo_fsal_attributes_left(const struct fsal_attrlist *wanted)
-{
-	attrmask_t left = wanted->valid_mask & ~CREATION_ATTRIBUTES;
-
-	if ((left & (ATTR_OWNER | ATTR_GROUP)) && (wanted->mode & (S_ISUID | S_ISGID)))
-		left |= wanted->valid_mask & ATTR_MODE;
-	return left;
-}
-
-static fsal_status_t set_attributes_left(struct tombolo_fsal_export *export, uint64_t inode,
-					 struct fsal_attrlist *wanted, attrmask_t left,
-					 struct fuse_attr *attributes)
-{
-	attrmask_t asked = wanted->valid_mask;
-	fsal_status_t status = tombolo_fsal_success();
-
-	wanted->valid_mask = left;
-	if (wanted->valid_mask != 0)
-		status = tombolo_fsal_set_attributes(export, inode, posix2fsal_type(attributes->mode), wanted,
-						     attributes);
-	wanted->valid_mask = asked;
-	return status;
-}
-
-fsal_status_t tombolo_fsal_finish_creation(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
-					   struct fuse_entry_out *entry, struct fsal_attrlist *wanted, attrmask_t left,
-					   struct fsal_obj_handle **new_object, struct fsal_attrlist *attributes_out)
-{
-	uint64_t inode = tombolo_fsal_inode_of(export, entry->nodeid);
-	fsal_status_t status = set_attributes_left(export, inode, wanted, left, &entry->attr);
-
-	if (FSAL_IS_SUCCESS(status))
-		status = tombolo_fsal_attributes_give(export, inode, &entry->attr, attributes_out);
-	if (FSAL_IS_ERROR(status)) {
-		(void)tombolo_fsal_remove_entry(export, directory, name, S_ISDIR(entry->attr.mode));
-		return status;
-	}
-	*new_object = &tombolo_fsal_object_new(export, inode, entry->attr.mode)->object;
-	return status;
-}
-
-/* The second half of mkdir, mknode and symlink; the request is ready but for the name's check. */
-static fsal_status_t make(struct fsal_obj_handle *directory, const char *name, enum tombolo_fsal_entry_kind kind,
-			  struct tombolo_fsal_request *request, struct fsal_attrlist *wanted,
-			  struct fsal_obj_handle **new_object, struct fsal_attrlist *attributes_out)
-{
-	struct tombolo_fsal_export *export = tombolo_fsal_current_export();
-	struct fuse_entry_out entry;
-	fsal_status_t status;
-
-	*new_object = NULL;
-	status = tombolo_fsal_may_create(directory, kind);
-	if (FSAL_IS_ERROR(status))
-		return status;
-	status = ask_for_entry(export, request, &entry);
-	if (FSAL_IS_ERROR(status))
-		return status;
-	return tombolo_fsal_finish_creation(export, directory->fileid, name, &entry, wanted,
-					    tombolo_fsal_attributes_left(wanted), new_object, attributes_out);
-}
-
-static fsal_status_t make_directory(struct fsal_obj_handle *directory, const char *name, struct fsal_attrlist *wanted,
-				    struct fsal_obj_handle **new_object, struct fsal_attrlist *attributes_out)
-{
-	struct fuse_mkdir_in question = { .mode = fsal2unix_mode(wanted->mode) };
-	struct tombolo_fsal_request request;
-
-	tombolo_fsal_request_init(&request, tombolo_fsal_current_export(), FUSE_MKDIR, directory->fileid);
-	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	return make(directory, name, TOMBOLO_FSAL_ENTRY_DIRECTORY, &request, wanted, new_object, attributes_out);
-}
-
-static uint32_t type_bits(object_file_type_t type)
-{
-	switch (type) {
-	case CHARACTER_FILE:
-		return S_IFCHR;
-	case BLOCK_FILE:
-		return S_IFBLK;
-	case FIFO_FILE:
-		return S_IFIFO;
-	case SOCKET_FILE:
-		return S_IFSOCK;
-	case NO_FILE_TYPE:
-	case REGULAR_FILE:
-	case SYMBOLIC_LINK:
-	case DIRECTORY:
-	case EXTENDED_ATTR:
-		break;
-	}
-	return 0;
-}
-
-static uint32_t device_bits(const fsal_dev_t *device)
-{
-	uint32_t major = (uint32_t)device->major;
-	uint32_t minor = (uint32_t)device->minor;
-
-	return (minor & 0xff) | (major << 8) | ((minor & ~0xffu) << 12);
-}
-
-static fsal_status_t make_node(struct fsal_obj_handle *directory, const char *name, object_file_type_t type,
-			       struct fsal_attrlist *wanted, struct fsal_obj_handle **new_object,
-			       struct fsal_attrlist *attributes_out)
-{
-	struct fuse_mknod_in question = { .mode = fsal2unix_mode(wanted->mode) | type_bits(type) };
-	struct tombolo_fsal_request request;
-	attrmask_t asked = wanted->valid_mask;
-	fsal_status_t status;
-
-	*new_object = NULL;
-	if (type_bits(type) == 0)
-		return fsalstat(ERR_FSAL_INVAL, EINVAL);
-	if (type == CHARACTER_FILE || type == BLOCK_FILE) {
-		if (wanted->rawdev.major > 0xfff || wanted->rawdev.minor > 0xfffff)
-			return fsalstat(ERR_FSAL_INVAL, EINVAL);
-		question.rdev = device_bits(&wanted->rawdev);
-	}
-	tombolo_fsal_request_init(&request, tombolo_fsal_current_export(), FUSE_MKNOD, directory->fileid);
-	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	wanted->valid_mask &= ~(attrmask_t)ATTR_RAWDEV;
-	status = make(directory, name, TOMBOLO_FSAL_ENTRY_FILE, &request, wanted, new_object, attributes_out);
-	wanted->valid_mask = asked;
-	return status;
-}
-
-static fsal_status_t make_symlink(struct fsal_obj_handle *directory, const char *name, const char *target,
-				  struct fsal_attrlist *wanted, struct fsal_obj_handle **new_object,
-				  struct fsal_attrlist *attributes_out)
-{
-	struct tombolo_fsal_request request;
-
-	tombolo_fsal_request_init(&request, tombolo_fsal_current_export(), FUSE_SYMLINK, directory->fileid);
-	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	tombolo_fsal_request_add(&request, target, strlen(target) + 1);
-	return make(directory, name, TOMBOLO_FSAL_ENTRY_FILE, &request, wanted, new_object, attributes_out);
-}
+/* ---- links ---- */
 
 static fsal_status_t read_link(struct fsal_obj_handle *object, struct gsh_buffdesc *content, bool refresh)
 {
@@ -215,7 +52,7 @@ static fsal_status_t read_link(struct fsal_obj_handle *object, struct gsh_buffde
 
 	(void)refresh;
 	tombolo_fsal_request_init(&request, export, FUSE_READLINK, object->fileid);
-	status = tombolo_fsal_ask_up_to(export, &request, target, &bytes);
+	status = tombolo_fsal_call_up_to(export, &request, target, &bytes);
 	if (FSAL_IS_ERROR(status)) {
 		gsh_free(target);
 		return status;
@@ -230,8 +67,7 @@ static fsal_status_t read_link(struct fsal_obj_handle *object, struct gsh_buffde
 static fsal_status_t link_object(struct fsal_obj_handle *object, struct fsal_obj_handle *directory, const char *name)
 {
 	struct tombolo_fsal_export *export = tombolo_fsal_current_export();
-	uint64_t inode = object->fileid;
-	struct fuse_link_in question = { .oldnodeid = inode == export->root ? FUSE_ROOT_ID : inode };
+	struct fuse_link_in question = { .oldnodeid = tombolo_fsal_nodeid_of(export, object->fileid) };
 	struct tombolo_fsal_request request;
 	struct fuse_entry_out entry;
 
@@ -239,20 +75,10 @@ static fsal_status_t link_object(struct fsal_obj_handle *object, struct fsal_obj
 	tombolo_fsal_request_init(&request, export, FUSE_LINK, directory->fileid);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
 	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	return ask_for_entry(export, &request, &entry);
+	return tombolo_fsal_call_for_entry(export, &request, &entry);
 }
 
 /* ---- removing and moving ---- */
-
-fsal_status_t tombolo_fsal_remove_entry(struct tombolo_fsal_export *export, uint64_t directory, const char *name,
-					bool is_directory)
-{
-	struct tombolo_fsal_request request;
-
-	tombolo_fsal_request_init(&request, export, is_directory ? FUSE_RMDIR : FUSE_UNLINK, directory);
-	tombolo_fsal_request_add(&request, name, strlen(name) + 1);
-	return tombolo_fsal_tell(export, &request);
-}
 
 static fsal_status_t unlink_object(struct fsal_obj_handle *directory, struct fsal_obj_handle *object, const char *name)
 {
@@ -268,8 +94,7 @@ static fsal_status_t rename_object(struct fsal_obj_handle *object, struct fsal_o
 				   const char *old_name, struct fsal_obj_handle *new_directory, const char *new_name)
 {
 	struct tombolo_fsal_export *export = tombolo_fsal_current_export();
-	uint64_t inode = new_directory->fileid;
-	struct fuse_rename2_in question = { .newdir = inode == export->root ? FUSE_ROOT_ID : inode };
+	struct fuse_rename2_in question = { .newdir = tombolo_fsal_nodeid_of(export, new_directory->fileid) };
 	struct tombolo_fsal_request request;
 	fsal_status_t status = tombolo_fsal_may_rename(object, old_directory, new_directory, new_name);
 
@@ -279,7 +104,7 @@ static fsal_status_t rename_object(struct fsal_obj_handle *object, struct fsal_o
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
 	tombolo_fsal_request_add(&request, old_name, strlen(old_name) + 1);
 	tombolo_fsal_request_add(&request, new_name, strlen(new_name) + 1);
-	return tombolo_fsal_tell(export, &request);
+	return tombolo_fsal_call_for_status(export, &request);
 }
 
 /* ---- reading ---- */
@@ -299,7 +124,7 @@ static fsal_status_t fetch_entries(struct tombolo_fsal_export *export, uint64_t 
 	*bytes = READ_BYTES;
 	tombolo_fsal_request_init(&request, export, FUSE_READDIRPLUS, directory);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	return tombolo_fsal_ask_up_to(export, &request, answer, bytes);
+	return tombolo_fsal_call_up_to(export, &request, answer, bytes);
 }
 
 struct reading {
@@ -388,9 +213,6 @@ void tombolo_fsal_directory_ops_init(struct fsal_obj_ops *ops)
 {
 	ops->lookup = lookup;
 	ops->readdir = read_directory;
-	ops->mkdir = make_directory;
-	ops->mknode = make_node;
-	ops->symlink = make_symlink;
 	ops->readlink = read_link;
 	ops->link = link_object;
 	ops->unlink = unlink_object;

@@ -4,7 +4,8 @@
  * answer has its row; one that it cannot is a fault of the daemon and is logged.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "errors.h"
 
 static fsal_errors_t error_of(int error)
 {

@@ -13,10 +13,21 @@
  * The daemon knows the session as "nfs:<instance>:<export id>".  When ganesha starts
  * again, it comes with the same name and another incarnation; the daemon then ends the
  * old session with its locks, and the clients reclaim theirs.
+ *
+ * Owns the export's structure with its session, its notifier and its account of open
+ * files: in which order they begin and end.  What they do is in their own files.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "call.h"
+#include "errors.h"
+#include "export.h"
+#include "notify.h"
+#include "open.h"
+#include "opens.h"
+#include "operations.h"
 
+#include <sys/un.h>
 #include <unistd.h>
 
 /* At start, the daemon may come a little later than ganesha. */
@@ -53,7 +64,7 @@ static fsal_status_t get_dynamic_info(struct fsal_export *fsal_export, struct fs
 	fsal_status_t status;
 
 	tombolo_fsal_request_init(&request, export, FUSE_STATFS, object->fileid);
-	status = tombolo_fsal_ask(export, &request, &answer, sizeof(answer));
+	status = tombolo_fsal_call_exact(export, &request, &answer, sizeof(answer));
 	if (FSAL_IS_ERROR(status))
 		return status;
 	memset(info, 0, sizeof(*info));
@@ -149,7 +160,7 @@ static int open_session(struct tombolo_fsal_export *export)
 
 	client_name(export, name, sizeof(name));
 	error = tombolo_fsal_session_open(&export->session, export->socket_path, export->share_name, name,
-					  tombolo_fsal.incarnation, export->connection_count, DAEMON_WAIT_MS, &events);
+					  tombolo_fsal_module_of(export)->incarnation, export->connection_count, DAEMON_WAIT_MS, &events);
 	if (error) {
 		LogCrit(COMPONENT_FSAL, "share \"%s\" at %s: %s", export->share_name, export->socket_path,
 			error == ENOENT ? "there is no such share" :

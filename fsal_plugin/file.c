@@ -8,9 +8,16 @@
  *
  * Data goes from ganesha's buffers to the socket and back without a copy.  A read or
  * write longer than the daemon takes is cut short, as NFS allows.
+ *
+ * Owns the transfers under way.  The buffers are ganesha's, and the daemon has the data.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "attributes.h"
+#include "call.h"
+#include "errors.h"
+#include "operations.h"
+#include "reservations.h"
 
 #include <linux/falloc.h>
 
@@ -82,7 +89,7 @@ static void finish_late(struct tombolo_fsal_request *request)
 static void carry_out(struct tombolo_fsal_export *export, struct transfer *transfer)
 {
 	transfer->request.done = finish_late;
-	if (tombolo_fsal_call_briefly(export->session, &transfer->request, SOON_MS))
+	if (tombolo_fsal_session_call_briefly(export->session, &transfer->request, SOON_MS))
 		finish(transfer);
 }
 
@@ -209,7 +216,7 @@ static fsal_status_t commit2(struct fsal_obj_handle *object, off_t offset, size_
 	(void)bytes;
 	tombolo_fsal_request_init(&request, export, FUSE_FSYNC, object->fileid);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	return tombolo_fsal_tell(export, &request);
+	return tombolo_fsal_call_for_status(export, &request);
 }
 
 /* ---- data and holes ---- */
@@ -224,7 +231,7 @@ static fsal_status_t find_region(struct tombolo_fsal_export *export, uint64_t in
 
 	tombolo_fsal_request_init(&request, export, FUSE_LSEEK, inode);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	status = tombolo_fsal_ask(export, &request, &answer, sizeof(answer));
+	status = tombolo_fsal_call_exact(export, &request, &answer, sizeof(answer));
 	if (FSAL_IS_SUCCESS(status))
 		*found = answer.offset;
 	return status;
@@ -283,7 +290,7 @@ static fsal_status_t allocate(struct fsal_obj_handle *object, struct state_t *st
 		return status;
 	tombolo_fsal_request_init(&request, export, FUSE_FALLOCATE, object->fileid);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	return tombolo_fsal_tell(export, &request);
+	return tombolo_fsal_call_for_status(export, &request);
 }
 
 /* The service learns what is read ahead from the reading itself. */

@@ -1,60 +1,22 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * Objects, their handles, and the making of requests about them.
+ * Objects, and the handles that clients keep of them.
  *
  * A handle names a share by the inode number of its root and an object by its own.
  * Numbers are never used again, so a handle is good or stale for ever, over
  * restarts of ganesha and of the daemon.  The bytes that clients keep are also the
  * key of ganesha's cache.
+ *
+ * Owns the layout of handles, and the memory of objects.  What an object carries belongs
+ * to others: its reservations to reservations.c, recent attributes to recent.c, the count of
+ * stateless opens to open.c.
  */
 
-#include "tombolo.h"
-
-/* ---- requests ---- */
-
-void tombolo_fsal_request_init(struct tombolo_fsal_request *request, const struct tombolo_fsal_export *export,
-			       uint32_t opcode, uint64_t inode)
-{
-	memset(request, 0, sizeof(*request));
-	request->header.opcode = opcode;
-	request->header.nodeid = inode == export->root ? FUSE_ROOT_ID : inode;
-	/* The threads of the FSAL's own act for nobody in particular. */
-	if (op_ctx) {
-		request->header.uid = op_ctx->creds.caller_uid;
-		request->header.gid = op_ctx->creds.caller_gid;
-	}
-}
-
-fsal_status_t tombolo_fsal_ask_up_to(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request,
-				     void *answer, size_t *bytes)
-{
-	const struct iovec reply = { .iov_base = answer, .iov_len = *bytes };
-	int error;
-
-	request->reply = &reply;
-	request->reply_count = 1;
-	error = tombolo_fsal_call(export->session, request);
-	if (tombolo_fsal_changes_silently(request->header.opcode))
-		tombolo_fsal_changes_count(export);
-	*bytes = request->reply_bytes;
-	return tombolo_fsal_status(error);
-}
-
-fsal_status_t tombolo_fsal_ask(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request, void *answer,
-			       size_t bytes)
-{
-	size_t got = bytes;
-	fsal_status_t status = tombolo_fsal_ask_up_to(export, request, answer, &got);
-
-	if (FSAL_IS_SUCCESS(status) && got != bytes)
-		return tombolo_fsal_bad_answer(request->header.opcode);
-	return status;
-}
-
-fsal_status_t tombolo_fsal_tell(struct tombolo_fsal_export *export, struct tombolo_fsal_request *request)
-{
-	return tombolo_fsal_ask(export, request, NULL, 0);
-}
+#include "fsal_tombolo.h"
+#include "attributes.h"
+#include "errors.h"
+#include "handle.h"
+#include "operations.h"
 
 /* ---- objects ---- */
 
@@ -69,7 +31,7 @@ struct tombolo_fsal_object *tombolo_fsal_object_new(struct tombolo_fsal_export *
 		.inode = htole64(inode),
 	};
 	PTHREAD_MUTEX_init(&object->recent.lock, NULL);
-	object->object.obj_ops = &tombolo_fsal.object_ops;
+	object->object.obj_ops = &tombolo_fsal_module_of(export)->object_ops;
 	object->object.fileid = inode;
 	object->object.fsid.major = export->root;
 	/* Enters the module's list, which tombolo_fsal_invalidate_all() goes through. */
@@ -215,7 +177,7 @@ void tombolo_fsal_invalidate(struct tombolo_fsal_export *export, uint64_t inode,
 /* Copies, because an object may go while the cache is told of another. */
 static struct tombolo_fsal_handle *handles_of(const struct tombolo_fsal_export *export, size_t *count)
 {
-	struct fsal_module *module = &tombolo_fsal.module;
+	struct fsal_module *module = export->export.fsal;
 	struct tombolo_fsal_handle *handles;
 	struct glist_head *node;
 	size_t size = 0;

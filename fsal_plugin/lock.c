@@ -2,10 +2,14 @@
 /*
  * Byte range locks.  They are the daemon's, so they hold against mounts and other
  * servers, over its restarts, and until this session ends.  Ganesha keeps its own
- * account besides, and asks again for a lock that a client waits for.
+ * account besides, and asks again for a lock that a client waits for.  Nothing of them is
+ * kept here.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "call.h"
+#include "errors.h"
+#include "operations.h"
 
 /* The protocol's infinity. */
 #define RANGE_END_MAX ((uint64_t)INT64_MAX)
@@ -41,8 +45,8 @@ static void decode_conflict(const struct fuse_file_lock *range, fsal_lock_param_
 }
 
 /* What stands in the way of `wanted`; F_UNLCK: nothing. */
-static fsal_status_t ask_for_conflict(struct tombolo_fsal_export *export, uint64_t inode,
-				      const struct fuse_lk_in *wanted, struct fuse_file_lock *conflict)
+static fsal_status_t fetch_conflict(struct tombolo_fsal_export *export, uint64_t inode,
+				    const struct fuse_lk_in *wanted, struct fuse_file_lock *conflict)
 {
 	struct tombolo_fsal_request request;
 	struct fuse_lk_out answer;
@@ -50,7 +54,7 @@ static fsal_status_t ask_for_conflict(struct tombolo_fsal_export *export, uint64
 
 	tombolo_fsal_request_init(&request, export, FUSE_GETLK, inode);
 	tombolo_fsal_request_add(&request, wanted, sizeof(*wanted));
-	status = tombolo_fsal_ask(export, &request, &answer, sizeof(answer));
+	status = tombolo_fsal_call_exact(export, &request, &answer, sizeof(answer));
 	if (FSAL_IS_ERROR(status))
 		return status;
 	if (answer.lk.type != F_UNLCK && (answer.lk.end < answer.lk.start || answer.lk.start > RANGE_END_MAX))
@@ -65,7 +69,7 @@ static fsal_status_t set_lock(struct tombolo_fsal_export *export, uint64_t inode
 
 	tombolo_fsal_request_init(&request, export, FUSE_SETLK, inode);
 	tombolo_fsal_request_add(&request, wanted, sizeof(*wanted));
-	return tombolo_fsal_tell(export, &request);
+	return tombolo_fsal_call_for_status(export, &request);
 }
 
 /* ERR_FSAL_DELAY is how ganesha is told of a conflict. */
@@ -73,7 +77,7 @@ static fsal_status_t test_lock(struct tombolo_fsal_export *export, uint64_t inod
 			       fsal_lock_param_t *conflict)
 {
 	struct fuse_file_lock holder;
-	fsal_status_t status = ask_for_conflict(export, inode, wanted, &holder);
+	fsal_status_t status = fetch_conflict(export, inode, wanted, &holder);
 
 	if (FSAL_IS_ERROR(status))
 		return status;

@@ -2,9 +2,14 @@
 /*
  * The module: what ganesha finds when it loads the library, and what it is told of
  * the kind of file system.
+ *
+ * Owns the module's structure, which the other files reach through their export.  What the
+ * operations do is theirs.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "export.h"
+#include "operations.h"
 
 #include <sys/random.h>
 
@@ -15,7 +20,7 @@
 /* Reads and writes are cut to what the daemon of the export offers; see export.c. */
 #define IO_BYTES_MAX (1u << 20)
 
-struct tombolo_fsal_module tombolo_fsal = {
+static struct tombolo_fsal_module this_module = {
 	.module = {
 		.fs_info = {
 			.maxfilesize = FILE_BYTES_MAX,
@@ -70,20 +75,21 @@ static uint64_t random_number(void)
 
 MODULE_INIT void tombolo_fsal_load(void)
 {
-	struct fsal_obj_ops *ops = &tombolo_fsal.object_ops;
+	struct fsal_obj_ops *ops = &this_module.object_ops;
 
 	/* Refuses any other ganesha than the one whose headers this was built with. */
-	if (register_fsal(&tombolo_fsal.module, "TOMBOLO", FSAL_MAJOR_VERSION, FSAL_MINOR_VERSION, FSAL_ID_NO_PNFS) !=
+	if (register_fsal(&this_module.module, "TOMBOLO", FSAL_MAJOR_VERSION, FSAL_MINOR_VERSION, FSAL_ID_NO_PNFS) !=
 	    0) {
 		LogCrit(COMPONENT_FSAL, "FSAL TOMBOLO could not be registered");
 		return;
 	}
-	tombolo_fsal.incarnation = random_number();
-	tombolo_fsal.module.m_ops.create_export = tombolo_fsal_create_export;
+	this_module.incarnation = random_number();
+	this_module.module.m_ops.create_export = tombolo_fsal_create_export;
 	fsal_default_obj_ops_init(ops);
 	tombolo_fsal_handle_ops_init(ops);
 	tombolo_fsal_attributes_ops_init(ops);
 	tombolo_fsal_directory_ops_init(ops);
+	tombolo_fsal_create_ops_init(ops);
 	tombolo_fsal_open_ops_init(ops);
 	tombolo_fsal_file_ops_init(ops);
 	tombolo_fsal_lock_ops_init(ops);
@@ -92,6 +98,6 @@ MODULE_INIT void tombolo_fsal_load(void)
 
 MODULE_FINI void tombolo_fsal_unload(void)
 {
-	if (unregister_fsal(&tombolo_fsal.module) != 0)
+	if (unregister_fsal(&this_module.module) != 0)
 		LogCrit(COMPONENT_FSAL, "FSAL TOMBOLO is unloaded while in use");
 }

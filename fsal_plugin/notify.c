@@ -6,9 +6,15 @@
  * what they heard, and a thread of the notifier passes it on.  When more is queued
  * than is worth keeping, or when something may have been missed while the daemon was
  * away, the whole export is forgotten instead.
+ *
+ * Owns the queue and the thread.  How ganesha's cache is told is handle.c's.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "call.h"
+#include "handle.h"
+#include "notify.h"
+#include "opens.h"
 
 #define QUEUE_MAX 16384u
 

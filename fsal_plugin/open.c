@@ -1,59 +1,31 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
  * Opening files, by name and by handle, with a state (NFSv4, NLM) and without (NFSv3
- * CREATE), and the share reservations that states hold.
+ * CREATE).
  *
  * The daemon needs no open file for reading and writing.  An opening with a state is
  * counted (opens.c), so that the file lives while it is in use; one without a state
  * leaves no trace.
+ *
+ * Owns the states (struct tombolo_fsal_state) and object->stateless_opens.  Reservations are
+ * reservations.c's, creating a file is create.c's.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "attributes.h"
+#include "call.h"
+#include "create.h"
+#include "entry.h"
+#include "errors.h"
+#include "handle.h"
+#include "open.h"
+#include "opens.h"
+#include "operations.h"
+#include "permission.h"
+#include "reservations.h"
 
 /* A name that comes and goes as often as this is left to the client's next attempt. */
 #define CREATION_ATTEMPTS 8
-
-/* ---- share reservations ---- */
-
-static bool holds_reservation(const struct state_t *state)
-{
-	return state->state_type == STATE_TYPE_SHARE || state->state_type == STATE_TYPE_NLM_SHARE ||
-	       state->state_type == STATE_TYPE_9P_FID;
-}
-
-fsal_status_t tombolo_fsal_share_check(struct fsal_obj_handle *object, struct state_t *state,
-				       fsal_openflags_t openflags, bool bypass)
-{
-	fsal_status_t status;
-
-	/* Ganesha has compared the access with the state's; a lock's state is backed by an open one. */
-	if (state && (holds_reservation(state) || state->state_type == STATE_TYPE_LOCK))
-		return tombolo_fsal_success();
-	PTHREAD_RWLOCK_rdlock(&object->obj_lock);
-	status = check_share_conflict(&tombolo_fsal_object_of(object)->share, openflags, bypass);
-	PTHREAD_RWLOCK_unlock(&object->obj_lock);
-	return status;
-}
-
-static void reserve(struct fsal_obj_handle *object, fsal_openflags_t from, fsal_openflags_t to)
-{
-	PTHREAD_RWLOCK_wrlock(&object->obj_lock);
-	update_share_counters(&tombolo_fsal_object_of(object)->share, from, to);
-	PTHREAD_RWLOCK_unlock(&object->obj_lock);
-}
-
-static fsal_status_t try_reserve(struct fsal_obj_handle *object, fsal_openflags_t from, fsal_openflags_t to)
-{
-	struct fsal_share *share = &tombolo_fsal_object_of(object)->share;
-	fsal_status_t status;
-
-	PTHREAD_RWLOCK_wrlock(&object->obj_lock);
-	status = check_share_conflict(share, to, false);
-	if (FSAL_IS_SUCCESS(status))
-		update_share_counters(share, from, to);
-	PTHREAD_RWLOCK_unlock(&object->obj_lock);
-	return status;
-}
 
 /* ---- states ---- */
 
@@ -76,14 +48,14 @@ static fsal_status_t open_state(struct fsal_obj_handle *object, struct tombolo_f
 				fsal_openflags_t openflags)
 {
 	fsal_openflags_t before = state->openflags;
-	fsal_status_t status = try_reserve(object, before, openflags);
+	fsal_status_t status = tombolo_fsal_try_reserve(object, before, openflags);
 
 	if (FSAL_IS_ERROR(status))
 		return status;
 	if (!state->is_open)
 		status = tombolo_fsal_opens_add(tombolo_fsal_current_export(), object->fileid);
 	if (FSAL_IS_ERROR(status)) {
-		reserve(object, openflags, before);
+		tombolo_fsal_reserve(object, openflags, before);
 		return status;
 	}
 	state->is_open = true;
@@ -93,8 +65,8 @@ static fsal_status_t open_state(struct fsal_obj_handle *object, struct tombolo_f
 
 static void close_state(struct fsal_obj_handle *object, struct tombolo_fsal_state *state)
 {
-	if (holds_reservation(&state->state))
-		reserve(object, state->openflags, FSAL_O_CLOSED);
+	if (tombolo_fsal_holds_reservation(&state->state))
+		tombolo_fsal_reserve(object, state->openflags, FSAL_O_CLOSED);
 	state->openflags = FSAL_O_CLOSED;
 	if (state->is_open)
 		tombolo_fsal_opens_remove(tombolo_fsal_current_export(), object->fileid);
@@ -270,77 +242,23 @@ static fsal_status_t open_existing(const struct opening *opening)
 	return FSAL_IS_SUCCESS(status) ? open_entry(opening, &entry) : status;
 }
 
-/* What a creation may bring along besides the mode: all but an ACL.  A new file has no right yet that
- * its owner's change would take. */
-static fsal_status_t encode_creation(const struct opening *opening, struct fuse_setattr_in *attributes)
-{
-	struct fsal_attrlist set = *opening->wanted;
-	fsal_status_t status;
-
-	set.valid_mask &= ~(attrmask_t)(ATTR_MODE | ATTR_ACL);
-	status = tombolo_fsal_attributes_encode(&set, REGULAR_FILE, attributes);
-	attributes->valid &= ~(uint32_t)FATTR_KILL_SUIDGID;
-	return status;
-}
-
-/* Creates the file or fails; with a state, the daemon counts it as open.  Its attributes come
- * with it, the verifier of an exclusive creation above all: should this server die before it
- * has answered, the client's next attempt finds its own file.  What is left to be set is
- * added to `left`. */
-static fsal_status_t send_creation(const struct opening *opening, struct fuse_entry_out *entry, attrmask_t *left)
-{
-	uint32_t mode = fsal2unix_mode(opening->wanted->mode) | S_IFREG;
-	struct fuse_create_in create = { .flags = O_RDWR | O_CREAT | O_EXCL, .mode = mode };
-	struct fuse_mknod_in make = { .mode = mode };
-	struct fuse_setattr_in attributes = { 0 };
-	struct {
-		struct fuse_entry_out entry;
-		struct fuse_open_out open;
-	} answer;
-	size_t bytes = opening->state ? sizeof(answer) : sizeof(answer.entry);
-	struct tombolo_fsal_request request;
-	fsal_status_t status = encode_creation(opening, &attributes);
-
-	if (FSAL_IS_ERROR(status))
-		return status;
-	if (attributes.valid == 0) {
-		*left = opening->wanted->valid_mask & ATTR_ACL;
-	} else if (opening->export->has_creation_attributes) {
-		*left = opening->wanted->valid_mask & ATTR_ACL;
-		create.open_flags = TOMBOLO_WIRE_CREATION_WITH_ATTRIBUTES;
-		make.padding = TOMBOLO_WIRE_CREATION_WITH_ATTRIBUTES;
-	} else {
-		*left = tombolo_fsal_attributes_left(opening->wanted);
-	}
-	tombolo_fsal_request_init(&request, opening->export, opening->state ? FUSE_CREATE : FUSE_MKNOD,
-				  opening->directory->fileid);
-	if (opening->state)
-		tombolo_fsal_request_add(&request, &create, sizeof(create));
-	else
-		tombolo_fsal_request_add(&request, &make, sizeof(make));
-	if (make.padding)
-		tombolo_fsal_request_add(&request, &attributes, sizeof(attributes));
-	tombolo_fsal_request_add(&request, opening->name, strlen(opening->name) + 1);
-	status = tombolo_fsal_ask(opening->export, &request, &answer, bytes);
-	*entry = answer.entry;
-	return FSAL_IS_SUCCESS(status) ? tombolo_fsal_entry_check(request.header.opcode, entry) : status;
-}
-
 static fsal_status_t create(const struct opening *opening)
 {
-	struct fuse_entry_out entry;
-	attrmask_t left;
+	struct tombolo_fsal_creation creation = {
+		.export = opening->export,
+		.directory = opening->directory->fileid,
+		.name = opening->name,
+		.wanted = opening->wanted,
+	};
 	uint64_t inode;
-	fsal_status_t status = send_creation(opening, &entry, &left);
+	fsal_status_t status = tombolo_fsal_create_file(&creation, opening->state != NULL);
 
 	if (FSAL_IS_ERROR(status))
 		return status;
-	inode = tombolo_fsal_inode_of(opening->export, entry.nodeid);
+	inode = tombolo_fsal_inode_of(opening->export, creation.entry.nodeid);
 	if (opening->state)
 		tombolo_fsal_opens_add_created(opening->export, inode);
-	status = tombolo_fsal_finish_creation(opening->export, opening->directory->fileid, opening->name, &entry,
-					      opening->wanted, left, opening->new_object,
-					      opening->attributes_out);
+	status = tombolo_fsal_finish_creation(&creation, opening->new_object, opening->attributes_out);
 	if (FSAL_IS_ERROR(status)) {
 		if (opening->state)
 			tombolo_fsal_opens_remove(opening->export, inode);
@@ -350,7 +268,7 @@ static fsal_status_t create(const struct opening *opening)
 		struct tombolo_fsal_state *state = tombolo_fsal_state_of(opening->state);
 
 		/* Nobody else has this object yet; ganesha merges it if somebody has the file. */
-		reserve(*opening->new_object, FSAL_O_CLOSED, opening->openflags);
+		tombolo_fsal_reserve(*opening->new_object, FSAL_O_CLOSED, opening->openflags);
 		state->is_open = true;
 		state->openflags = FSAL_O_NFS_FLAGS(opening->openflags);
 	}
@@ -433,7 +351,7 @@ static fsal_status_t reopen2(struct fsal_obj_handle *object, struct state_t *sta
 	status = truncate_if_asked(object, openflags, true, &attributes);
 	if (FSAL_IS_ERROR(status)) {
 		if (was_open) {
-			reserve(object, openflags, before);
+			tombolo_fsal_reserve(object, openflags, before);
 			self->openflags = before;
 		} else {
 			close_state(object, self);

@@ -5,11 +5,14 @@
  * each inode; whatever clients do in between is ganesha's affair.  A daemon that has
  * started anew is told again.
  *
- * A stripe's lock is held across the message, so that one inode's messages keep their
- * order.  Answers need no lock of this file.
+ * Owns export->opens.  A stripe's lock is held across the message, so that one inode's
+ * messages keep their order.  Answers need no lock of this file.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "call.h"
+#include "errors.h"
+#include "opens.h"
 
 #define STRIPES 256u
 
@@ -84,7 +87,7 @@ static fsal_status_t send_open(struct tombolo_fsal_export *export, uint64_t inod
 
 	tombolo_fsal_request_init(&request, export, FUSE_OPEN, inode);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	return tombolo_fsal_ask(export, &request, &answer, sizeof(answer));
+	return tombolo_fsal_call_exact(export, &request, &answer, sizeof(answer));
 }
 
 fsal_status_t tombolo_fsal_opens_add(struct tombolo_fsal_export *export, uint64_t inode)
@@ -118,7 +121,7 @@ static void send_release(struct tombolo_fsal_export *export, uint64_t inode)
 
 	tombolo_fsal_request_init(&request, export, FUSE_RELEASE, inode);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	status = tombolo_fsal_tell(export, &request);
+	status = tombolo_fsal_call_for_status(export, &request);
 	/* What the daemon still thinks open ends with the session. */
 	if (FSAL_IS_ERROR(status) && status.major != ERR_FSAL_STALE)
 		LogWarn(COMPONENT_FSAL, "closing inode %" PRIu64 ": %s", inode, msg_fsal_err(status.major));

@@ -2,11 +2,17 @@
 /*
  * Permission to change directories.  Ganesha checks access to files, but leaves this
  * to the file system, which would normally be a kernel that was told who is asking.
- * The daemon trusts its doors, so it is checked here, by ganesha's own test_access
+ * The daemon trusts its front ends, so it is checked here, by ganesha's own test_access
  * with the client's groups, according to Linux's rules.
+ *
+ * Owns nothing: every question is answered from what the daemon says now.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "attributes.h"
+#include "entry.h"
+#include "errors.h"
+#include "permission.h"
 
 static bool is_superuser(void)
 {

@@ -14,9 +14,11 @@
  *   attributes being told: no other change through this export, no notification.  For these the
  *   export has a counter; the write remembers what it was.
  * - They are not older than ganesha lets attributes become.
+ *
+ * Owns object->recent, with a lock of its own, and export->changes.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
 
 /* As Attr_Expiration_Time in the exports of shares. */
 #define AGE_NS_MAX 1000000000ull

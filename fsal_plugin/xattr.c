@@ -3,9 +3,15 @@
  * Extended attributes of NFSv4.2 (RFC 8276).  On the wire they have no namespace; they
  * are those below "user.".  As in Linux, reading and writing them needs the permission
  * that reading and writing the file needs; listing needs none.
+ *
+ * Owns nothing.  POSIX ACLs, which are kept as extended attributes, too, are acl.c's.
  */
 
-#include "tombolo.h"
+#include "fsal_tombolo.h"
+#include "call.h"
+#include "errors.h"
+#include "operations.h"
+#include "permission.h"
 
 #include <sys/xattr.h>
 
@@ -51,7 +57,7 @@ static fsal_status_t get_length(uint64_t inode, const char *name, xattrvalue4 *v
 	fsal_status_t status;
 
 	prepare_get(&request, inode, &question, name);
-	status = tombolo_fsal_ask(tombolo_fsal_current_export(), &request, &answer, sizeof(answer));
+	status = tombolo_fsal_call_exact(tombolo_fsal_current_export(), &request, &answer, sizeof(answer));
 	if (FSAL_IS_SUCCESS(status) && answer.size > VALUE_BYTES_MAX)
 		return tombolo_fsal_bad_answer(FUSE_GETXATTR);
 	if (FSAL_IS_SUCCESS(status) && answer.size > VALUE_BYTES_SENT_MAX)
@@ -69,7 +75,7 @@ static fsal_status_t get_value(uint64_t inode, const char *name, xattrvalue4 *va
 	fsal_status_t status;
 
 	prepare_get(&request, inode, &question, name);
-	status = tombolo_fsal_ask_up_to(tombolo_fsal_current_export(), &request, value->utf8string_val, &bytes);
+	status = tombolo_fsal_call_up_to(tombolo_fsal_current_export(), &request, value->utf8string_val, &bytes);
 	if (FSAL_IS_SUCCESS(status))
 		value->utf8string_len = (uint32_t)bytes;
 	return status;
@@ -130,7 +136,7 @@ static fsal_status_t setxattrs(struct fsal_obj_handle *object, setxattr_option4 
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
 	tombolo_fsal_request_add(&request, full, strlen(full) + 1);
 	tombolo_fsal_request_add(&request, value->utf8string_val, value->utf8string_len);
-	return tombolo_fsal_tell(export, &request);
+	return tombolo_fsal_call_for_status(export, &request);
 }
 
 static fsal_status_t removexattrs(struct fsal_obj_handle *object, xattrkey4 *name)
@@ -146,7 +152,7 @@ static fsal_status_t removexattrs(struct fsal_obj_handle *object, xattrkey4 *nam
 		return status;
 	tombolo_fsal_request_init(&request, export, FUSE_REMOVEXATTR, object->fileid);
 	tombolo_fsal_request_add(&request, full, strlen(full) + 1);
-	return tombolo_fsal_tell(export, &request);
+	return tombolo_fsal_call_for_status(export, &request);
 }
 
 /* How much of the list is for one answer that goes on behind the first `cookie` names. */
@@ -178,7 +184,7 @@ static fsal_status_t listxattrs(struct fsal_obj_handle *object, count4 bytes_max
 
 	tombolo_fsal_request_init(&request, export, FUSE_LISTXATTR, object->fileid);
 	tombolo_fsal_request_add(&request, &question, sizeof(question));
-	status = tombolo_fsal_ask_up_to(export, &request, list, &bytes);
+	status = tombolo_fsal_call_up_to(export, &request, list, &bytes);
 	/* Ganesha reads names up to their terminator. */
 	if (FSAL_IS_SUCCESS(status) && bytes > 0 && list[bytes - 1] != '\0')
 		status = tombolo_fsal_bad_answer(FUSE_LISTXATTR);

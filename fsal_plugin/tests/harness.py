@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -147,9 +148,16 @@ class Ganesha:
         self.process.wait(timeout_s)
 
     def kill(self) -> None:
+        """Ends everything in the namespace, and returns when it has ended: nothing writes to the directory any more."""
         if self.process:
-            self.process.kill()
-            self.process.wait()
+            with watching(children_of(self.process.pid) if self.is_alive() else []) as first_processes:
+                self.process.kill()
+                self.process.wait()
+                for process in first_processes:
+                    # One that has just been started does not yet end with its parent.
+                    with contextlib.suppress(ProcessLookupError):
+                        signal.pidfd_send_signal(process, signal.SIGKILL)
+                    select.select([process], [], [])
             self.process = None
 
     def network(self) -> int:
@@ -164,6 +172,16 @@ class Ganesha:
 
 def children_of(pid: int) -> list[int]:
     return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@contextlib.contextmanager
+def watching(pids: list[int]) -> Iterator[list[int]]:
+    """Descriptors that become readable when the processes have ended; the first of a namespace ends last."""
+    with contextlib.ExitStack() as opened:
+        descriptors = [os.pidfd_open(pid) for pid in pids]
+        for descriptor in descriptors:
+            opened.callback(os.close, descriptor)
+        yield descriptors
 
 
 @contextlib.contextmanager

@@ -9,14 +9,16 @@
  */
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "session.h"
+#include "session/session.h"
 
 #define OPCODE_ECHO 1u	/* answered at once */
 #define OPCODE_HOLD 2u	/* answered when the daemon is told so */
@@ -513,7 +515,7 @@ static int call_once(struct tombolo_fsal_session *session, uint64_t payload)
 	struct call call;
 
 	prepare(&call, OPCODE_ECHO, payload);
-	if (tombolo_fsal_call(session, &call.request) == 0)
+	if (tombolo_fsal_session_call(session, &call.request) == 0)
 		check_answer(&call);
 	return call.request.error;
 }
@@ -534,7 +536,7 @@ static void submit(struct tombolo_fsal_session *session, struct call *call, uint
 {
 	prepare(call, opcode, payload);
 	call->request.done = on_done;
-	if (tombolo_fsal_call_briefly(session, &call->request, 0))
+	if (tombolo_fsal_session_call_briefly(session, &call->request, 0))
 		on_done(&call->request);
 }
 
@@ -604,7 +606,7 @@ static void *call_briefly(void *argument)
 	for (unsigned int i = 0; i < 400; i++) {
 		prepare(&own[i], i % 2 ? OPCODE_HOLD : OPCODE_ECHO, 1000000 + i);
 		own[i].request.done = on_done;
-		if (tombolo_fsal_call_briefly(brief->session, &own[i].request, i % 3))
+		if (tombolo_fsal_session_call_briefly(brief->session, &own[i].request, i % 3))
 			on_done(&own[i].request);
 		else
 			__atomic_add_fetch(&brief->late, 1, __ATOMIC_RELAXED);
@@ -699,7 +701,7 @@ static void test_too_long(void)
 
 	prepare(&call, OPCODE_ECHO, 5);
 	call.reply.iov_len = 4;
-	CHECK(tombolo_fsal_call(session, &call.request) == EIO);
+	CHECK(tombolo_fsal_session_call(session, &call.request) == EIO);
 	CHECK(call_once(session, 6) == 0);
 	tombolo_fsal_session_close(session);
 }

@@ -5,9 +5,11 @@
  * A request's number decides its slot, so that a number is never used while one
  * with the same slot is unanswered: the daemon keeps what a change did under the
  * slot, for the case that it is asked again.
+ *
+ * Owns session->slots.  Who waits for an answer is waiting.c's; reading it is receive.c's.
  */
 
-#include "session.h"
+#include "internal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -190,14 +192,14 @@ static bool call(struct tombolo_fsal_session *session, struct tombolo_fsal_reque
 	return is_answered;
 }
 
-int tombolo_fsal_call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request)
+int tombolo_fsal_session_call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request)
 {
 	(void)call(session, request, NULL);
 	return request->error;
 }
 
-bool tombolo_fsal_call_briefly(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
-			       unsigned int wait_ms)
+bool tombolo_fsal_session_call_briefly(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
+				       unsigned int wait_ms)
 {
 	struct timespec until;
 

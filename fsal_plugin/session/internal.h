@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: LGPL-3.0-or-later */
 /*
- * A session with the file service: a few connections to one socket, on which many
- * threads have requests under way at once.
+ * How a session works: what its files share, and nobody else includes.
  *
+ *   session.c     opening and closing: memory, threads, the wait for the first answer
  *   requests.c    numbers requests, sends them, hands over replies
  *   waiting.c     threads that wait for replies, and read them meanwhile
  *   connection.c  one connection: connecting, ATTACH, repeating
  *   receive.c     reading messages from a connection
- *
- * A request that was accepted is answered, however often the daemon goes away in
- * between: after reconnecting, everything unanswered is sent again, marked, and
- * the daemon finds out whether it was done already.  Only a session that is being
- * closed fails requests by itself.
  *
  * Locks, in the order in which they are taken:
  *
@@ -39,63 +34,18 @@
  *   be waiting for the daemon to read, and the daemon for the leader.  The reader shuts the
  *   socket down first, which ends every send(); and repeating has a thread of its own.
  * - For each request under way somebody reads: the thread that waits for it, or the reader.
- *
- * Knows nothing of ganesha.
  */
 
-#ifndef TOMBOLO_FSAL_SESSION_H
-#define TOMBOLO_FSAL_SESSION_H
+#ifndef TOMBOLO_FSAL_SESSION_INTERNAL_H
+#define TOMBOLO_FSAL_SESSION_INTERNAL_H
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/uio.h>
 #include <sys/un.h>
 
-#include "wire.h"
-
-#define TOMBOLO_FSAL_CONNECTIONS_MAX 64u
+#include "session.h"
 
 /* Small answers are received many at a time; large ones go straight to their buffers. */
 #define TOMBOLO_FSAL_BUFFER_BYTES 16384u
-
-/* Buffers of one message, apart from its header. */
-#define TOMBOLO_FSAL_BODY_PARTS_MAX 18
-
-/* Pause between attempts to reconnect: doubled from the first to the second. */
-#define TOMBOLO_FSAL_BACKOFF_MIN_MS 50
-#define TOMBOLO_FSAL_BACKOFF_MAX_MS 2000
-
-/* The daemon has this long to answer ATTACH. */
-#define TOMBOLO_FSAL_ATTACH_S 10
-
-/* A thread that leads looks this often whether it should still wait. */
-#define TOMBOLO_FSAL_LOOK_UP_MS 5
-
-struct tombolo_fsal_session;
-struct tombolo_fsal_connection;
-struct tombolo_fsal_waiter;
-
-/* Owned by the caller until `done`; all buffers as well. */
-struct tombolo_fsal_request {
-	struct fuse_in_header header;	/* opcode, nodeid, uid, gid, pid are the caller's */
-	struct iovec body[TOMBOLO_FSAL_BODY_PARTS_MAX];
-	unsigned int body_count;
-	const struct iovec *reply;	/* where the answer's body goes */
-	unsigned int reply_count;
-	/* Called when no thread waits for the answer; must not wait for another request. */
-	void (*done)(struct tombolo_fsal_request *request);
-
-	size_t reply_bytes;	/* result: of the answer's body */
-	int error;		/* result: 0 or an errno */
-
-	/* The session's. */
-	struct tombolo_fsal_connection *connection;
-	bool resend;		/* not yet sent on the present socket of `connection` */
-	struct tombolo_fsal_waiter *waiter;	/* the thread that waits; NULL: unattended */
-	struct tombolo_fsal_request *next_finished;
-};
 
 /* On the stack of a thread that waits for an answer.  All under session->lock. */
 struct tombolo_fsal_waiter {
@@ -103,16 +53,6 @@ struct tombolo_fsal_waiter {
 	bool answered;
 	/* Among those of the connection that are not answered. */
 	struct tombolo_fsal_waiter *previous, *next;
-};
-
-/* Called from the reader threads; must not make requests.  `log` may be called from any. */
-struct tombolo_fsal_session_events {
-	void *context;
-	void (*notified)(void *context, const struct tombolo_wire_notification *notification);
-	/* Back after having been away: notifications may have been missed.  `rebooted`: the
-	 * daemon has started anew since, and knows of no open files. */
-	void (*resumed)(void *context, bool rebooted);
-	void (*log)(void *context, const char *text);
 };
 
 struct tombolo_fsal_connection {
@@ -170,28 +110,7 @@ struct tombolo_fsal_session {
 	struct tombolo_fsal_connection connections[TOMBOLO_FSAL_CONNECTIONS_MAX];
 };
 
-/* Starts connecting and waits up to `wait_ms` for the daemon.  Returns 0 or an errno; ENOENT: no such share. */
-int tombolo_fsal_session_open(struct tombolo_fsal_session **session, const char *socket_path, const char *share_name,
-			      const char *client_name, uint64_t incarnation, unsigned int connection_count,
-			      unsigned int wait_ms, const struct tombolo_fsal_session_events *events);
-/* From now on requests fail with ESHUTDOWN when the daemon is away. */
-void tombolo_fsal_session_drain(struct tombolo_fsal_session *session);
-/* Ends the threads; the caller has no request under way.  Drains first. */
-void tombolo_fsal_session_close(struct tombolo_fsal_session *session);
-
-/* What the daemon said last. */
-struct tombolo_wire_attached tombolo_fsal_session_attached(struct tombolo_fsal_session *session);
-
 /* ---- requests.c ---- */
-
-/* Sends and waits; `done` is not called.  Returns request->error. */
-int tombolo_fsal_call(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request);
-/* Sends and waits for up to `wait_ms`.  True: the request is answered, and `done` is not called.  False: it is or was
- * called, once, and the request must not be touched here any more. */
-bool tombolo_fsal_call_briefly(struct tombolo_fsal_session *session, struct tombolo_fsal_request *request,
-			       unsigned int wait_ms);
-/* Appends a buffer to the message. */
-void tombolo_fsal_request_add(struct tombolo_fsal_request *request, const void *data, size_t bytes);
 
 /* Sends one message; the send lock is held.  A failure shuts the socket down: its reader notices. */
 void tombolo_fsal_send(struct tombolo_fsal_connection *connection, struct tombolo_fsal_request *request,
@@ -227,11 +146,13 @@ void tombolo_fsal_offer_lead(struct tombolo_fsal_connection *connection);
 int tombolo_fsal_read_message(struct tombolo_fsal_connection *connection);
 /* 0, or -1 when the socket has ended or, while ATTACH is answered, nothing came in time. */
 int tombolo_fsal_receive_exactly(struct tombolo_fsal_connection *connection, void *to, size_t bytes);
-void tombolo_fsal_log_line(struct tombolo_fsal_connection *connection, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
 
 /* ---- connection.c ---- */
 
+/* The reader's thread, which pthread_create() calls: from the opening of the session to its closing. */
 void *tombolo_fsal_connection_run(void *connection);
+/* One line for the session's log, with the share and the connection in front.  Takes no lock. */
+void tombolo_fsal_log_line(struct tombolo_fsal_connection *connection, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #endif

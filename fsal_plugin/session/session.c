@@ -2,9 +2,11 @@
 /*
  * Opening and closing sessions: memory, threads, and the wait for the first
  * answer.  What happens in between is in requests.c and connection.c.
+ *
+ * Owns the memory of the session and of its connections.
  */
 
-#include "session.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <stdlib.h>

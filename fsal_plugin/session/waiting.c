@@ -9,9 +9,11 @@
  *
  * Invariant: while a connection is up and a request is under way there, somebody leads, or
  * was woken to lead and has not run yet.
+ *
+ * Owns connection->led and connection->waiters.  Messages are read by receive.c.
  */
 
-#include "session.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <sys/eventfd.h>

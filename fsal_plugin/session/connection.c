@@ -12,9 +12,11 @@
  * On the way up all requests that wait on this connection are marked `resend`, and
  * a second thread, which lives as long as the socket, sends them.  On the way down
  * nothing happens to them, unless the session drains or its share is gone.
+ *
+ * Owns the sockets, and what the session knows of its last ATTACH.
  */
 
-#include "session.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -30,6 +32,16 @@
 
 /* Extended attributes and directories are read in pieces up to this, whatever the limit for data is. */
 #define ANSWER_BYTES_MIN (128u << 10)
+
+/* Pause between attempts to reconnect: doubled from the first to the second. */
+#define BACKOFF_MIN_MS 50
+#define BACKOFF_MAX_MS 2000
+
+/* The daemon has this long to answer ATTACH. */
+#define ATTACH_S 10
+
+/* A thread that leads looks this often whether it should still wait. */
+#define LOOK_UP_MS 5
 
 void tombolo_fsal_log_line(struct tombolo_fsal_connection *connection, const char *format, ...)
 {
@@ -181,7 +193,7 @@ static int attach(struct tombolo_fsal_connection *connection, bool resume, struc
 	/* A new socket takes this much without blocking. */
 	if (send(connection->any_fd, message, bytes, MSG_NOSIGNAL) != (ssize_t)bytes)
 		return ECONNRESET;
-	set_receive_timeout(connection->any_fd, TOMBOLO_FSAL_ATTACH_S * 1000);
+	set_receive_timeout(connection->any_fd, ATTACH_S * 1000);
 	if (tombolo_fsal_receive_exactly(connection, &header, sizeof(header)) == -1)
 		return ECONNRESET;
 	if (header.len == sizeof(header) && header.error < 0 && header.error > -4096)
@@ -190,7 +202,7 @@ static int attach(struct tombolo_fsal_connection *connection, bool resume, struc
 	    tombolo_fsal_receive_exactly(connection, attached, sizeof(*attached)) == -1 || !tombolo_wire_attached_valid(attached))
 		return EPROTO;
 	/* Where the reader alone reads, it has nothing to look up for. */
-	set_receive_timeout(connection->any_fd, connection->index == 0 ? 0 : TOMBOLO_FSAL_LOOK_UP_MS);
+	set_receive_timeout(connection->any_fd, connection->index == 0 ? 0 : LOOK_UP_MS);
 	return 0;
 }
 
@@ -395,20 +407,20 @@ static void serve(struct tombolo_fsal_connection *connection)
 void *tombolo_fsal_connection_run(void *argument)
 {
 	struct tombolo_fsal_connection *connection = argument;
-	unsigned int pause_ms = TOMBOLO_FSAL_BACKOFF_MIN_MS;
+	unsigned int pause_ms = BACKOFF_MIN_MS;
 
 	while (!is_closing(connection->session)) {
 		int error = go_up(connection);
 
 		if (error == 0) {
 			serve(connection);
-			pause_ms = TOMBOLO_FSAL_BACKOFF_MIN_MS;
+			pause_ms = BACKOFF_MIN_MS;
 			error = ECONNRESET;
 		}
 		go_down(connection);
 		note_failure(connection, error);
 		pause_for(connection->session, pause_ms);
-		pause_ms = pause_ms * 2 < TOMBOLO_FSAL_BACKOFF_MAX_MS ? pause_ms * 2 : TOMBOLO_FSAL_BACKOFF_MAX_MS;
+		pause_ms = pause_ms * 2 < BACKOFF_MAX_MS ? pause_ms * 2 : BACKOFF_MAX_MS;
 	}
 	go_down(connection);
 	return NULL;

@@ -2,9 +2,11 @@
 /*
  * Reading messages from a connection: answers, into the buffers of their requests, and
  * notifications.  All of this is done by the thread that has the lead.
+ *
+ * Owns connection->buffer.  What a message may look like is wire.c's.
  */
 
-#include "session.h"
+#include "internal.h"
 
 #include <errno.h>
 #include <string.h>
