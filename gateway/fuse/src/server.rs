@@ -15,19 +15,18 @@ mod input;
 mod intake;
 mod output;
 mod registry;
-pub(crate) mod socket;
 mod stream;
 
 use crate::service::Service;
 use connection::Connection;
 use registry::Registry;
-use socket::{enlarge_send_buffer, wait_for_either};
 use std::io::{self, ErrorKind};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tombolo_budget::Budget;
+use tombolo_transport::Budget;
+use tombolo_transport::socket::{enlarge_send_buffer, wait_for_either};
 
 /// How long to leave a machine without free descriptors or memory alone.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);

@@ -7,13 +7,13 @@ use common::{Fixture, PATIENCE, ROOT, eventually};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tombolo_budget::Budget;
 use tombolo_fuse::mount::AttachError;
 use tombolo_fuse::protocol::abi::{IN_HEADER_BYTES, InHeader};
 use tombolo_fuse::protocol::opcode::Opcode;
 use tombolo_fuse::protocol::request::{FileLock, LockRequest, LockType, Read as ReadRequest, Write as WriteRequest};
 use tombolo_fuse::protocol::wire::Wire;
 use tombolo_fuse::{Attach, Errno, Notification, Request, ServerConfig};
+use tombolo_transport::Budget;
 
 fn lookup(name: &str) -> Request {
     Request::Lookup {

@@ -1,52 +1,31 @@
-//! One connection from greeting to close, over any [`Source`] of bytes and [`Sink`] for them.
+//! One connection from greeting to close, over any [`TimedSource`] of bytes and [`Sink`] for them.
 
 use crate::completion::{Completion, Expected, ReplyForm};
 use crate::handshake::{Agreed, Handshake, HandshakeError, Step};
-use crate::input::Input;
 use crate::output::{Limits, Output};
 use crate::protocol::reply::{EXTENTS_MAX, Reply};
-use crate::protocol::{DecodeError, REQUEST_HEADER_BYTES, RequestHeader, command, decode_request_header};
+use crate::protocol::{
+    DecodeError, OPTION_BYTES_MAX, OPTION_HEADER_BYTES, REQUEST_HEADER_BYTES, RequestHeader, command,
+    decode_request_header,
+};
 use crate::rules::{Command, Rules};
 use crate::{Exports, Request, ServerConfig};
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
-use tombolo_budget::Account;
+use tombolo_transport::input::BUFFER_BYTES;
+use tombolo_transport::{Account, Input, Sink, Source};
+
+// Options are read as a whole.
+const _: () = assert!(BUFFER_BYTES >= OPTION_HEADER_BYTES + OPTION_BYTES_MAX);
 
 /// Where a connection's bytes come from.
-pub trait Source {
-    /// Waits for bytes; zero means the end.
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
-
-    /// Appends exactly `count` bytes.
-    fn receive_payload(&mut self, payload: &mut Vec<u8>, count: usize) -> io::Result<()> {
-        let start = payload.len();
-        payload.resize(start + count, 0);
-        let mut filled = start;
-        while filled < payload.len() {
-            match self.receive(&mut payload[filled..])? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                received => filled += received,
-            }
-        }
-        Ok(())
-    }
-
+pub trait TimedSource: Source {
     /// From now on, waiting ends in [`io::ErrorKind::TimedOut`] at `deadline`; without one, only waiting for a payload of
     /// which nothing comes does. A source that never waits may ignore it.
     fn set_deadline(&mut self, _deadline: Option<Instant>) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Where a connection's replies go.
-pub trait Sink: Send + Sync {
-    /// Sends some of the bytes and says how many; [`io::ErrorKind::WouldBlock`] if none can be taken, with `wait` only
-    /// after the time that a client gets for that.
-    fn send(&self, slices: &[IoSlice<'_>], wait: bool) -> io::Result<usize>;
-
-    /// Ends both directions: the source reaches its end, sending fails.
-    fn close(&self);
 }
 
 /// Why a connection ended other than by the client's leave.
@@ -80,7 +59,7 @@ impl From<io::Error> for ConnectionError {
 
 /// Serves one client until it leaves, and returns when all it asked for is answered.
 pub fn serve(
-    source: impl Source,
+    source: impl TimedSource,
     sink: Arc<dyn Sink>,
     exports: &dyn Exports,
     config: &ServerConfig,
@@ -90,7 +69,7 @@ pub fn serve(
 
 /// As [`serve`]; `on_agreed` hears of the export that was chosen before any request is read.
 pub(crate) fn run(
-    source: impl Source,
+    source: impl TimedSource,
     sink: Arc<dyn Sink>,
     exports: &dyn Exports,
     config: &ServerConfig,
@@ -130,7 +109,7 @@ impl Drop for CloseAtEnd<'_> {
 }
 
 /// `None` when the client left without choosing an export.
-fn negotiate<S: Source>(
+fn negotiate<S: TimedSource>(
     input: &mut Input<S>,
     sink: &dyn Sink,
     exports: &dyn Exports,
@@ -153,7 +132,9 @@ fn negotiate<S: Source>(
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(ConnectionError::HandshakeTimeout),
                 Err(error) => return Err(error.into()),
             },
-            Step::Continue { consumed } => input.consume(consumed),
+            Step::Continue { consumed } => {
+                input.consume(consumed);
+            }
             Step::Finished { consumed } => {
                 input.consume(consumed);
                 send_all(sink, &out)?;
@@ -169,16 +150,11 @@ fn negotiate<S: Source>(
     }
 }
 
-fn send_all(sink: &dyn Sink, mut bytes: &[u8]) -> Result<(), ConnectionError> {
-    while !bytes.is_empty() {
-        match sink.send(&[IoSlice::new(bytes)], true) {
-            Ok(0) => return Err(ConnectionError::Io(io::ErrorKind::WriteZero.into())),
-            Ok(sent) => bytes = &bytes[sent..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(ConnectionError::HandshakeTimeout),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
+fn send_all(sink: &dyn Sink, bytes: &[u8]) -> Result<(), ConnectionError> {
+    sink.send_all(bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => ConnectionError::HandshakeTimeout,
+        _ => error.into(),
+    })
 }
 
 struct Transmission<'a> {
@@ -207,7 +183,7 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    fn run<S: Source>(&self, input: &mut Input<S>) -> Result<(), ConnectionError> {
+    fn run<S: TimedSource>(&self, input: &mut Input<S>) -> Result<(), ConnectionError> {
         while let Some(header) = self.next_header(input)? {
             let command = self.rules.check(&header);
             if command == Ok(Command::Disconnect) {
@@ -232,7 +208,7 @@ impl<'a> Transmission<'a> {
     }
 
     /// `None` at the end of the stream.
-    fn next_header<S: Source>(&self, input: &mut Input<S>) -> Result<Option<RequestHeader>, ConnectionError> {
+    fn next_header<S: TimedSource>(&self, input: &mut Input<S>) -> Result<Option<RequestHeader>, ConnectionError> {
         if !input.fill(REQUEST_HEADER_BYTES, || self.output.flush())? {
             return match input.unread().is_empty() {
                 true => Ok(None),
@@ -246,7 +222,11 @@ impl<'a> Transmission<'a> {
     }
 
     /// A refused write brings its data along; skipping it keeps the stream in step.
-    fn skip_payload<S: Source>(&self, header: &RequestHeader, input: &mut Input<S>) -> Result<(), ConnectionError> {
+    fn skip_payload<S: TimedSource>(
+        &self,
+        header: &RequestHeader,
+        input: &mut Input<S>,
+    ) -> Result<(), ConnectionError> {
         if header.command != command::WRITE {
             return Ok(());
         }
@@ -260,7 +240,7 @@ impl<'a> Transmission<'a> {
         Ok(input.skip(header.length as usize, || self.output.flush())?)
     }
 
-    fn carry_out<S: Source>(
+    fn carry_out<S: TimedSource>(
         &self,
         command: Command,
         header: &RequestHeader,

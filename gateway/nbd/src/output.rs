@@ -16,13 +16,12 @@
 //! Invariants: `writing` while exactly one thread holds a batch or a batch lies in `handover`; replies are queued
 //! only for requests that were admitted.
 
-use crate::connection::Sink;
 use crate::protocol::reply::Reply;
 use std::io::{self, IoSlice};
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, ThreadId};
-use tombolo_budget::Account;
+use tombolo_transport::{Account, Sink};
 
 /// What the reading thread gathers before it writes.
 const GATHERED_REPLIES_MAX: usize = 64;

@@ -7,17 +7,18 @@
 //! | `nbd-writer`   | from the first congestion on     | writes replies that a full socket held up|
 
 use crate::Exports;
-use crate::connection::{self, Sink};
+use crate::connection;
 use crate::handshake::Agreed;
 use crate::output::Output;
-use crate::socket::{SocketSink, SocketSource, enlarge_send_buffer, wait_for_either};
+use crate::timed_source::SocketSource;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tombolo_budget::Budget;
+use tombolo_transport::socket::{enlarge_send_buffer, wait_for_either};
+use tombolo_transport::{Budget, Sink};
 
 /// How long to leave a machine without free descriptors or memory alone.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -293,7 +294,7 @@ fn accept_one(listener: &UnixListener, shared: &Arc<Shared>) {
 fn start_connection(stream: UnixStream, shared: &Arc<Shared>) -> io::Result<()> {
     enlarge_send_buffer(&stream);
     let stream = Arc::new(stream);
-    let sink: Arc<dyn Sink> = Arc::new(SocketSink(Arc::clone(&stream)));
+    let sink: Arc<dyn Sink> = stream.clone();
     let Some(registration) = shared.register(Arc::clone(&sink)) else {
         tracing::warn!(
             connections_max = shared.config.connections_max,

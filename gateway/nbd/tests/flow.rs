@@ -7,11 +7,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use tombolo_budget::Budget;
 use tombolo_nbd::memory::MemoryDisk;
 use tombolo_nbd::{
     Answer, Completion, Export, ExportInfo, Exports, NbdError, OpenError, Request, Server, ServerConfig,
 };
+use tombolo_transport::Budget;
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;

@@ -15,7 +15,6 @@ use super::in_flight::{InFlight, Limits};
 use super::input::Input;
 use super::output::Output;
 use super::registry::{PlaceError, Registration};
-use super::socket::{close, receive_with_descriptors, send, wait_for_either};
 use super::stream::Stream;
 use crate::completion::Replies;
 use crate::notifier::Notifier;
@@ -27,7 +26,7 @@ use crate::protocol::reply::Encoded;
 use crate::protocol::wire::Wire;
 use crate::service::{NotifySink, Service, Session};
 use crate::{Errno, ServerConfig};
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -35,7 +34,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
-use tombolo_budget::Account;
+use tombolo_transport::descriptors::receive_with_descriptors;
+use tombolo_transport::socket::wait_for_either;
+use tombolo_transport::{Account, Sink};
 
 pub struct Connection {
     pub id: u64,
@@ -135,14 +136,6 @@ impl Connection {
             self.stop();
         }
     }
-
-    fn send_all(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < bytes.len() {
-            sent += send(&self.socket, &[IoSlice::new(&bytes[sent..])], true)?;
-        }
-        Ok(())
-    }
 }
 
 /// Serves one client from its first byte on, and returns when nothing of it is left.
@@ -176,11 +169,11 @@ fn attach_and_serve(registration: &Registration, service: &dyn Service, config: 
         Ok(served) => {
             connection.socket.set_read_timeout(None)?;
             connection.socket.set_write_timeout(Some(config.client_timeout))?;
-            connection.send_all(&served.reply.encode(unique))?;
+            connection.socket.send_all(&served.reply.encode(unique))?;
             connection.output.start_notifying();
             served.run(connection, config);
         }
-        Err(errno) => connection.send_all(&Encoded::error(unique, errno).head)?,
+        Err(errno) => connection.socket.send_all(&Encoded::error(unique, errno).head)?,
     }
     Ok(())
 }
@@ -340,6 +333,6 @@ fn watch(connection: &Connection, devices: &Devices) {
     devices.stop();
     connection.on_input_over();
     if !connection.is_ending() {
-        close(&connection.socket);
+        connection.socket.close();
     }
 }

@@ -6,7 +6,7 @@
 use crate::completion::Held;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tombolo_budget::Account;
+use tombolo_transport::Account;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

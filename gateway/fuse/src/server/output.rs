@@ -13,7 +13,6 @@
 //! Invariant: `writing` while exactly one thread holds a batch or a batch lies in `handover`.
 
 use super::in_flight::InFlight;
-use super::socket::{close, send};
 use crate::completion::{Held, Replies};
 use crate::interrupts::Interrupts;
 use crate::protocol::notify::Notification;
@@ -24,6 +23,7 @@ use std::mem;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle, ThreadId};
+use tombolo_transport::Sink;
 
 /// What the reading thread gathers before it writes.
 const GATHERED_MESSAGES_MAX: usize = 64;
@@ -114,7 +114,7 @@ impl Output {
     fn close_locked(&self, queue: &mut Queue) {
         queue.closed = true;
         queue.waiting_bytes = 0;
-        close(&self.socket);
+        self.socket.close();
         let dropped = mem::take(&mut queue.waiting);
         self.release(queue, &dropped);
         self.writer_wakes.notify_all();
@@ -307,7 +307,7 @@ impl Batch {
         while self.next < self.messages.len() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = self.gather(&mut slices);
-            match send(socket, &slices[..count], wait)? {
+            match socket.send(&slices[..count], wait)? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 sent => self.advance(sent),
             }

@@ -1,12 +1,12 @@
 //! The connections of a server, and which of them takes the place of which.
 
 use super::connection::Connection;
-use super::socket::peer_is_gone;
 use crate::protocol::attach::Attach;
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use tombolo_transport::socket::peer_is_gone;
 
 #[derive(Default)]
 pub struct Registry {

@@ -5,8 +5,6 @@
 //! large request is passed by none, and one that is larger than the pool gets it alone. Nobody waits in line for ever
 //! while those who hold something finish what they hold it for, which they do without taking more.
 
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
