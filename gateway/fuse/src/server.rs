@@ -10,10 +10,9 @@
 mod connection;
 mod device;
 mod device_io;
-mod in_flight;
 mod input;
 mod intake;
-mod output;
+mod messages;
 mod registry;
 mod stream;
 
@@ -134,7 +133,7 @@ impl Server {
         connections.iter().for_each(|connection| connection.stop());
         let deadline = Instant::now() + self.shared.config.shutdown_timeout;
         for connection in &connections {
-            if !connection.in_flight.wait_answered(deadline) {
+            if !connection.in_flight.wait_until_answered(deadline) {
                 tracing::warn!(connection = connection.id, "requests did not finish in time");
             }
         }

@@ -2,7 +2,6 @@
 
 use crate::completion::{Completion, Expected, ReplyForm};
 use crate::handshake::{Agreed, Handshake, HandshakeError, Step};
-use crate::output::{Limits, Output};
 use crate::protocol::reply::{EXTENTS_MAX, Reply};
 use crate::protocol::{
     DecodeError, OPTION_BYTES_MAX, OPTION_HEADER_BYTES, REQUEST_HEADER_BYTES, RequestHeader, command,
@@ -14,7 +13,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 use tombolo_transport::input::BUFFER_BYTES;
-use tombolo_transport::{Account, Input, Sink, Source};
+use tombolo_transport::{Admission, Held, InFlight, Input, Limits, Sink, Source, WhenFull};
+
+/// The replies of one connection.
+pub(crate) type Output = tombolo_transport::Output<Reply, dyn Sink>;
 
 // Options are read as a whole.
 const _: () = assert!(BUFFER_BYTES >= OPTION_HEADER_BYTES + OPTION_BYTES_MAX);
@@ -79,22 +81,23 @@ pub(crate) fn run(
     let Some(agreed) = negotiate(&mut input, &*sink, exports, config)? else {
         return Ok(());
     };
-    let output = Output::new(
-        sink,
-        Limits {
-            requests_max: config.requests_in_flight_max,
-            bytes_max: config.bytes_in_flight_max,
-        },
-        Account::new(Arc::clone(&config.budget)),
-    );
+    let limits = Limits {
+        requests_max: config.requests_in_flight_max,
+        bytes_max: config.bytes_in_flight_max,
+        lock_waiters_max: 0,
+    };
+    let in_flight = Arc::new(InFlight::new(limits, Arc::clone(&config.budget)));
+    let output = Output::new("nbd", sink, in_flight, WhenFull::Wait);
+    output.start_gathering();
     let _closing = CloseAtEnd(&output);
     on_agreed(&agreed, &output);
     let outcome = Transmission::new(&agreed, &output, config).run(&mut input);
     // Unless it is we who end it, the client takes no more answers to what it has asked for.
-    if output.set_client_gone() {
+    if output.in_flight().set_client_gone() {
         agreed.export.client_gone();
     }
-    output.wait_until_idle();
+    output.stop_gathering();
+    output.in_flight().wait_until_answered_or_closed();
     outcome
 }
 
@@ -189,17 +192,18 @@ impl<'a> Transmission<'a> {
             if command == Ok(Command::Disconnect) {
                 return Ok(());
             }
-            let charge_bytes = command.map_or(0, |command| charge_bytes(command, header.length));
-            if !self.output.admit(charge_bytes) {
+            let held = Held::bytes(command.map_or(0, |command| charge_bytes(command, header.length)));
+            let admission = self.output.in_flight().admit(held, || self.output.flush());
+            if admission != Admission::Admitted {
                 return Ok(());
             }
             match command {
-                Ok(command) => self.carry_out(command, &header, charge_bytes, input)?,
+                Ok(command) => self.carry_out(command, &header, held, input)?,
                 Err(refusal) => {
                     let reply = self.form.error(header.cookie, refusal.error, refusal.message);
                     // Charged already, so it is answered whether or not the payload can be skipped.
                     let skipped = self.skip_payload(&header, input);
-                    self.output.reply(reply, 0);
+                    self.output.reply(reply, held);
                     skipped?;
                 }
             }
@@ -244,7 +248,7 @@ impl<'a> Transmission<'a> {
         &self,
         command: Command,
         header: &RequestHeader,
-        charge_bytes: usize,
+        held: Held,
         input: &mut Input<S>,
     ) -> Result<(), ConnectionError> {
         let RequestHeader { offset, length, .. } = *header;
@@ -261,7 +265,7 @@ impl<'a> Transmission<'a> {
                 Err(error) => {
                     let message = "the data did not arrive";
                     let reply = self.form.error(header.cookie, crate::NbdError::Io, message);
-                    self.output.reply(reply, charge_bytes);
+                    self.output.reply(reply, held);
                     return Err(error.into());
                 }
             },
@@ -279,12 +283,12 @@ impl<'a> Transmission<'a> {
                 request_one,
             },
             Command::Nothing | Command::Disconnect => {
-                self.output.reply(self.nothing_done(header), charge_bytes);
+                self.output.reply(self.nothing_done(header), held);
                 return Ok(());
             }
         };
         let output = Arc::clone(self.output);
-        let completion = Completion::new(output, header.cookie, expected, self.form, charge_bytes);
+        let completion = Completion::new(output, header.cookie, expected, self.form, held);
         self.agreed.export.submit(request, completion);
         Ok(())
     }

@@ -17,7 +17,6 @@ pub mod rules;
 pub mod server;
 
 mod completion;
-mod output;
 mod timed_source;
 
 pub use completion::Completion;

@@ -7,9 +7,8 @@
 //! | `nbd-writer`   | from the first congestion on     | writes replies that a full socket held up|
 
 use crate::Exports;
-use crate::connection;
+use crate::connection::{self, Output};
 use crate::handshake::Agreed;
-use crate::output::Output;
 use crate::timed_source::SocketSource;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};

@@ -1,15 +1,20 @@
 //! Connections of clients over Unix sockets, whatever protocol they speak.
 //!
 //! Mechanism: what comes is read ahead into a buffer, and a payload that it lacks goes straight into the vector that is
-//! handed on ([`input`]). What all clients hold together is bounded ([`budget`]).
+//! handed on ([`input`]). What a client may have under way is bounded ([`in_flight`]), and what all of them hold together
+//! too ([`budget`]). Replies may come from any thread; none but the client's own waits for it ([`output`]).
 //!
 //! Owns: sockets, their bytes, and the memory that requests hold. Does not own: what the bytes mean.
 
 pub mod budget;
 pub mod descriptors;
+pub mod in_flight;
 pub mod input;
+pub mod output;
 pub mod socket;
 
-pub use budget::{Account, Budget};
+pub use budget::Budget;
+pub use in_flight::{Admission, Held, InFlight, Limits};
 pub use input::Input;
+pub use output::{Message, Output, WhenFull};
 pub use socket::{Sink, Source};

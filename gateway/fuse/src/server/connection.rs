@@ -11,9 +11,8 @@
 //! that comes back waits: a request that it sends again must not overlap with its first try.
 
 use super::device::{DeviceThreads, Devices};
-use super::in_flight::{InFlight, Limits};
 use super::input::Input;
-use super::output::Output;
+use super::messages::Messages;
 use super::registry::{PlaceError, Registration};
 use super::stream::Stream;
 use crate::completion::Replies;
@@ -36,12 +35,12 @@ use std::thread;
 use std::time::Instant;
 use tombolo_transport::descriptors::receive_with_descriptors;
 use tombolo_transport::socket::wait_for_either;
-use tombolo_transport::{Account, Sink};
+use tombolo_transport::{InFlight, Limits, Sink};
 
 pub struct Connection {
     pub id: u64,
     pub socket: Arc<UnixStream>,
-    pub output: Arc<Output>,
+    pub messages: Arc<Messages>,
     pub in_flight: Arc<InFlight>,
     stopping: AtomicBool,
     life: Mutex<Life>,
@@ -63,10 +62,10 @@ impl Connection {
             bytes_max: config.bytes_in_flight_max,
             lock_waiters_max: config.lock_waiters_max,
         };
-        let in_flight = Arc::new(InFlight::new(limits, Account::new(Arc::clone(&config.budget))));
+        let in_flight = Arc::new(InFlight::new(limits, Arc::clone(&config.budget)));
         Self {
             id,
-            output: Output::new(Arc::clone(&socket), Arc::clone(&in_flight)),
+            messages: Arc::new(Messages::new(Arc::clone(&socket), Arc::clone(&in_flight))),
             socket,
             in_flight,
             stopping: AtomicBool::new(false),
@@ -112,8 +111,8 @@ impl Connection {
             devices.stop();
             devices.interrupts().interrupt_all();
         }
-        self.output.close();
-        self.output.interrupts().interrupt_all();
+        self.messages.output.close();
+        self.messages.interrupts().interrupt_all();
         if let Some(session) = session {
             // Whoever unmounted may have closed the connection before a thread could find the device dead.
             if devices.is_some_and(|devices| devices.are_disconnected()) {
@@ -147,9 +146,9 @@ pub fn run(registration: &Registration, service: &dyn Service, config: &ServerCo
         tracing::warn!(connection = connection.id, %error, "a client has not attached");
     }
     connection.on_input_over();
-    connection.in_flight.wait_gone();
+    connection.in_flight.wait_until_gone();
     connection.end();
-    connection.output.join_writer();
+    connection.messages.output.join_writer();
 }
 
 fn attach_and_serve(registration: &Registration, service: &dyn Service, config: &ServerConfig) -> io::Result<()> {
@@ -170,7 +169,7 @@ fn attach_and_serve(registration: &Registration, service: &dyn Service, config: 
             connection.socket.set_read_timeout(None)?;
             connection.socket.set_write_timeout(Some(config.client_timeout))?;
             connection.socket.send_all(&served.reply.encode(unique))?;
-            connection.output.start_notifying();
+            connection.messages.start_notifying();
             served.run(connection, config);
         }
         Err(errno) => connection.socket.send_all(&Encoded::error(unique, errno).head)?,
@@ -251,7 +250,7 @@ impl Attaching<'_> {
             true => Some(Arc::new(open_devices(&attach, descriptors, &connection.in_flight)?)),
             false => None,
         };
-        let attached = self.service.attach(&attach, notifier(&attach, &connection.output))?;
+        let attached = self.service.attach(&attach, notifier(&attach, &connection.messages))?;
         connection.enter(Arc::clone(&attached.session), devices.clone());
         // Not before the service knows the session: what is sent again is read at once.
         if let Some(devices) = devices.as_ref().filter(|_| attach.resume) {
@@ -272,10 +271,10 @@ fn open_devices(attach: &Attach, descriptors: Vec<OwnedFd>, in_flight: &Arc<InFl
     })
 }
 
-fn notifier(attach: &Attach, output: &Arc<Output>) -> Notifier {
+fn notifier(attach: &Attach, messages: &Arc<Messages>) -> Notifier {
     match attach.notify {
         true => {
-            let sink: Arc<dyn NotifySink> = output.clone();
+            let sink: Arc<dyn NotifySink> = messages.clone();
             let sink: Weak<dyn NotifySink> = Arc::downgrade(&sink);
             Notifier::to(sink)
         }
