@@ -10,10 +10,11 @@
 //! The connection leaves the registry when it has ended and nothing of it is under way any more. Until then a client
 //! that comes back waits: a request that it sends again must not overlap with its first try.
 
+use super::Registration;
 use super::device::{DeviceThreads, Devices};
 use super::input::Input;
 use super::messages::Messages;
-use super::registry::{PlaceError, Registration};
+use super::place::{PlaceError, take_place};
 use super::stream::Stream;
 use crate::completion::Replies;
 use crate::notifier::Notifier;
@@ -231,7 +232,7 @@ impl Attaching<'_> {
             return Err(Errno::INVAL);
         }
         let deadline = Instant::now() + self.config.replace_timeout;
-        self.registration.take_place(&attach, deadline).map_err(|error| {
+        take_place(self.registration, &attach, deadline).map_err(|error| {
             let client = &attach.client_name;
             match error {
                 PlaceError::NotAtRest => {
