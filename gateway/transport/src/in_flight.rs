@@ -222,20 +222,14 @@ impl InFlight {
     /// Waits until every request is answered, those apart that wait for a lock; false when that took too long.
     pub fn wait_until_answered(&self, deadline: Instant) -> bool {
         let mut counts = self.lock();
-        while counts.requests > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            counts.sleepers += 1;
-            let (woken, _) = self
-                .changed
-                .wait_timeout(counts, left)
-                .unwrap_or_else(PoisonError::into_inner);
-            counts = woken;
-            counts.sleepers -= 1;
-        }
-        true
+        counts.sleepers += 1;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let (mut counts, _) = self
+            .changed
+            .wait_timeout_while(counts, left, |counts| counts.requests > 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        counts.sleepers -= 1;
+        counts.requests == 0
     }
 
     /// Waits until every request is answered, or replies lead nowhere.
@@ -253,11 +247,12 @@ impl InFlight {
         mut counts: MutexGuard<'a, Counts>,
         condition: impl Fn(&Counts) -> bool,
     ) -> MutexGuard<'a, Counts> {
-        while condition(&counts) {
-            counts.sleepers += 1;
-            counts = self.changed.wait(counts).unwrap_or_else(PoisonError::into_inner);
-            counts.sleepers -= 1;
-        }
+        counts.sleepers += 1;
+        counts = self
+            .changed
+            .wait_while(counts, |counts| condition(counts))
+            .unwrap_or_else(PoisonError::into_inner);
+        counts.sleepers -= 1;
         counts
     }
 

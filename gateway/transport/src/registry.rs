@@ -120,19 +120,12 @@ impl<P: Protocol> Registry<P> {
 
     /// Asks again whenever a connection has left; false when it took too long.
     pub fn wait_while(&self, deadline: Instant, condition: impl Fn(&Table<P>) -> bool) -> bool {
-        let mut table = self.lock();
-        while condition(&table) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            let (woken, _) = self
-                .left
-                .wait_timeout(table, left)
-                .unwrap_or_else(PoisonError::into_inner);
-            table = woken;
-        }
-        true
+        let left = deadline.saturating_duration_since(Instant::now());
+        let (table, _) = self
+            .left
+            .wait_timeout_while(self.lock(), left, |table| condition(table))
+            .unwrap_or_else(PoisonError::into_inner);
+        !condition(&table)
     }
 }
 
