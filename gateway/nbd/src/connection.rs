@@ -186,7 +186,7 @@ impl<'a> Transmission<'a> {
         }
     }
 
-    fn run<S: TimedSource>(&self, input: &mut Input<S>) -> Result<(), ConnectionError> {
+    fn run<S: Source>(&self, input: &mut Input<S>) -> Result<(), ConnectionError> {
         while let Some(header) = self.next_header(input)? {
             let command = self.rules.check(&header);
             if command == Ok(Command::Disconnect) {
@@ -212,7 +212,7 @@ impl<'a> Transmission<'a> {
     }
 
     /// `None` at the end of the stream.
-    fn next_header<S: TimedSource>(&self, input: &mut Input<S>) -> Result<Option<RequestHeader>, ConnectionError> {
+    fn next_header<S: Source>(&self, input: &mut Input<S>) -> Result<Option<RequestHeader>, ConnectionError> {
         if !input.fill(REQUEST_HEADER_BYTES, || self.output.flush())? {
             return match input.unread().is_empty() {
                 true => Ok(None),
@@ -226,11 +226,7 @@ impl<'a> Transmission<'a> {
     }
 
     /// A refused write brings its data along; skipping it keeps the stream in step.
-    fn skip_payload<S: TimedSource>(
-        &self,
-        header: &RequestHeader,
-        input: &mut Input<S>,
-    ) -> Result<(), ConnectionError> {
+    fn skip_payload<S: Source>(&self, header: &RequestHeader, input: &mut Input<S>) -> Result<(), ConnectionError> {
         if header.command != command::WRITE {
             return Ok(());
         }
@@ -244,7 +240,7 @@ impl<'a> Transmission<'a> {
         Ok(input.skip(header.length as usize, || self.output.flush())?)
     }
 
-    fn carry_out<S: TimedSource>(
+    fn carry_out<S: Source>(
         &self,
         command: Command,
         header: &RequestHeader,
