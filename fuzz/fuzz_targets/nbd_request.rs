@@ -6,9 +6,10 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use tombolo_fuzz::{Bytes, Kept};
 use tombolo_nbd::ServerConfig;
-use tombolo_nbd::connection::{Sink, serve};
+use tombolo_nbd::connection::serve;
 use tombolo_nbd::memory::{MemoryDisk, MemoryExports};
 use tombolo_nbd::protocol::{OPTION_MAGIC, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, option_code};
+use tombolo_transport::Sink;
 
 const PAYLOAD_BYTES_MAX: u32 = 1 << 16;
 

@@ -2,7 +2,8 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Mutex;
-use tombolo_nbd::connection::{Sink, Source};
+use tombolo_nbd::connection::TimedSource;
+use tombolo_transport::{Sink, Source};
 
 /// The fuzzer's bytes, then the end of the stream.
 pub struct Bytes<'a>(pub &'a [u8]);
@@ -16,6 +17,8 @@ impl Source for Bytes<'_> {
         Ok(count)
     }
 }
+
+impl TimedSource for Bytes<'_> {}
 
 /// Keeps what the server sends.
 #[derive(Default)]

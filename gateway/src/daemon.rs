@@ -18,10 +18,10 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tombolo_budget::Budget;
 use tombolo_cloud_driver::StoreError;
 use tombolo_files::FileError;
 use tombolo_nbd::Server;
+use tombolo_transport::Budget;
 
 /// Why the daemon does not start, or had to end.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,7 @@ use crate::Errno;
 use crate::interrupts::Interrupts;
 use crate::protocol::reply::{Encoded, Expected, Reply, encode};
 use std::sync::Arc;
+use tombolo_transport::Held;
 
 /// Where a connection's replies go.
 pub(crate) trait Replies: Send + Sync {
@@ -11,14 +12,6 @@ pub(crate) trait Replies: Send + Sync {
     fn reply(&self, reply: Encoded, held: Held);
 
     fn interrupts(&self) -> &Interrupts;
-}
-
-/// What a request in flight is counted as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub bytes: usize,
-    /// It waits for a lock, as long as it takes.
-    pub waits_for_lock: bool,
 }
 
 /// Answers one request, from any thread. Dropped without an answer, it reports EIO to the client, so that no request is
@@ -45,10 +38,7 @@ impl Completion {
         Self {
             replies: None,
             expected,
-            held: Held {
-                bytes: 0,
-                waits_for_lock: false,
-            },
+            held: Held::bytes(0),
         }
     }
 

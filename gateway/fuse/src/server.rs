@@ -1,38 +1,28 @@
-//! The listening socket, its connections, and the devices that come over them.
+//! FUSE over Unix sockets: connections, the devices that come over them, and how a server of them ends.
 //!
 //! | thread         | lives                                | does                                            |
 //! |----------------|--------------------------------------|-------------------------------------------------|
-//! | `fuse-accept`  | until shutdown                       | accepts, up to `connections_max`                |
 //! | `fuse-N`       | as long as its connection            | attaches; then reads the socket, or watches it  |
 //! | `fuse-N-M`     | from when it is first needed         | reads and carries out requests of connection N  |
-//! | `fuse-writer`  | from the first congestion on         | writes what a full socket held up               |
 
 mod connection;
 mod device;
 mod device_io;
-mod in_flight;
 mod input;
 mod intake;
-mod output;
-mod registry;
-pub(crate) mod socket;
+mod messages;
+mod place;
 mod stream;
 
 use crate::service::Service;
 use connection::Connection;
-use registry::Registry;
-use socket::{enlarge_send_buffer, wait_for_either};
-use std::io::{self, ErrorKind};
+use place::Client;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tombolo_budget::Budget;
+use tombolo_transport::{Budget, Protocol};
 
-/// How long to leave a machine without free descriptors or memory alone.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// What connections get to come to rest after they were cut off.
-const ABORT_GRACE: Duration = Duration::from_secs(2);
+type Registration = tombolo_transport::Registration<Fuse>;
 
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -82,17 +72,11 @@ impl Default for ServerConfig {
 }
 
 /// A running server. Dropped without [`Server::shutdown`], it cuts its connections off at once.
-pub struct Server {
-    shared: Arc<Shared>,
-    /// Dropping it wakes the accepting thread for good.
-    stop: Option<UnixStream>,
-    acceptor: Option<JoinHandle<()>>,
-}
+pub struct Server(tombolo_transport::Server<Fuse>);
 
-struct Shared {
+struct Fuse {
     service: Arc<dyn Service>,
     config: ServerConfig,
-    registry: Arc<Registry>,
 }
 
 impl Server {
@@ -101,112 +85,45 @@ impl Server {
     /// # Panics
     /// When the machine has no thread or descriptors to start with.
     pub fn serve_unix(listener: UnixListener, service: Arc<dyn Service>, config: ServerConfig) -> Self {
-        let shared = Arc::new(Shared {
-            service,
-            config,
-            registry: Arc::default(),
-        });
-        let (stop, stopped) = UnixStream::pair().expect("a socket pair to stop the server with");
-        listener
-            .set_nonblocking(true)
-            .expect("a listening socket can be made non-blocking");
-        let accepting = Arc::clone(&shared);
-        let acceptor = thread::Builder::new()
-            .name("fuse-accept".into())
-            .spawn(move || accept_all(&listener, &stopped, &accepting))
-            .expect("a thread to accept connections on");
-        Self {
-            shared,
-            stop: Some(stop),
-            acceptor: Some(acceptor),
-        }
+        let connections_max = config.connections_max;
+        let protocol = Fuse { service, config };
+        Self(tombolo_transport::Server::start(listener, protocol, connections_max))
     }
 
     /// Connections that are open, attaching ones included.
     pub fn connections(&self) -> usize {
-        self.shared.registry.len()
+        self.0.registry().len()
     }
 
     /// Accepts and reads no more, lets requests in flight finish within `shutdown_timeout`, and ends every connection.
     /// What waits for a lock, or was not finished in time, stays unanswered: it is to be sent again.
     pub fn shutdown(mut self) {
-        self.stop_accepting();
-        let connections = self.shared.registry.connections();
+        self.0.stop_accepting();
+        let connections = self.0.registry().connections();
         connections.iter().for_each(|connection| connection.stop());
-        let deadline = Instant::now() + self.shared.config.shutdown_timeout;
+        let deadline = Instant::now() + self.0.protocol().config.shutdown_timeout;
         for connection in &connections {
-            if !connection.in_flight.wait_answered(deadline) {
+            if !connection.in_flight.wait_until_answered(deadline) {
                 tracing::warn!(connection = connection.id, "requests did not finish in time");
             }
         }
     }
-
-    fn stop_accepting(&mut self) {
-        self.shared.registry.stop();
-        drop(self.stop.take());
-        if let Some(acceptor) = self.acceptor.take() {
-            // It has no result; a panic there has been reported by the panic hook.
-            let _ = acceptor.join();
-        }
-    }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop_accepting();
-        self.shared
-            .registry
-            .connections()
-            .iter()
-            .for_each(|connection| connection.end());
-        let left = self.shared.registry.wait_until_empty(Instant::now() + ABORT_GRACE);
-        if left > 0 {
-            tracing::error!(connections = left, "requests hold up the end of their connection");
-        }
-    }
-}
+impl Protocol for Fuse {
+    const NAME: &'static str = "fuse";
+    type Connection = Connection;
+    type Client = Client;
 
-fn accept_all(listener: &UnixListener, stopped: &UnixStream, shared: &Arc<Shared>) {
-    while !shared.registry.is_stopping() {
-        match wait_for_either(listener, stopped) {
-            Ok(true) => accept_one(listener, shared),
-            Ok(false) => return,
-            Err(error) => {
-                tracing::error!(%error, "waiting for FUSE clients");
-                thread::sleep(ACCEPT_RETRY_DELAY);
-            }
-        }
+    fn begin(&self, id: u64, socket: UnixStream) -> Connection {
+        Connection::new(id, socket, &self.config)
     }
-}
 
-fn accept_one(listener: &UnixListener, shared: &Arc<Shared>) {
-    let outcome = listener
-        .accept()
-        .and_then(|(stream, _)| stream.set_nonblocking(false).map(|()| stream))
-        .and_then(|stream| start_connection(stream, shared));
-    match outcome {
-        Ok(()) => {}
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
-        Err(error) => {
-            tracing::error!(%error, "a FUSE client could not be accepted");
-            thread::sleep(ACCEPT_RETRY_DELAY);
-        }
+    fn serve(&self, registration: &Registration) {
+        connection::run(registration, &*self.service, &self.config);
     }
-}
 
-fn start_connection(stream: UnixStream, shared: &Arc<Shared>) -> io::Result<()> {
-    enlarge_send_buffer(&stream);
-    let make = |id, stream| Connection::new(id, stream, &shared.config);
-    let Some(registration) = shared.registry.register(shared.config.connections_max, stream, make) else {
-        tracing::warn!(
-            connections_max = shared.config.connections_max,
-            "a FUSE client is turned away: there are as many connections as connections_max allows"
-        );
-        return Ok(());
-    };
-    let shared = Arc::clone(shared);
-    thread::Builder::new()
-        .name(format!("fuse-{}", registration.connection.id))
-        .spawn(move || connection::run(&registration, &*shared.service, &shared.config))?;
-    Ok(())
+    fn cut_off(connection: &Connection) {
+        connection.end();
+    }
 }

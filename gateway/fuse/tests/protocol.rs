@@ -14,6 +14,7 @@ use tombolo_fuse::{
     Attach, AttachReply, Attributes, DirectoryBuffer, DirectoryEntry, Entry, Errno, Notification, Opened, Reply,
     Request, RequestHeader,
 };
+use tombolo_transport::Message;
 
 fn names() -> impl Strategy<Value = Vec<u8>> {
     let byte = any::<u8>().prop_filter("NUL and slash end a name", |byte| *byte != 0 && *byte != b'/');

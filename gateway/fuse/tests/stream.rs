@@ -6,14 +6,14 @@ use common::client::plain_attach;
 use common::{Fixture, PATIENCE, ROOT, eventually};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use tombolo_budget::Budget;
+use std::time::Duration;
 use tombolo_fuse::mount::AttachError;
 use tombolo_fuse::protocol::abi::{IN_HEADER_BYTES, InHeader};
 use tombolo_fuse::protocol::opcode::Opcode;
 use tombolo_fuse::protocol::request::{FileLock, LockRequest, LockType, Read as ReadRequest, Write as WriteRequest};
 use tombolo_fuse::protocol::wire::Wire;
 use tombolo_fuse::{Attach, Errno, Notification, Request, ServerConfig};
+use tombolo_transport::Budget;
 
 fn lookup(name: &str) -> Request {
     Request::Lookup {
@@ -450,29 +450,6 @@ fn a_shutdown_lets_requests_finish_but_not_those_that_wait_for_locks() {
     shutdown.join().unwrap();
     assert_eq!(fixture.toy.detached.load(Ordering::SeqCst), 1);
     assert_eq!(fixture.toy.interrupted.load(Ordering::SeqCst), 1);
-}
-
-#[test]
-fn a_client_that_does_not_read_holds_up_nobody_but_itself() {
-    let config = ServerConfig {
-        bytes_in_flight_max: 4 << 20,
-        ..ServerConfig::default()
-    };
-    let fixture = Fixture::start(config);
-    let node = file(&fixture, "a", &vec![7; 1 << 20]);
-    let mut slow = fixture.client();
-    let mut writer = slow.stream.try_clone().unwrap();
-    let messages: Vec<Vec<u8>> = (0..100).map(|_| slow.message(node, &read(0, 1 << 20)).1).collect();
-    let sender = std::thread::spawn(move || writer.write_all(&messages.concat()).unwrap());
-    let mut other = fixture.client();
-    let started = Instant::now();
-    while started.elapsed() < Duration::from_millis(300) {
-        assert_eq!(other.call(node, &read(0, 4096)).body.len(), 4096);
-    }
-    for _ in 0..100 {
-        assert_eq!(slow.receive().body.len(), 1 << 20);
-    }
-    sender.join().unwrap();
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The answer to one request: turns what an export says into a reply, whatever happens.
 
-use crate::output::Output;
+use crate::connection::Output;
 use crate::protocol::reply::{ContextSet, Reply, fit_extents};
 use crate::{Answer, NbdError};
 use std::sync::Arc;
+use tombolo_transport::Held;
 
 /// How a connection's replies look.
 #[derive(Clone, Copy, Debug)]
@@ -29,29 +30,24 @@ pub struct Completion {
     cookie: u64,
     expected: Expected,
     form: ReplyForm,
-    charge_bytes: usize,
+    held: Held,
 }
 
 impl Completion {
-    pub(crate) fn new(
-        output: Arc<Output>,
-        cookie: u64,
-        expected: Expected,
-        form: ReplyForm,
-        charge_bytes: usize,
-    ) -> Self {
+    pub(crate) fn new(output: Arc<Output>, cookie: u64, expected: Expected, form: ReplyForm, held: Held) -> Self {
         Self {
             output: Some(output),
             cookie,
             expected,
             form,
-            charge_bytes,
+            held,
         }
     }
 
     /// Nobody waits for the answer.
     pub fn is_client_gone(&self) -> bool {
-        self.output.as_ref().is_none_or(|output| output.is_client_gone())
+        let output = self.output.as_ref();
+        output.is_none_or(|output| output.in_flight().is_client_gone())
     }
 
     /// Never waits for the client, except on the connection's own reading thread.
@@ -93,7 +89,7 @@ impl Completion {
 
     fn send(&mut self, reply: Reply) {
         if let Some(output) = self.output.take() {
-            output.reply(reply, self.charge_bytes);
+            output.reply(reply, self.held);
         }
     }
 }

@@ -1,52 +1,33 @@
-//! One connection from greeting to close, over any [`Source`] of bytes and [`Sink`] for them.
+//! One connection from greeting to close, over any [`TimedSource`] of bytes and [`Sink`] for them.
 
 use crate::completion::{Completion, Expected, ReplyForm};
 use crate::handshake::{Agreed, Handshake, HandshakeError, Step};
-use crate::input::Input;
-use crate::output::{Limits, Output};
 use crate::protocol::reply::{EXTENTS_MAX, Reply};
-use crate::protocol::{DecodeError, REQUEST_HEADER_BYTES, RequestHeader, command, decode_request_header};
+use crate::protocol::{
+    DecodeError, OPTION_BYTES_MAX, OPTION_HEADER_BYTES, REQUEST_HEADER_BYTES, RequestHeader, command,
+    decode_request_header,
+};
 use crate::rules::{Command, Rules};
 use crate::{Exports, Request, ServerConfig};
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
-use tombolo_budget::Account;
+use tombolo_transport::input::BUFFER_BYTES;
+use tombolo_transport::{Admission, Held, InFlight, Input, Limits, Sink, Source, WhenFull};
+
+/// The replies of one connection.
+pub(crate) type Output = tombolo_transport::Output<Reply, dyn Sink>;
+
+// Options are read as a whole.
+const _: () = assert!(BUFFER_BYTES >= OPTION_HEADER_BYTES + OPTION_BYTES_MAX);
 
 /// Where a connection's bytes come from.
-pub trait Source {
-    /// Waits for bytes; zero means the end.
-    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
-
-    /// Appends exactly `count` bytes.
-    fn receive_payload(&mut self, payload: &mut Vec<u8>, count: usize) -> io::Result<()> {
-        let start = payload.len();
-        payload.resize(start + count, 0);
-        let mut filled = start;
-        while filled < payload.len() {
-            match self.receive(&mut payload[filled..])? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                received => filled += received,
-            }
-        }
-        Ok(())
-    }
-
+pub trait TimedSource: Source {
     /// From now on, waiting ends in [`io::ErrorKind::TimedOut`] at `deadline`; without one, only waiting for a payload of
     /// which nothing comes does. A source that never waits may ignore it.
     fn set_deadline(&mut self, _deadline: Option<Instant>) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// Where a connection's replies go.
-pub trait Sink: Send + Sync {
-    /// Sends some of the bytes and says how many; [`io::ErrorKind::WouldBlock`] if none can be taken, with `wait` only
-    /// after the time that a client gets for that.
-    fn send(&self, slices: &[IoSlice<'_>], wait: bool) -> io::Result<usize>;
-
-    /// Ends both directions: the source reaches its end, sending fails.
-    fn close(&self);
 }
 
 /// Why a connection ended other than by the client's leave.
@@ -80,7 +61,7 @@ impl From<io::Error> for ConnectionError {
 
 /// Serves one client until it leaves, and returns when all it asked for is answered.
 pub fn serve(
-    source: impl Source,
+    source: impl TimedSource,
     sink: Arc<dyn Sink>,
     exports: &dyn Exports,
     config: &ServerConfig,
@@ -90,7 +71,7 @@ pub fn serve(
 
 /// As [`serve`]; `on_agreed` hears of the export that was chosen before any request is read.
 pub(crate) fn run(
-    source: impl Source,
+    source: impl TimedSource,
     sink: Arc<dyn Sink>,
     exports: &dyn Exports,
     config: &ServerConfig,
@@ -100,22 +81,23 @@ pub(crate) fn run(
     let Some(agreed) = negotiate(&mut input, &*sink, exports, config)? else {
         return Ok(());
     };
-    let output = Output::new(
-        sink,
-        Limits {
-            requests_max: config.requests_in_flight_max,
-            bytes_max: config.bytes_in_flight_max,
-        },
-        Account::new(Arc::clone(&config.budget)),
-    );
+    let limits = Limits {
+        requests_max: config.requests_in_flight_max,
+        bytes_max: config.bytes_in_flight_max,
+        lock_waiters_max: 0,
+    };
+    let in_flight = Arc::new(InFlight::new(limits, Arc::clone(&config.budget)));
+    let output = Output::new("nbd", sink, in_flight, WhenFull::Wait);
+    output.start_gathering();
     let _closing = CloseAtEnd(&output);
     on_agreed(&agreed, &output);
     let outcome = Transmission::new(&agreed, &output, config).run(&mut input);
     // Unless it is we who end it, the client takes no more answers to what it has asked for.
-    if output.set_client_gone() {
+    if output.in_flight().set_client_gone() {
         agreed.export.client_gone();
     }
-    output.wait_until_idle();
+    output.stop_gathering();
+    output.in_flight().wait_until_answered_or_closed();
     outcome
 }
 
@@ -130,7 +112,7 @@ impl Drop for CloseAtEnd<'_> {
 }
 
 /// `None` when the client left without choosing an export.
-fn negotiate<S: Source>(
+fn negotiate<S: TimedSource>(
     input: &mut Input<S>,
     sink: &dyn Sink,
     exports: &dyn Exports,
@@ -153,7 +135,9 @@ fn negotiate<S: Source>(
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(ConnectionError::HandshakeTimeout),
                 Err(error) => return Err(error.into()),
             },
-            Step::Continue { consumed } => input.consume(consumed),
+            Step::Continue { consumed } => {
+                input.consume(consumed);
+            }
             Step::Finished { consumed } => {
                 input.consume(consumed);
                 send_all(sink, &out)?;
@@ -169,16 +153,11 @@ fn negotiate<S: Source>(
     }
 }
 
-fn send_all(sink: &dyn Sink, mut bytes: &[u8]) -> Result<(), ConnectionError> {
-    while !bytes.is_empty() {
-        match sink.send(&[IoSlice::new(bytes)], true) {
-            Ok(0) => return Err(ConnectionError::Io(io::ErrorKind::WriteZero.into())),
-            Ok(sent) => bytes = &bytes[sent..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(ConnectionError::HandshakeTimeout),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
+fn send_all(sink: &dyn Sink, bytes: &[u8]) -> Result<(), ConnectionError> {
+    sink.send_all(bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => ConnectionError::HandshakeTimeout,
+        _ => error.into(),
+    })
 }
 
 struct Transmission<'a> {
@@ -213,17 +192,18 @@ impl<'a> Transmission<'a> {
             if command == Ok(Command::Disconnect) {
                 return Ok(());
             }
-            let charge_bytes = command.map_or(0, |command| charge_bytes(command, header.length));
-            if !self.output.admit(charge_bytes) {
+            let held = Held::bytes(command.map_or(0, |command| charge_bytes(command, header.length)));
+            let admission = self.output.in_flight().admit(held, || self.output.flush());
+            if admission != Admission::Admitted {
                 return Ok(());
             }
             match command {
-                Ok(command) => self.carry_out(command, &header, charge_bytes, input)?,
+                Ok(command) => self.carry_out(command, &header, held, input)?,
                 Err(refusal) => {
                     let reply = self.form.error(header.cookie, refusal.error, refusal.message);
                     // Charged already, so it is answered whether or not the payload can be skipped.
                     let skipped = self.skip_payload(&header, input);
-                    self.output.reply(reply, 0);
+                    self.output.reply(reply, held);
                     skipped?;
                 }
             }
@@ -264,7 +244,7 @@ impl<'a> Transmission<'a> {
         &self,
         command: Command,
         header: &RequestHeader,
-        charge_bytes: usize,
+        held: Held,
         input: &mut Input<S>,
     ) -> Result<(), ConnectionError> {
         let RequestHeader { offset, length, .. } = *header;
@@ -281,7 +261,7 @@ impl<'a> Transmission<'a> {
                 Err(error) => {
                     let message = "the data did not arrive";
                     let reply = self.form.error(header.cookie, crate::NbdError::Io, message);
-                    self.output.reply(reply, charge_bytes);
+                    self.output.reply(reply, held);
                     return Err(error.into());
                 }
             },
@@ -299,12 +279,12 @@ impl<'a> Transmission<'a> {
                 request_one,
             },
             Command::Nothing | Command::Disconnect => {
-                self.output.reply(self.nothing_done(header), charge_bytes);
+                self.output.reply(self.nothing_done(header), held);
                 return Ok(());
             }
         };
         let output = Arc::clone(self.output);
-        let completion = Completion::new(output, header.cookie, expected, self.form, charge_bytes);
+        let completion = Completion::new(output, header.cookie, expected, self.form, held);
         self.agreed.export.submit(request, completion);
         Ok(())
     }

@@ -17,9 +17,7 @@ pub mod rules;
 pub mod server;
 
 mod completion;
-mod input;
-mod output;
-mod socket;
+mod timed_source;
 
 pub use completion::Completion;
 pub use export::{Answer, Export, ExportInfo, Exports, Extent, NbdError, OpenError, Request};

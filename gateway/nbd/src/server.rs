@@ -1,28 +1,15 @@
-//! The listening socket and its connections.
-//!
-//! | thread         | lives                            | does                                     |
-//! |----------------|----------------------------------|------------------------------------------|
-//! | `nbd-accept`   | until shutdown                   | accepts, up to `connections_max`         |
-//! | `nbd-N`        | as long as its connection        | negotiates, reads requests, submits them |
-//! | `nbd-writer`   | from the first congestion on     | writes replies that a full socket held up|
+//! NBD over Unix sockets: connections, and how a server of them ends.
 
 use crate::Exports;
-use crate::connection::{self, Sink};
+use crate::connection::{self, Output};
 use crate::handshake::Agreed;
-use crate::output::Output;
-use crate::socket::{SocketSink, SocketSource, enlarge_send_buffer, wait_for_either};
-use std::collections::HashMap;
-use std::io::{self, ErrorKind};
+use crate::timed_source::SocketSource;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
-use tombolo_budget::Budget;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use tombolo_transport::{Budget, Protocol, Sink};
 
-/// How long to leave a machine without free descriptors or memory alone.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// What connections get to notice that their socket was closed under them.
-const ABORT_GRACE: Duration = Duration::from_secs(2);
+type Registration = tombolo_transport::Registration<Nbd>;
 
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -66,51 +53,29 @@ impl Default for ServerConfig {
 }
 
 /// A running server. Dropped without [`Server::shutdown`], it closes its connections at once.
-pub struct Server {
-    shared: Arc<Shared>,
-    /// Dropping or writing it wakes the accepting thread for good.
-    stop: Option<UnixStream>,
-    acceptor: Option<JoinHandle<()>>,
-}
+pub struct Server(tombolo_transport::Server<Nbd>);
 
-struct Shared {
+struct Nbd {
     exports: Arc<dyn Exports>,
     config: ServerConfig,
-    registry: Mutex<Registry>,
-    /// A connection has ended.
-    ended: Condvar,
 }
 
-#[derive(Default)]
-struct Registry {
-    connections: HashMap<u64, Entry>,
-    id_next: u64,
-    stopping: bool,
+struct Connection {
+    socket: Arc<UnixStream>,
+    /// From when an export was chosen.
+    output: OnceLock<Arc<Output>>,
 }
 
-struct Entry {
-    sink: Arc<dyn Sink>,
-    transmission: Option<InTransmission>,
-}
-
-struct InTransmission {
+struct Client {
     export_name: String,
     follows_resize: bool,
-    output: Arc<Output>,
 }
 
-impl Entry {
+impl Connection {
     fn close_when_idle(&self) {
-        match &self.transmission {
-            Some(transmission) => transmission.output.close_when_idle(),
-            None => self.sink.close(),
-        }
-    }
-
-    fn close(&self) {
-        match &self.transmission {
-            Some(transmission) => transmission.output.close(),
-            None => self.sink.close(),
+        match self.output.get() {
+            Some(output) => output.close_when_idle(),
+            None => self.socket.close(),
         }
     }
 }
@@ -121,51 +86,33 @@ impl Server {
     /// # Panics
     /// When the machine has no thread or descriptors to start with.
     pub fn serve_unix(listener: UnixListener, exports: Arc<dyn Exports>, config: ServerConfig) -> Self {
-        let shared = Arc::new(Shared {
-            exports,
-            config,
-            registry: Mutex::default(),
-            ended: Condvar::new(),
-        });
-        let (stop, stopped) = UnixStream::pair().expect("a socket pair to stop the server with");
-        listener
-            .set_nonblocking(true)
-            .expect("a listening socket can be made non-blocking");
-        let accepting = Arc::clone(&shared);
-        let acceptor = thread::Builder::new()
-            .name("nbd-accept".into())
-            .spawn(move || accept_all(&listener, &stopped, &accepting))
-            .expect("a thread to accept connections on");
-        Self {
-            shared,
-            stop: Some(stop),
-            acceptor: Some(acceptor),
-        }
+        let connections_max = config.connections_max;
+        let protocol = Nbd { exports, config };
+        Self(tombolo_transport::Server::start(listener, protocol, connections_max))
     }
 
     /// Connections that are open, negotiating ones included.
     pub fn connections(&self) -> usize {
-        self.shared.lock().connections.len()
+        self.0.registry().len()
     }
 
     /// To be called after the size of `export_name` has changed: closes the connections that negotiated
     /// `x-tombolo:resize` for it, each as soon as its requests in flight are answered. Others keep the old size.
     pub fn disconnect_resized(&self, export_name: &str) {
-        let registry = self.shared.lock();
-        let transmissions = registry
-            .connections
-            .values()
-            .filter_map(|entry| entry.transmission.as_ref());
-        transmissions
-            .filter(|transmission| transmission.follows_resize && transmission.export_name == export_name)
-            .for_each(|transmission| transmission.output.close_when_idle());
+        let table = self.0.registry().lock();
+        table
+            .clients()
+            .filter(|(_, client, _)| client.follows_resize && client.export_name == export_name)
+            .for_each(|(_, _, connection)| connection.close_when_idle());
     }
 
     /// Accepts no more, lets requests in flight finish within `shutdown_timeout`, and closes every connection.
     pub fn shutdown(mut self) {
-        self.stop_accepting();
-        self.shared.lock().connections.values().for_each(Entry::close_when_idle);
-        let left = self.shared.wait_for_end(self.shared.config.shutdown_timeout);
+        self.0.stop_accepting();
+        let connections = self.0.registry().connections();
+        connections.iter().for_each(|connection| connection.close_when_idle());
+        let deadline = Instant::now() + self.0.protocol().config.shutdown_timeout;
+        let left = self.0.registry().wait_until_empty(deadline);
         if left > 0 {
             tracing::warn!(
                 connections = left,
@@ -173,148 +120,57 @@ impl Server {
             );
         }
     }
+}
 
-    fn stop_accepting(&mut self) {
-        self.shared.lock().stopping = true;
-        drop(self.stop.take());
-        if let Some(acceptor) = self.acceptor.take() {
-            // It has no result; a panic there has been reported by the panic hook.
-            let _ = acceptor.join();
+impl Protocol for Nbd {
+    const NAME: &'static str = "nbd";
+    type Connection = Connection;
+    type Client = Client;
+
+    fn begin(&self, _id: u64, socket: UnixStream) -> Connection {
+        Connection {
+            socket: Arc::new(socket),
+            output: OnceLock::new(),
         }
     }
-}
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop_accepting();
-        self.shared.lock().connections.values().for_each(Entry::close);
-        let left = self.shared.wait_for_end(ABORT_GRACE);
-        if left > 0 {
-            tracing::error!(connections = left, "an export holds up its connection's thread");
-        }
-    }
-}
-
-impl Shared {
-    /// Every critical section leaves the registry consistent.
-    fn lock(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Says how many connections are left.
-    fn wait_for_end(&self, timeout: Duration) -> usize {
-        let registry = self.lock();
-        let (registry, _) = self
-            .ended
-            .wait_timeout_while(registry, timeout, |registry| !registry.connections.is_empty())
-            .unwrap_or_else(PoisonError::into_inner);
-        registry.connections.len()
-    }
-
-    /// `None` when there are too many.
-    fn register(self: &Arc<Self>, sink: Arc<dyn Sink>) -> Option<Registration> {
-        let mut registry = self.lock();
-        if registry.connections.len() >= self.config.connections_max {
-            return None;
-        }
-        let id = registry.id_next;
-        registry.id_next += 1;
-        let transmission = None;
-        registry.connections.insert(id, Entry { sink, transmission });
-        Some(Registration {
-            shared: Arc::clone(self),
-            id,
-        })
-    }
-}
-
-/// A connection's place in the registry, given up when its thread ends.
-struct Registration {
-    shared: Arc<Shared>,
-    id: u64,
-}
-
-impl Registration {
-    fn enter_transmission(&self, agreed: &Agreed, output: &Arc<Output>) {
-        let mut registry = self.shared.lock();
-        if registry.stopping {
-            output.close_when_idle();
-        }
-        let Some(entry) = registry.connections.get_mut(&self.id) else {
-            return;
-        };
-        entry.transmission = Some(InTransmission {
-            export_name: agreed.name.clone(),
-            follows_resize: agreed.contexts.resize,
-            output: Arc::clone(output),
-        });
-        // A resize between the negotiation and this moment has not found the connection in the registry.
-        if agreed.contexts.resize && agreed.export.info().size_bytes != agreed.info.size_bytes {
-            output.close_when_idle();
-        }
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.shared.lock().connections.remove(&self.id);
-        self.shared.ended.notify_all();
-    }
-}
-
-fn accept_all(listener: &UnixListener, stopped: &UnixStream, shared: &Arc<Shared>) {
-    while !shared.lock().stopping {
-        match wait_for_either(listener, stopped) {
-            Ok(true) => accept_one(listener, shared),
-            Ok(false) => return,
-            Err(error) => {
-                tracing::error!(%error, "waiting for NBD clients");
-                thread::sleep(ACCEPT_RETRY_DELAY);
-            }
-        }
-    }
-}
-
-fn accept_one(listener: &UnixListener, shared: &Arc<Shared>) {
-    let outcome = listener
-        .accept()
-        .and_then(|(stream, _)| stream.set_nonblocking(false).map(|()| stream))
-        .and_then(|stream| start_connection(stream, shared));
-    match outcome {
-        Ok(()) => {}
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
-        Err(error) => {
-            tracing::error!(%error, "an NBD client could not be accepted");
-            thread::sleep(ACCEPT_RETRY_DELAY);
-        }
-    }
-}
-
-fn start_connection(stream: UnixStream, shared: &Arc<Shared>) -> io::Result<()> {
-    enlarge_send_buffer(&stream);
-    let stream = Arc::new(stream);
-    let sink: Arc<dyn Sink> = Arc::new(SocketSink(Arc::clone(&stream)));
-    let Some(registration) = shared.register(Arc::clone(&sink)) else {
-        tracing::warn!(
-            connections_max = shared.config.connections_max,
-            "an NBD client is turned away: there are as many connections as connections_max allows"
+    fn serve(&self, registration: &Registration) {
+        let socket = &registration.connection.socket;
+        let source = SocketSource::new(Arc::clone(socket), self.config.client_timeout);
+        let outcome = connection::run(
+            source,
+            socket.clone(),
+            &*self.exports,
+            &self.config,
+            |agreed, output| {
+                enter_transmission(registration, agreed, output);
+            },
         );
-        return Ok(());
-    };
-    thread::Builder::new()
-        .name(format!("nbd-{}", registration.id))
-        .spawn(move || run_connection(stream, sink, &registration))?;
-    Ok(())
+        if let Err(error) = outcome {
+            tracing::warn!(connection = registration.id, error = %Causes(&error), "an NBD connection has ended");
+        }
+    }
+
+    fn cut_off(connection: &Connection) {
+        match connection.output.get() {
+            Some(output) => output.close(),
+            None => connection.socket.close(),
+        }
+    }
 }
 
-fn run_connection(stream: Arc<UnixStream>, sink: Arc<dyn Sink>, registration: &Registration) {
-    let shared = &registration.shared;
-    let source = SocketSource::new(stream, shared.config.client_timeout);
-    let outcome = connection::run(source, sink, &*shared.exports, &shared.config, |agreed, output| {
-        registration.enter_transmission(agreed, output);
-    });
-    if let Err(error) = outcome {
-        tracing::warn!(connection = registration.id, error = %Causes(&error), "an NBD connection has ended");
+fn enter_transmission(registration: &Registration, agreed: &Agreed, output: &Arc<Output>) {
+    registration.connection.output.get_or_init(|| Arc::clone(output));
+    let mut table = registration.registry.lock();
+    let client = Client {
+        export_name: agreed.name.clone(),
+        follows_resize: agreed.contexts.resize,
+    };
+    table.set_client(registration.id, client);
+    // A resize between the negotiation and this moment has not found the client in the registry.
+    let is_resized = agreed.contexts.resize && agreed.export.info().size_bytes != agreed.info.size_bytes;
+    if is_resized || table.is_stopping() {
+        output.close_when_idle();
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use tombolo_budget::Budget;
 use tombolo_nbd::memory::MemoryDisk;
 use tombolo_nbd::{
     Answer, Completion, Export, ExportInfo, Exports, NbdError, OpenError, Request, Server, ServerConfig,
 };
+use tombolo_transport::Budget;
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;
@@ -126,57 +126,6 @@ fn answers_come_in_any_order_and_a_dropped_request_is_eio() {
     assert_eq!(raw.error_chunk().0, 5);
     held.pop().unwrap().complete(Ok(Answer::Done));
     assert_eq!(raw.simple_reply(), (0, 0));
-}
-
-#[test]
-fn threads_that_answer_at_once_do_not_mix_their_replies() {
-    let stage = Stage::new(ServerConfig::default());
-    let mut raw = stage.fixture.transmitting("held", true, &[]);
-    let (rounds, depth) = (20, 64u64);
-    for _ in 0..rounds {
-        for cookie in 0..depth {
-            raw.request(READ, 0, cookie, cookie * 4096, 4096);
-        }
-        let held: Vec<_> = (0..depth).map(|_| stage.next()).collect();
-        thread::scope(|scope| {
-            let mut held = held.into_iter();
-            for _ in 0..4 {
-                let mine: Vec<_> = held.by_ref().take(depth as usize / 4).collect();
-                scope.spawn(move || {
-                    for (request, completion) in mine {
-                        let Request::Read { offset, length } = request else {
-                            panic!("{request:?}");
-                        };
-                        completion.complete(Ok(Answer::Data(vec![(offset / 4096) as u8; length as usize])));
-                    }
-                });
-            }
-            for _ in 0..depth {
-                let chunk = raw.chunk();
-                assert_eq!(chunk.payload[..8], (chunk.cookie * 4096).to_be_bytes());
-                assert!(chunk.payload[8..].iter().all(|byte| u64::from(*byte) == chunk.cookie));
-            }
-        });
-    }
-}
-
-#[test]
-fn a_client_that_does_not_read_holds_up_no_completing_thread() {
-    let stage = Stage::new(ServerConfig::default());
-    let mut raw = stage.fixture.transmitting("held", true, &[]);
-    for cookie in 0..16 {
-        raw.request(READ, 0, cookie, 0, SIZE as u32);
-    }
-    // Far more than the socket takes; this thread would hang here, were it made to wait.
-    for fill in 0..16u8 {
-        let (_, completion) = stage.next();
-        completion.complete(Ok(Answer::Data(vec![fill; SIZE as usize])));
-    }
-    for cookie in 0..16 {
-        let chunk = raw.chunk();
-        assert_eq!((chunk.cookie, chunk.payload.len()), (cookie, 8 + SIZE as usize));
-        assert!(chunk.payload[8..].iter().all(|byte| u64::from(*byte) == cookie));
-    }
 }
 
 /// Four clients that hold all there is for all, each a read or a write of 16 MiB, and how they are to go on.

@@ -7,11 +7,11 @@ use crate::world::Options;
 use std::sync::Arc;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
-use tombolo_budget::Budget;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{self as driver, Limits, S3Settings, StoreUrl};
 use tombolo_core::Config;
+use tombolo_transport::Budget;
 
 /// # Errors
 /// When the store's URL or credentials cannot be used.

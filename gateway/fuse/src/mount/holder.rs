@@ -12,7 +12,6 @@ use crate::protocol::abi::{OUT_HEADER_BYTES, OutHeader};
 use crate::protocol::attach::{ATTACH_REPLY_BYTES, Attach, AttachReply};
 use crate::protocol::flags::init;
 use crate::protocol::wire::Wire;
-use crate::server::socket::{DESCRIPTORS_MAX, send_with_descriptors, wait_for_either};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -22,6 +21,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread;
 use std::time::Duration;
+use tombolo_transport::descriptors::{DESCRIPTORS_MAX, send_with_descriptors};
+use tombolo_transport::socket::wait_for_either;
 
 /// Longest notification: a removed name.
 const NOTIFICATION_BYTES_MAX: usize = 512;

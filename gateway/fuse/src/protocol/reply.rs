@@ -151,10 +151,6 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    pub fn bytes(&self) -> usize {
-        self.head.len() + self.body.len()
-    }
-
     pub fn error(unique: u64, errno: Errno) -> Self {
         let header = OutHeader {
             len: OUT_HEADER_BYTES as u32,

@@ -10,12 +10,11 @@
 //! The connection leaves the registry when it has ended and nothing of it is under way any more. Until then a client
 //! that comes back waits: a request that it sends again must not overlap with its first try.
 
+use super::Registration;
 use super::device::{DeviceThreads, Devices};
-use super::in_flight::{InFlight, Limits};
 use super::input::Input;
-use super::output::Output;
-use super::registry::{PlaceError, Registration};
-use super::socket::{close, receive_with_descriptors, send, wait_for_either};
+use super::messages::Messages;
+use super::place::{PlaceError, take_place};
 use super::stream::Stream;
 use crate::completion::Replies;
 use crate::notifier::Notifier;
@@ -27,7 +26,7 @@ use crate::protocol::reply::Encoded;
 use crate::protocol::wire::Wire;
 use crate::service::{NotifySink, Service, Session};
 use crate::{Errno, ServerConfig};
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -35,12 +34,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
-use tombolo_budget::Account;
+use tombolo_transport::descriptors::receive_with_descriptors;
+use tombolo_transport::socket::wait_for_either;
+use tombolo_transport::{InFlight, Limits, Sink};
 
 pub struct Connection {
     pub id: u64,
     pub socket: Arc<UnixStream>,
-    pub output: Arc<Output>,
+    pub messages: Arc<Messages>,
     pub in_flight: Arc<InFlight>,
     stopping: AtomicBool,
     life: Mutex<Life>,
@@ -62,10 +63,10 @@ impl Connection {
             bytes_max: config.bytes_in_flight_max,
             lock_waiters_max: config.lock_waiters_max,
         };
-        let in_flight = Arc::new(InFlight::new(limits, Account::new(Arc::clone(&config.budget))));
+        let in_flight = Arc::new(InFlight::new(limits, Arc::clone(&config.budget)));
         Self {
             id,
-            output: Output::new(Arc::clone(&socket), Arc::clone(&in_flight)),
+            messages: Arc::new(Messages::new(Arc::clone(&socket), Arc::clone(&in_flight))),
             socket,
             in_flight,
             stopping: AtomicBool::new(false),
@@ -111,8 +112,8 @@ impl Connection {
             devices.stop();
             devices.interrupts().interrupt_all();
         }
-        self.output.close();
-        self.output.interrupts().interrupt_all();
+        self.messages.output.close();
+        self.messages.interrupts().interrupt_all();
         if let Some(session) = session {
             // Whoever unmounted may have closed the connection before a thread could find the device dead.
             if devices.is_some_and(|devices| devices.are_disconnected()) {
@@ -135,14 +136,6 @@ impl Connection {
             self.stop();
         }
     }
-
-    fn send_all(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < bytes.len() {
-            sent += send(&self.socket, &[IoSlice::new(&bytes[sent..])], true)?;
-        }
-        Ok(())
-    }
 }
 
 /// Serves one client from its first byte on, and returns when nothing of it is left.
@@ -154,9 +147,9 @@ pub fn run(registration: &Registration, service: &dyn Service, config: &ServerCo
         tracing::warn!(connection = connection.id, %error, "a client has not attached");
     }
     connection.on_input_over();
-    connection.in_flight.wait_gone();
+    connection.in_flight.wait_until_gone();
     connection.end();
-    connection.output.join_writer();
+    connection.messages.output.join_writer();
 }
 
 fn attach_and_serve(registration: &Registration, service: &dyn Service, config: &ServerConfig) -> io::Result<()> {
@@ -176,11 +169,11 @@ fn attach_and_serve(registration: &Registration, service: &dyn Service, config: 
         Ok(served) => {
             connection.socket.set_read_timeout(None)?;
             connection.socket.set_write_timeout(Some(config.client_timeout))?;
-            connection.send_all(&served.reply.encode(unique))?;
-            connection.output.start_notifying();
+            connection.socket.send_all(&served.reply.encode(unique))?;
+            connection.messages.start_notifying();
             served.run(connection, config);
         }
-        Err(errno) => connection.send_all(&Encoded::error(unique, errno).head)?,
+        Err(errno) => connection.socket.send_all(&Encoded::error(unique, errno).head)?,
     }
     Ok(())
 }
@@ -239,7 +232,7 @@ impl Attaching<'_> {
             return Err(Errno::INVAL);
         }
         let deadline = Instant::now() + self.config.replace_timeout;
-        self.registration.take_place(&attach, deadline).map_err(|error| {
+        take_place(self.registration, &attach, deadline).map_err(|error| {
             let client = &attach.client_name;
             match error {
                 PlaceError::NotAtRest => {
@@ -258,7 +251,7 @@ impl Attaching<'_> {
             true => Some(Arc::new(open_devices(&attach, descriptors, &connection.in_flight)?)),
             false => None,
         };
-        let attached = self.service.attach(&attach, notifier(&attach, &connection.output))?;
+        let attached = self.service.attach(&attach, notifier(&attach, &connection.messages))?;
         connection.enter(Arc::clone(&attached.session), devices.clone());
         // Not before the service knows the session: what is sent again is read at once.
         if let Some(devices) = devices.as_ref().filter(|_| attach.resume) {
@@ -279,10 +272,10 @@ fn open_devices(attach: &Attach, descriptors: Vec<OwnedFd>, in_flight: &Arc<InFl
     })
 }
 
-fn notifier(attach: &Attach, output: &Arc<Output>) -> Notifier {
+fn notifier(attach: &Attach, messages: &Arc<Messages>) -> Notifier {
     match attach.notify {
         true => {
-            let sink: Arc<dyn NotifySink> = output.clone();
+            let sink: Arc<dyn NotifySink> = messages.clone();
             let sink: Weak<dyn NotifySink> = Arc::downgrade(&sink);
             Notifier::to(sink)
         }
@@ -340,6 +333,6 @@ fn watch(connection: &Connection, devices: &Devices) {
     devices.stop();
     connection.on_input_over();
     if !connection.is_ending() {
-        close(&connection.socket);
+        connection.socket.close();
     }
 }

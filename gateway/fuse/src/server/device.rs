@@ -11,10 +11,9 @@
 
 use super::connection::Connection;
 use super::device_io::{MessageBuffer, Received, Waiter, Wakeup, set_nonblocking};
-use super::in_flight::InFlight;
 use super::intake::{Begun, Intake};
 use crate::Errno;
-use crate::completion::{Held, Replies};
+use crate::completion::Replies;
 use crate::interrupts::Interrupts;
 use crate::mount::system::is_disconnected;
 use crate::protocol::notify::Notification;
@@ -26,6 +25,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
+use tombolo_transport::{Held, InFlight, Message};
 
 /// The descriptors of one mount.
 pub struct Devices {
@@ -83,12 +83,12 @@ impl Devices {
         (&**device).write_all(&Notification::Resend.encode())
     }
 
-    /// Threads read no more.
     /// The file system was unmounted, or its connection aborted.
     pub fn are_disconnected(&self) -> bool {
         self.files.iter().any(|file| is_disconnected(file).unwrap_or(false))
     }
 
+    /// Threads read no more.
     pub fn stop(&self) {
         drop(self.stop.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -112,7 +112,7 @@ impl Replies for DeviceReplies {
         if !self.shared.muted.load(Ordering::SeqCst) {
             self.send(&reply);
         }
-        self.shared.in_flight.release(held);
+        self.shared.in_flight.release([held]);
     }
 
     fn interrupts(&self) -> &Interrupts {

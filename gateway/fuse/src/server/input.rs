@@ -1,21 +1,14 @@
-//! Buffered input of one connection: many small pipelined requests arrive with one system call; what the data of a
-//! WRITE lacks in the buffer is received straight into the vector that is handed on.
+//! The messages of one connection, one after the other.
 
-use super::socket::receive_payload;
 use crate::protocol::abi::{IN_HEADER_BYTES, InHeader, WRITE_HEAD_BYTES};
 use crate::protocol::opcode::Opcode;
 use crate::protocol::wire::Wire;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-
-/// A message without a WRITE's data fits, the largest extended attribute included.
-pub const BUFFER_BYTES: usize = 128 * 1024;
-/// After data of this size the next message is probably another such one, whose data had better go straight to its
-/// vector: then little more than a header is received ahead.
-const LARGE_PAYLOAD_BYTES: usize = 64 * 1024;
-const READ_AHEAD_BYTES_MIN: usize = 1024;
+use tombolo_transport::Input as Buffered;
+use tombolo_transport::input::BUFFER_BYTES;
 
 /// Why no more requests can be read.
 #[derive(Debug, thiserror::Error)]
@@ -45,45 +38,37 @@ pub struct Message {
 }
 
 pub struct Input {
-    socket: Arc<UnixStream>,
+    buffered: Buffered<Arc<UnixStream>>,
     data_bytes_max: usize,
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
-    read_ahead_bytes: usize,
 }
 
 impl Input {
     /// Takes no more than `data_bytes_max` in one WRITE.
     pub fn new(socket: Arc<UnixStream>, data_bytes_max: usize) -> Self {
         Self {
-            socket,
+            buffered: Buffered::new(socket),
             data_bytes_max,
-            buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
-            start: 0,
-            end: 0,
-            read_ahead_bytes: BUFFER_BYTES,
         }
     }
 
     /// The next message; `None` at the end of the stream. `before_wait` runs before each call that may wait.
     pub fn next(&mut self, mut before_wait: impl FnMut()) -> Result<Option<Message>, StreamError> {
-        if !self.fill(IN_HEADER_BYTES, &mut before_wait)? {
-            return match self.start == self.end {
+        if !self.buffered.fill(IN_HEADER_BYTES, &mut before_wait)? {
+            return match self.buffered.unread().is_empty() {
                 true => Ok(None),
                 false => Err(StreamError::Truncated),
             };
         }
-        let header = InHeader::get(&self.buffer[self.start..self.start + IN_HEADER_BYTES]);
+        let header = InHeader::get(&self.buffered.unread()[..IN_HEADER_BYTES]);
         let (head_bytes, data_bytes) = self.lengths(&header)?;
-        if !self.fill(head_bytes, &mut before_wait)? {
+        if !self.buffered.fill(head_bytes, &mut before_wait)? {
             return Err(StreamError::Truncated);
         }
-        let arguments = self.start + IN_HEADER_BYTES..self.start + head_bytes;
-        self.start += head_bytes;
+        self.buffered.consume(IN_HEADER_BYTES);
+        let arguments = self.buffered.consume(head_bytes - IN_HEADER_BYTES);
         let data = match data_bytes {
             0 => Vec::new(),
-            count => self.payload(count, before_wait)?,
+            count => self.buffered.payload(count, before_wait)?,
         };
         Ok(Some(Message {
             header,
@@ -94,10 +79,11 @@ impl Input {
 
     /// Valid until the next message is read.
     pub fn arguments(&self, message: &Message) -> &[u8] {
-        &self.buffer[message.arguments.clone()]
+        self.buffered.consumed(message.arguments.clone())
     }
 
-    /// Bytes of the message up to a WRITE's data, and of that.
+    /// Bytes of the message up to a WRITE's data, and of that. Whatever comes before such data fits the buffer, the largest
+    /// extended attribute included.
     fn lengths(&self, header: &InHeader) -> Result<(usize, usize), StreamError> {
         let bytes = header.len as usize;
         let is_write = header.opcode == Opcode::Write.number() && bytes > WRITE_HEAD_BYTES;
@@ -108,43 +94,5 @@ impl Input {
             return Err(StreamError::AbsurdLength { bytes, opcode });
         }
         Ok((head_bytes, data_bytes))
-    }
-
-    /// Receives until `count` bytes (at most [`BUFFER_BYTES`]) are unread; false when the stream ends before.
-    fn fill(&mut self, count: usize, before_wait: &mut impl FnMut()) -> io::Result<bool> {
-        while self.end - self.start < count {
-            if self.start == self.end {
-                (self.start, self.end) = (0, 0);
-            } else if self.start + count > BUFFER_BYTES {
-                self.buffer.copy_within(self.start..self.end, 0);
-                (self.start, self.end) = (0, self.end - self.start);
-            }
-            before_wait();
-            let limit = BUFFER_BYTES.min(self.start + count.max(self.read_ahead_bytes));
-            match (&*self.socket).read(&mut self.buffer[self.end..limit]) {
-                Ok(0) => return Ok(false),
-                Ok(received) => self.end += received,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
-    }
-
-    /// Exactly `count` bytes as a vector of their own. What the buffer holds before them stays where it is.
-    fn payload(&mut self, count: usize, mut before_wait: impl FnMut()) -> io::Result<Vec<u8>> {
-        self.read_ahead_bytes = match count >= LARGE_PAYLOAD_BYTES {
-            true => READ_AHEAD_BYTES_MIN,
-            false => BUFFER_BYTES,
-        };
-        let mut payload = Vec::with_capacity(count);
-        let buffered = count.min(self.end - self.start);
-        payload.extend_from_slice(&self.buffer[self.start..self.start + buffered]);
-        self.start += buffered;
-        if buffered < count {
-            before_wait();
-            receive_payload(&self.socket, &mut payload, count - buffered)?;
-        }
-        Ok(payload)
     }
 }

@@ -1,8 +1,7 @@
 //! From a message to a request that is being carried out: what a socket and a device have in common.
 
-use super::in_flight::{Admission, InFlight};
 use crate::Errno;
-use crate::completion::{Completion, Held, Replies};
+use crate::completion::{Completion, Replies};
 use crate::protocol::abi::InHeader;
 use crate::protocol::malformed::Malformed;
 use crate::protocol::opcode::Opcode;
@@ -12,11 +11,9 @@ use crate::protocol::request::{Request, RequestHeader};
 use crate::service::Session;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use tombolo_transport::{Admission, Held, InFlight};
 
-const NOTHING_HELD: Held = Held {
-    bytes: 0,
-    waits_for_lock: false,
-};
+const NOTHING_HELD: Held = Held::bytes(0);
 
 /// A request that was counted in and is now to be carried out.
 pub struct Job {

@@ -57,7 +57,7 @@ impl<'a> Stream<'a> {
     pub fn new(connection: &'a Connection, session: Arc<dyn Session>, input: Input, threads_max: usize) -> Self {
         Self {
             connection,
-            replies: connection.output.clone(),
+            replies: connection.messages.clone(),
             session,
             threads_max,
             role: Mutex::new(Role {
@@ -161,8 +161,8 @@ impl<'a> Stream<'a> {
 
     /// Reads, and carries out what will not wait, up to a request that may; `None` when there will be no more.
     fn lead(&self, input: &mut Input) -> Option<Job> {
-        self.connection.output.start_gathering();
-        let flush = || self.connection.output.flush();
+        self.connection.messages.output.start_gathering();
+        let flush = || self.connection.messages.output.flush();
         let outcome = loop {
             let begun = match input.next(flush) {
                 Ok(Some(message)) => self.begin(input, message),
@@ -179,7 +179,7 @@ impl<'a> Stream<'a> {
                 Begun::Ended => break None,
             }
         };
-        self.connection.output.stop_gathering();
+        self.connection.messages.output.stop_gathering();
         outcome
     }
 
@@ -189,7 +189,7 @@ impl<'a> Stream<'a> {
             in_flight: &self.connection.in_flight,
         };
         let data = std::mem::take(&mut message.data);
-        let flush = || self.connection.output.flush();
+        let flush = || self.connection.messages.output.flush();
         intake.begin(&message.header, input.arguments(&message), data, flush)
     }
 

@@ -5,6 +5,7 @@ use super::{
     CONTEXT_ALLOCATION, CONTEXT_RESIZE, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRUCTURED_REPLY_MAGIC, chunk,
 };
 use crate::{Extent, NbdError};
+use tombolo_transport::Message;
 
 const HEAD_BYTES_MAX: usize = 28;
 const CHUNK_HEAD_BYTES: usize = 20;
@@ -18,19 +19,17 @@ pub struct Reply {
     body: Vec<u8>,
 }
 
-impl Reply {
-    pub fn head(&self) -> &[u8] {
+impl Message for Reply {
+    fn head(&self) -> &[u8] {
         &self.head[..self.head_bytes]
     }
 
-    pub fn body(&self) -> &[u8] {
+    fn body(&self) -> &[u8] {
         &self.body
     }
+}
 
-    pub fn bytes(&self) -> usize {
-        self.head_bytes + self.body.len()
-    }
-
+impl Reply {
     fn push(&mut self, field: &[u8]) {
         self.head[self.head_bytes..self.head_bytes + field.len()].copy_from_slice(field);
         self.head_bytes += field.len();

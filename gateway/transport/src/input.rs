@@ -1,17 +1,16 @@
 //! Buffered input of one connection: many small pipelined requests arrive with one system call; what a payload lacks
 //! in the buffer is received straight into the vector that is handed on.
 
-use crate::connection::Source;
-use crate::protocol::{OPTION_BYTES_MAX, OPTION_HEADER_BYTES};
+use crate::socket::Source;
 use std::io;
+use std::ops::Range;
 
-/// Room for one whole option, and for 31 writes of 4 KiB in flight.
-const BUFFER_BYTES: usize = 128 * 1024;
+/// No message may be longer, its payload apart. Room for 31 writes of 4 KiB in flight.
+pub const BUFFER_BYTES: usize = 128 * 1024;
 /// After a payload of this size the next message is probably another such one, whose data had better go straight to
 /// its vector: then little more than a header is received ahead.
 const LARGE_PAYLOAD_BYTES: usize = 64 * 1024;
 const READ_AHEAD_BYTES_MIN: usize = 1024;
-const _: () = assert!(BUFFER_BYTES >= OPTION_HEADER_BYTES + OPTION_BYTES_MAX);
 
 pub struct Input<S> {
     pub source: S,
@@ -37,9 +36,17 @@ impl<S: Source> Input<S> {
         &self.buffer[self.start..self.end]
     }
 
-    pub fn consume(&mut self, count: usize) {
+    /// Takes `count` of the unread bytes, and says where [`Input::consumed`] finds them.
+    pub fn consume(&mut self, count: usize) -> Range<usize> {
         debug_assert!(count <= self.unread().len());
-        self.start += count;
+        let consumed = self.start..self.start + count;
+        self.start = consumed.end;
+        consumed
+    }
+
+    /// Bytes that were consumed after the last [`Input::fill`]; what [`Input::payload`] takes leaves them in their place.
+    pub fn consumed(&self, consumed: Range<usize>) -> &[u8] {
+        &self.buffer[consumed]
     }
 
     /// Receives until `count` bytes (at most [`BUFFER_BYTES`]) are unread; false when the stream ends before.

@@ -5,8 +5,6 @@
 //! large request is passed by none, and one that is larger than the pool gets it alone. Nobody waits in line for ever
 //! while those who hold something finish what they hold it for, which they do without taking more.
 
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -49,6 +47,42 @@ impl Budget {
         pool.held_bytes == 0 || pool.held_bytes + bytes <= self.pool_bytes_max
     }
 
+    fn try_take(&self, bytes: usize) -> bool {
+        let mut pool = self.lock();
+        let is_free = pool.line.is_empty() && self.has_room(&pool, bytes);
+        pool.held_bytes += if is_free { bytes } else { 0 };
+        is_free
+    }
+
+    /// Takes bytes, after those who came before. False: `is_over` said so meanwhile, and nothing was taken.
+    pub fn take_in_turn(&self, bytes: usize, is_over: impl Fn() -> bool) -> bool {
+        let number = self.stand_in_line();
+        loop {
+            // Without the lock: who is asked may hold one under which bytes are given back.
+            let is_over = is_over();
+            let mut pool = self.lock();
+            let is_next = pool.line.front() == Some(&number);
+            let takes = !is_over && is_next && self.has_room(&pool, bytes);
+            if takes || is_over {
+                pool.line.retain(|waiting| *waiting != number);
+                pool.held_bytes += if takes { bytes } else { 0 };
+                // The next in line may find room too.
+                self.changed.notify_all();
+                return takes;
+            }
+            let waited = self.changed.wait_timeout(pool, LOOK_INTERVAL);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn stand_in_line(&self) -> u64 {
+        let mut pool = self.lock();
+        let number = pool.numbers;
+        pool.numbers += 1;
+        pool.line.push_back(number);
+        number
+    }
+
     fn give_back(&self, bytes: usize) {
         let mut pool = self.lock();
         pool.held_bytes -= bytes;
@@ -66,11 +100,6 @@ impl Budget {
 #[derive(Debug)]
 pub struct Account {
     budget: Arc<Budget>,
-    held: Mutex<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
     own_bytes: usize,
     pool_bytes: usize,
 }
@@ -79,77 +108,42 @@ impl Account {
     pub fn new(budget: Arc<Budget>) -> Self {
         Self {
             budget,
-            held: Mutex::default(),
+            own_bytes: 0,
+            pool_bytes: 0,
         }
     }
 
     /// Takes bytes if that needs no wait.
-    pub fn try_take(&self, bytes: usize) -> bool {
-        let mut held = self.lock();
-        if held.own_bytes + bytes <= OWN_BYTES {
-            held.own_bytes += bytes;
+    pub fn try_take(&mut self, bytes: usize) -> bool {
+        if self.own_bytes + bytes <= OWN_BYTES {
+            self.own_bytes += bytes;
             return true;
         }
-        let mut pool = self.budget.lock();
-        let is_free = pool.line.is_empty() && self.budget.has_room(&pool, bytes);
-        if is_free {
-            pool.held_bytes += bytes;
-            held.pool_bytes += bytes;
-        }
-        is_free
+        let is_taken = self.budget.try_take(bytes);
+        self.pool_bytes += if is_taken { bytes } else { 0 };
+        is_taken
     }
 
-    /// Takes bytes, after those who came before. False: `is_over` said so meanwhile, and nothing was taken.
-    pub fn take(&self, bytes: usize, is_over: impl Fn() -> bool) -> bool {
-        if self.try_take(bytes) {
-            return true;
-        }
-        let mut pool = self.budget.lock();
-        let number = pool.numbers;
-        pool.numbers += 1;
-        pool.line.push_back(number);
-        drop(pool);
-        loop {
-            // Without the lock: who is asked may hold one under which bytes are given back.
-            let is_over = is_over();
-            let mut pool = self.budget.lock();
-            let is_next = pool.line.front() == Some(&number);
-            let takes = !is_over && is_next && self.budget.has_room(&pool, bytes);
-            if takes || is_over {
-                pool.line.retain(|waiting| *waiting != number);
-                pool.held_bytes += if takes { bytes } else { 0 };
-                // The next in line may find room too.
-                self.budget.changed.notify_all();
-                drop(pool);
-                self.lock().pool_bytes += if takes { bytes } else { 0 };
-                return takes;
-            }
-            let waited = self.budget.changed.wait_timeout(pool, LOOK_INTERVAL);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
-        }
+    /// Enters what was taken for this client with [`Budget::take_in_turn`].
+    pub fn enter(&mut self, bytes: usize) {
+        self.pool_bytes += bytes;
     }
 
     /// Gives back part of what was taken: what is the pool's first, as others may wait for it.
-    pub fn give_back(&self, bytes: usize) {
-        let mut held = self.lock();
-        let to_pool = bytes.min(held.pool_bytes);
-        held.pool_bytes -= to_pool;
-        held.own_bytes -= bytes - to_pool;
+    pub fn give_back(&mut self, bytes: usize) {
+        let to_pool = bytes.min(self.pool_bytes);
+        self.pool_bytes -= to_pool;
+        self.own_bytes -= bytes - to_pool;
         if to_pool > 0 {
             self.budget.give_back(to_pool);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let bytes = self.lock().pool_bytes;
-        if bytes > 0 {
-            self.budget.give_back(bytes);
+        if self.pool_bytes > 0 {
+            self.budget.give_back(self.pool_bytes);
         }
     }
 }
@@ -165,6 +159,15 @@ mod tests {
 
     fn never() -> bool {
         false
+    }
+
+    fn take(account: &mut Account, bytes: usize, is_over: impl Fn() -> bool) -> bool {
+        if account.try_take(bytes) {
+            return true;
+        }
+        let is_taken = account.budget.take_in_turn(bytes, is_over);
+        account.enter(if is_taken { bytes } else { 0 });
+        is_taken
     }
 
     /// Until so many wait in line.
@@ -183,10 +186,10 @@ mod tests {
             for seed in 0..accounts {
                 let (budget, held, peak) = (&budget, &held, &peak);
                 scope.spawn(move || {
-                    let account = Account::new(budget.clone());
+                    let mut account = Account::new(budget.clone());
                     for round in 0..200 {
                         let bytes = 4096 << ((seed * 7 + round * 5) % 10);
-                        assert!(account.take(bytes, never));
+                        assert!(take(&mut account, bytes, never));
                         let now = held.fetch_add(bytes, Ordering::SeqCst) + bytes;
                         peak.fetch_max(now, Ordering::SeqCst);
                         thread::yield_now();
@@ -204,13 +207,13 @@ mod tests {
     #[test]
     fn a_request_larger_than_what_is_left_is_passed_by_none_and_one_larger_than_all_runs_alone() {
         let budget = Budget::new(4 * MIB);
-        let holder = Account::new(budget.clone());
-        assert!(holder.take(3 * MIB, never));
+        let mut holder = Account::new(budget.clone());
+        assert!(take(&mut holder, 3 * MIB, never));
         let (sender, order) = channel();
         let wait = |bytes: usize, length: usize| {
-            let (account, sender) = (Account::new(budget.clone()), sender.clone());
+            let (mut account, sender) = (Account::new(budget.clone()), sender.clone());
             let waiting = thread::spawn(move || {
-                assert!(account.take(bytes, never));
+                assert!(take(&mut account, bytes, never));
                 sender.send(bytes).unwrap();
                 account.give_back(bytes);
             });
@@ -229,9 +232,9 @@ mod tests {
     #[test]
     fn small_requests_never_wait_for_clients_that_hold_everything() {
         let budget = Budget::new(MIB);
-        let holder = Account::new(budget.clone());
-        assert!(holder.take(MIB, never));
-        let other = Account::new(budget.clone());
+        let mut holder = Account::new(budget.clone());
+        assert!(take(&mut holder, MIB, never));
+        let mut other = Account::new(budget.clone());
         assert!(other.try_take(OWN_BYTES) && !other.try_take(1));
         other.give_back(OWN_BYTES);
         assert!(other.try_take(4096));
@@ -242,9 +245,9 @@ mod tests {
     #[test]
     fn who_is_not_wanted_any_more_leaves_the_line() {
         let budget = Budget::new(MIB);
-        let holder = Account::new(budget.clone());
-        assert!(holder.take(MIB, never));
-        assert!(!Account::new(budget.clone()).take(MIB, || true));
+        let mut holder = Account::new(budget.clone());
+        assert!(take(&mut holder, MIB, never));
+        assert!(!take(&mut Account::new(budget.clone()), MIB, || true));
         assert!(budget.lock().line.is_empty());
         drop(holder);
         assert_eq!(budget.held_bytes(), 0);
