@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use tombolo_base::{Lcbn, Prng, Pvbn};
 use tombolo_cache::{
-    Access, Advice, Arrival, Capacity, Cause, CostClass, Grouping, Incoming, Min, Policy, Recall, Replacement,
+    Access, Advice, Arrival, Capacity, Cause, CostClass, Grouping, Incoming, Min, MissHint, Policy, Replacement,
     Residents, Verdict,
 };
 
@@ -51,9 +51,9 @@ impl Cache {
             policy.touch(Lcbn(slot), &access);
             return true;
         }
-        let recall = policy.miss(&access);
+        let miss_hint = policy.miss(&access);
         let incoming = Incoming {
-            recall,
+            miss_hint,
             ..Incoming::BLOCK
         };
         let slot = if self.used < self.blocks {
@@ -70,7 +70,7 @@ impl Cache {
         let arrival = Arrival {
             object: u64::from(key / 64),
             cost_class: (key / 64 % 2) as u8,
-            ..Arrival::of_block(access, Cause::Demand, recall)
+            ..Arrival::of_block(access, Cause::Demand, miss_hint)
         };
         policy.insert(slot, &arrival);
         false
@@ -87,8 +87,8 @@ impl Replacement for NoPolicy {
     fn name(&self) -> &'static str {
         "none"
     }
-    fn miss(&mut self, _access: &Access) -> Recall {
-        Recall::default()
+    fn miss(&mut self, _access: &Access) -> MissHint {
+        MissHint::default()
     }
     fn insert(&mut self, _slot: Lcbn, _arrival: &Arrival) {}
     fn touch(&mut self, _slot: Lcbn, _access: &Access) {}

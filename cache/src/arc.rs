@@ -14,7 +14,7 @@
 
 use crate::ghosts::Ghosts;
 use crate::list::{Links, List, Looks};
-use crate::{Access, Arrival, Capacity, Cause, Incoming, Recall, Replacement, Residents};
+use crate::{Access, Arrival, Capacity, Cause, Incoming, MissHint, Replacement, Residents};
 use alloc::vec::Vec;
 use tombolo_base::Lcbn;
 
@@ -22,9 +22,9 @@ use tombolo_base::Lcbn;
 const B1: u8 = 0;
 const B2: u8 = 1;
 
-/// What a ghost hit leaves in the recall.
-const FROM_B1: Recall = Recall(1);
-const FROM_B2: Recall = Recall(2);
+/// What a ghost hit leaves in the miss_hint.
+const FROM_B1: MissHint = MissHint(1);
+const FROM_B2: MissHint = MissHint(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -71,9 +71,9 @@ impl Arc {
     }
 
     /// REPLACE's choice: whether T1 gives the victim.
-    fn prefers_t1(&self, recall: Recall) -> bool {
+    fn prefers_t1(&self, miss_hint: MissHint) -> bool {
         let t1 = f64::from(self.t1.len());
-        t1 > self.p || (recall == FROM_B2 && t1 == self.p)
+        t1 > self.p || (miss_hint == FROM_B2 && t1 == self.p)
     }
 
     /// |T1|+|B1| <= c and |T1|+|T2|+|B1|+|B2| <= 2c, the paper's invariants, and no more ghosts than blocks.
@@ -106,7 +106,7 @@ impl Replacement for Arc {
         "arc"
     }
 
-    fn miss(&mut self, access: &Access) -> Recall {
+    fn miss(&mut self, access: &Access) -> MissHint {
         let (b1, b2) = (f64::from(self.ghosts.len(B1)), f64::from(self.ghosts.len(B2)));
         match self.ghosts.forget(access.block) {
             Some(B1) => {
@@ -117,7 +117,7 @@ impl Replacement for Arc {
                 self.p = (self.p - (b1 / b2).max(1.0)).max(0.0);
                 FROM_B2
             }
-            None => Recall::default(),
+            None => MissHint::default(),
         }
     }
 
@@ -131,7 +131,7 @@ impl Replacement for Arc {
         }
         self.places[slot.0 as usize] = match arrival.cause {
             Cause::Prefetch => Place::Unread,
-            _ if arrival.recall == Recall::default() => Place::T1,
+            _ if arrival.miss_hint == MissHint::default() => Place::T1,
             _ => Place::T2,
         };
         match self.places[slot.0 as usize] {
@@ -167,7 +167,7 @@ impl Replacement for Arc {
         let mut looks = Looks::new();
         self.effective = self.capacity.min(self.len() as u32);
         self.p = self.p.min(f64::from(self.effective));
-        let first_t1 = self.t2.len() == 0 || (self.t1.len() > 0 && self.prefers_t1(incoming.recall));
+        let first_t1 = self.t2.len() == 0 || (self.t1.len() > 0 && self.prefers_t1(incoming.miss_hint));
         let links = &mut self.links;
         let slot = if first_t1 {
             self.t1

@@ -8,7 +8,7 @@
 //! as many as objects fit.
 
 use crate::list::{Links, List, Looks};
-use crate::{Access, Arrival, Capacity, Incoming, Recall, Replacement, Residents};
+use crate::{Access, Arrival, Capacity, Incoming, MissHint, Replacement, Residents};
 use alloc::{collections::BTreeMap, vec::Vec};
 use tombolo_base::Lcbn;
 
@@ -16,8 +16,8 @@ use tombolo_base::Lcbn;
 const ONCE: usize = 0;
 const AGAIN: usize = 1;
 
-const FROM_B1: Recall = Recall(1);
-const FROM_B2: Recall = Recall(2);
+const FROM_B1: MissHint = MissHint(1);
+const FROM_B2: MissHint = MissHint(2);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
@@ -115,9 +115,9 @@ impl ArcBytes {
     }
 
     /// REPLACE's choice: whether T1 gives the victim.
-    fn prefers_t1(&self, recall: Recall) -> bool {
+    fn prefers_t1(&self, miss_hint: MissHint) -> bool {
         let t1 = self.bytes[ONCE] as f64;
-        t1 > self.p || (recall == FROM_B2 && t1 == self.p)
+        t1 > self.p || (miss_hint == FROM_B2 && t1 == self.p)
     }
 }
 
@@ -126,7 +126,7 @@ impl Replacement for ArcBytes {
         "arc-bytes"
     }
 
-    fn miss(&mut self, access: &Access) -> Recall {
+    fn miss(&mut self, access: &Access) -> MissHint {
         let [b1, b2] = self.ghosts.bytes.map(|bytes| bytes as f64);
         match self.ghosts.forget(access.block.0) {
             Some((ONCE, bytes)) => {
@@ -138,7 +138,7 @@ impl Replacement for ArcBytes {
                 self.p = (self.p - (b1 / b2).max(1.0) * f64::from(bytes)).max(0.0);
                 FROM_B2
             }
-            None => Recall::default(),
+            None => MissHint::default(),
         }
     }
 
@@ -149,7 +149,7 @@ impl Replacement for ArcBytes {
             self.entries.resize(slot.0 as usize + 1, Entry::default());
         }
         self.entries[slot.0 as usize].bytes = arrival.bytes;
-        let is_known = arrival.recall != Recall::default();
+        let is_known = arrival.miss_hint != MissHint::default();
         self.put(slot.0, if is_known { AGAIN } else { ONCE });
         self.cut_ghosts();
     }
@@ -173,7 +173,7 @@ impl Replacement for ArcBytes {
     fn victim(&mut self, incoming: Incoming, residents: &mut dyn Residents) -> Option<Lcbn> {
         let mut looks = Looks::new();
         let [t1, t2] = &self.lists;
-        let first_t1 = t2.len() == 0 || (t1.len() > 0 && self.prefers_t1(incoming.recall));
+        let first_t1 = t2.len() == 0 || (t1.len() > 0 && self.prefers_t1(incoming.miss_hint));
         let order = if first_t1 { [ONCE, AGAIN] } else { [AGAIN, ONCE] };
         let links = &mut self.links;
         let lists = &mut self.lists;

@@ -28,7 +28,7 @@ pub use cost::CostClass;
 pub use groups::Grouping;
 
 use crate::list::{Looks, NONE};
-use crate::{Access, Advice, Arrival, Capacity, Cause, Incoming, Recall, Replacement, Residents, Verdict};
+use crate::{Access, Advice, Arrival, Capacity, Cause, Incoming, MissHint, Replacement, Residents, Verdict};
 use alloc::{vec, vec::Vec};
 use cost::{default_factor, normalised, per_byte};
 use groups::Groups;
@@ -291,8 +291,8 @@ impl Replacement for Gds {
         self.config.name
     }
 
-    fn miss(&mut self, _access: &Access) -> Recall {
-        Recall::default()
+    fn miss(&mut self, _access: &Access) -> MissHint {
+        MissHint::default()
     }
 
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {

@@ -149,9 +149,9 @@ impl KeyedCache {
             self.policy.remove(Lcbn(slot));
             self.forget(slot);
         }
-        let recall = self.policy.miss(&access);
+        let miss_hint = self.policy.miss(&access);
         let incoming = Incoming {
-            recall,
+            miss_hint,
             bytes: u64::from(object.bytes),
         };
         let Some(outcome) = self.make_room(incoming) else {
@@ -163,7 +163,7 @@ impl KeyedCache {
             cost_class: object.cost_class,
             latency_us: object.latency_us,
             is_dirty: object.is_write,
-            ..Arrival::of_block(access, Cause::Demand, recall)
+            ..Arrival::of_block(access, Cause::Demand, miss_hint)
         };
         self.store(&arrival);
         outcome
@@ -214,7 +214,7 @@ impl KeyedCache {
         if self.contains(access.block.0) || self.make_room(Incoming::BLOCK).is_none() {
             return false;
         }
-        let arrival = Arrival::of_block(access, Cause::Prefetch, Incoming::BLOCK.recall);
+        let arrival = Arrival::of_block(access, Cause::Prefetch, Incoming::BLOCK.miss_hint);
         self.store(&arrival);
         true
     }

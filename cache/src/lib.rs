@@ -11,7 +11,7 @@
 //! Order of calls for a block that is not resident: [`Replacement::miss`] once, when a reader asks for it and it is
 //! not on its way already; [`Replacement::victim`] as often as room is needed; [`Replacement::insert`] when the block
 //! is there. Several misses may be under way at once, and one that fails simply never ends in `insert`: what `miss`
-//! found out travels in the [`Recall`] that the caller keeps, not in the policy.
+//! found out travels in the [`MissHint`] that the caller keeps, not in the policy.
 //!
 //! No operation allocates once the tables have their size; all take constant time, or logarithmic time in the number
 //! of cost groups (GDS family) or slots (MIN).
@@ -106,19 +106,19 @@ pub enum Cause {
 
 /// What a policy knew of a missing block; the caller hands it back and cannot look inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recall(u8);
+pub struct MissHint(u8);
 
 /// The block for which room is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incoming {
-    pub recall: Recall,
+    pub miss_hint: MissHint,
     pub bytes: u64,
 }
 
 impl Incoming {
     /// A block of which nothing is known yet.
     pub const BLOCK: Self = Self {
-        recall: Recall(0),
+        miss_hint: MissHint(0),
         bytes: BLOCK_BYTES as u64,
     };
 }
@@ -128,7 +128,7 @@ impl Incoming {
 pub struct Arrival {
     pub access: Access,
     pub cause: Cause,
-    pub recall: Recall,
+    pub miss_hint: MissHint,
     /// The unit of transfer that the block belongs to (an object in the cloud); cost groups are formed by it.
     pub object: u64,
     pub bytes: u32,
@@ -142,11 +142,11 @@ pub struct Arrival {
 
 impl Arrival {
     /// A clean block of the usual size.
-    pub fn of_block(access: Access, cause: Cause, recall: Recall) -> Self {
+    pub fn of_block(access: Access, cause: Cause, miss_hint: MissHint) -> Self {
         Self {
             access,
             cause,
-            recall,
+            miss_hint,
             object: access.block.0,
             bytes: BLOCK_BYTES as u32,
             cost_class: 0,
@@ -205,7 +205,7 @@ pub trait Replacement: Send {
     /// The policy's name as it stands in settings and metrics.
     fn name(&self) -> &'static str;
     /// A reader asked for a block that is neither resident nor on its way. Adaptive policies learn from it.
-    fn miss(&mut self, access: &Access) -> Recall;
+    fn miss(&mut self, access: &Access) -> MissHint;
     /// A block has become evictable in `slot`.
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival);
     /// The block in `slot` was read.
@@ -213,7 +213,7 @@ pub trait Replacement: Send {
     /// The prefetcher expects the block in `slot` to be read soon. No use is counted.
     fn expect(&mut self, _slot: Lcbn, _access: &Access, _expectation: Expectation) {}
     /// Whether [`Self::expect`] does anything, so that callers may spare looking for what they would tell.
-    fn heeds_expectations(&self) -> bool {
+    fn uses_expectations(&self) -> bool {
         false
     }
     /// The block in `slot` became dirty or clean without leaving.

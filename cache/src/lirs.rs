@@ -16,11 +16,11 @@
 
 use crate::key_index::KeyIndex;
 use crate::list::{Links, List, Looks, NONE};
-use crate::{Access, Arrival, Capacity, Cause, Incoming, Recall, Replacement, Residents, Verdict};
+use crate::{Access, Arrival, Capacity, Cause, Incoming, MissHint, Replacement, Residents, Verdict};
 use alloc::vec::Vec;
 use tombolo_base::Lcbn;
 
-const FROM_GHOSTS: Recall = Recall(1);
+const FROM_GHOSTS: MissHint = MissHint(1);
 
 #[derive(Debug)]
 pub struct Lirs {
@@ -221,13 +221,13 @@ impl Replacement for Lirs {
         "lirs"
     }
 
-    fn miss(&mut self, access: &Access) -> Recall {
+    fn miss(&mut self, access: &Access) -> MissHint {
         match self.ghosts.index.find(&self.ghosts.keys, access.block.0) {
             Some(ghost) => {
                 self.drop_ghost(ghost);
                 FROM_GHOSTS
             }
-            None => Recall::default(),
+            None => MissHint::default(),
         }
     }
 
@@ -245,7 +245,7 @@ impl Replacement for Lirs {
             return self.push_queue(slot);
         }
         self.push_stack(slot);
-        if arrival.recall == FROM_GHOSTS || self.lir_count < self.lir_max {
+        if arrival.miss_hint == FROM_GHOSTS || self.lir_count < self.lir_max {
             self.make_lir(slot);
         } else {
             self.push_queue(slot);

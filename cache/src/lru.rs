@@ -3,7 +3,7 @@
 //! Prefetched blocks enter at the newest end like any other (LRU_SEQ, LRU_AMP of the Tombolo paper).
 
 use crate::list::{Links, List, Looks};
-use crate::{Access, Arrival, Capacity, Incoming, Recall, Replacement, Residents};
+use crate::{Access, Arrival, Capacity, Incoming, MissHint, Replacement, Residents};
 use tombolo_base::Lcbn;
 
 #[derive(Debug)]
@@ -26,8 +26,8 @@ impl Replacement for Lru {
         "lru"
     }
 
-    fn miss(&mut self, _access: &Access) -> Recall {
-        Recall::default()
+    fn miss(&mut self, _access: &Access) -> MissHint {
+        MissHint::default()
     }
 
     fn insert(&mut self, slot: Lcbn, _arrival: &Arrival) {

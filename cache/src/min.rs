@@ -6,7 +6,7 @@
 
 use crate::heap::{Heap, Rank};
 use crate::key_index::KeyIndex;
-use crate::{Access, Arrival, Capacity, Incoming, LOOK_AT_MAX, Recall, Replacement, Residents, Verdict};
+use crate::{Access, Arrival, Capacity, Incoming, LOOK_AT_MAX, MissHint, Replacement, Residents, Verdict};
 use alloc::{vec, vec::Vec};
 use tombolo_base::{Lcbn, Pvbn};
 
@@ -90,9 +90,9 @@ impl Replacement for Min {
         "min"
     }
 
-    fn miss(&mut self, access: &Access) -> Recall {
+    fn miss(&mut self, access: &Access) -> MissHint {
         self.advance(self.node_of(access.block));
-        Recall::default()
+        MissHint::default()
     }
 
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {

@@ -13,12 +13,12 @@
 
 use crate::ghosts::Ghosts;
 use crate::list::{Links, List, Looks, NONE};
-use crate::{Access, Arrival, Capacity, Cause, Incoming, Recall, Replacement, Residents, Verdict, share};
+use crate::{Access, Arrival, Capacity, Cause, Incoming, MissHint, Replacement, Residents, Verdict, share};
 use alloc::vec::Vec;
 use tombolo_base::Lcbn;
 
 const GHOSTS: u8 = 0;
-const FROM_GHOSTS: Recall = Recall(1);
+const FROM_GHOSTS: MissHint = MissHint(1);
 const READS_MAX: u8 = 3;
 /// Reads that bring a block from the small queue to the main one.
 const PROMOTION_READS: u8 = 2;
@@ -144,10 +144,10 @@ impl Replacement for S3Fifo {
         "s3-fifo"
     }
 
-    fn miss(&mut self, access: &Access) -> Recall {
+    fn miss(&mut self, access: &Access) -> MissHint {
         match self.ghosts.forget(access.block) {
             Some(_) => FROM_GHOSTS,
-            None => Recall::default(),
+            None => MissHint::default(),
         }
     }
 
@@ -157,7 +157,7 @@ impl Replacement for S3Fifo {
         }
         self.links.reach(slot.0);
         let mut state = State {
-            is_main: arrival.recall == FROM_GHOSTS,
+            is_main: arrival.miss_hint == FROM_GHOSTS,
             is_unread: arrival.cause == Cause::Prefetch,
             reads: 0,
         };

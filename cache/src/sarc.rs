@@ -18,7 +18,7 @@
 mod detector;
 
 use crate::list::{Links, List, Looks};
-use crate::{Access, Advice, Arrival, Capacity, Cause, Expectation, Incoming, Recall, Replacement, Residents};
+use crate::{Access, Advice, Arrival, Capacity, Cause, Expectation, Incoming, MissHint, Replacement, Residents};
 use alloc::vec::Vec;
 use detector::{Runs, SEQUENTIAL};
 use tombolo_base::Lcbn;
@@ -219,18 +219,18 @@ impl Replacement for Sarc {
         }
     }
 
-    fn miss(&mut self, access: &Access) -> Recall {
+    fn miss(&mut self, access: &Access) -> MissHint {
         let track = self.track(access);
         let run = self.runs.observe_miss(track, access.sequential);
         if self.is_new_visit(track) && self.runs.is_sequential(run) {
             self.sequential_misses += 1;
         }
-        Recall(run)
+        MissHint(run)
     }
 
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
         let run = match arrival.cause {
-            Cause::Demand => arrival.recall.0,
+            Cause::Demand => arrival.miss_hint.0,
             Cause::Prefetch if arrival.access.sequential == Some(true) => SEQUENTIAL,
             Cause::Prefetch | Cause::Write => 0,
         };
@@ -259,7 +259,7 @@ impl Replacement for Sarc {
         self.runs.observe_hit(slot.0, track);
     }
 
-    fn heeds_expectations(&self) -> bool {
+    fn uses_expectations(&self) -> bool {
         true
     }
 

@@ -7,7 +7,7 @@
 //! Deviations: a prefetched block's first read does not mark it; the hand passes over slots that may not go.
 
 use crate::list::{Links, List, Looks, NONE};
-use crate::{Access, Arrival, Capacity, Cause, Incoming, Recall, Replacement, Residents, Verdict};
+use crate::{Access, Arrival, Capacity, Cause, Incoming, MissHint, Replacement, Residents, Verdict};
 use alloc::vec::Vec;
 use tombolo_base::Lcbn;
 
@@ -43,8 +43,8 @@ impl Replacement for Sieve {
         "sieve"
     }
 
-    fn miss(&mut self, _access: &Access) -> Recall {
-        Recall::default()
+    fn miss(&mut self, _access: &Access) -> MissHint {
+        MissHint::default()
     }
 
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {

@@ -9,12 +9,12 @@
 
 use crate::ghosts::Ghosts;
 use crate::list::{Links, List, Looks};
-use crate::{Access, Arrival, Capacity, Cause, Incoming, Recall, Replacement, Residents, share};
+use crate::{Access, Arrival, Capacity, Cause, Incoming, MissHint, Replacement, Residents, share};
 use alloc::vec::Vec;
 use tombolo_base::Lcbn;
 
 const A1_OUT: u8 = 0;
-const FROM_A1_OUT: Recall = Recall(1);
+const FROM_A1_OUT: MissHint = MissHint(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -66,10 +66,10 @@ impl Replacement for TwoQ {
         "2q"
     }
 
-    fn miss(&mut self, access: &Access) -> Recall {
+    fn miss(&mut self, access: &Access) -> MissHint {
         match self.ghosts.forget(access.block) {
             Some(_) => FROM_A1_OUT,
-            None => Recall::default(),
+            None => MissHint::default(),
         }
     }
 
@@ -83,7 +83,7 @@ impl Replacement for TwoQ {
         }
         let place = match arrival.cause {
             Cause::Prefetch => Place::Unread,
-            _ if arrival.recall == FROM_A1_OUT => Place::Am,
+            _ if arrival.miss_hint == FROM_A1_OUT => Place::Am,
             _ => Place::A1In,
         };
         self.places[slot.0 as usize] = place;

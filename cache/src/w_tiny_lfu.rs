@@ -10,7 +10,7 @@
 
 use crate::list::{Links, List, Looks};
 use crate::sketch::Sketch;
-use crate::{Access, Arrival, Capacity, Cause, Incoming, Recall, Replacement, Residents, share};
+use crate::{Access, Arrival, Capacity, Cause, Incoming, MissHint, Replacement, Residents, share};
 use alloc::vec::Vec;
 use tombolo_base::Lcbn;
 
@@ -91,9 +91,9 @@ impl Replacement for WTinyLfu {
         "w-tinylfu"
     }
 
-    fn miss(&mut self, access: &Access) -> Recall {
+    fn miss(&mut self, access: &Access) -> MissHint {
         self.sketch.count(access.block);
-        Recall::default()
+        MissHint::default()
     }
 
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {

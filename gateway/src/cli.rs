@@ -3,23 +3,22 @@
 
 mod arguments;
 mod check;
-mod client;
 mod confirm;
 mod drain;
-mod error;
-mod export;
+pub(crate) mod error;
 mod local;
 mod output;
 mod policy;
+mod protocol_servers;
 mod share;
 mod status;
 mod trace;
 mod volume;
 
+use crate::admin::client::Client;
 use crate::settings::Settings;
 use arguments::{Arguments, Command, Connection, MetricsArguments};
 use clap::Parser;
-use client::Client;
 use error::CliError;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -62,7 +61,7 @@ fn carry_out<E: Display>(arguments: Arguments, serve: impl FnOnce(Settings) -> R
         Command::Volume(command) => volume::run(&client(&connection)?, command),
         Command::Share(command) => share::run(&client(&connection)?, command),
         Command::Check { json } => check::run(&client(&connection)?, json),
-        Command::Export(command) => export::run(&client(&connection)?, command),
+        Command::Export(command) => protocol_servers::run(&client(&connection)?, command),
         Command::Status { json } => status::run(&client(&connection)?, json),
         Command::Trace(command) => trace::run(&client(&connection)?, command),
         Command::Policy(command) => policy::run(&client(&connection)?, command),

@@ -1,19 +1,19 @@
 //! `tombolo serve`: a gateway from its settings, its NBD socket, and an orderly end.
 
-mod control;
 mod options;
-mod policy;
 
-pub use control::GatewayControl;
 #[cfg(test)]
 pub(crate) use options::options;
 
-use crate::admin::{self, AdminError};
+use crate::admin::gateway::GatewayControl;
+use crate::admin::server::{self, AdminError};
 use crate::allocator;
+use crate::frontends::VolumeExports;
+use crate::frontends::fuse::{ShareService, Shares};
+use crate::runtime::{Gateway, OpenError};
 use crate::settings::Settings;
-use crate::shares::{ShareService, Shares};
+use crate::signals;
 use crate::unix_socket::{self, SocketError};
-use crate::world::{Gateway, OpenError, VolumeExports};
 use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -60,11 +60,11 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
     let service = Arc::new(ShareService(shares.clone()));
     let files_server = tombolo_fuse::Server::serve_unix(files_listener, service, files_config);
     let control = Arc::new(GatewayControl::new(gateway.clone(), shares, server.clone(), &settings));
-    let admin = admin::Server::start(
+    let admin = server::Server::start(
         &settings.admin_socket(),
         settings.metrics_address(),
         control,
-        admin::RECEIVE_TIMEOUT,
+        server::RECEIVE_TIMEOUT,
     )?;
     tracing::info!(
         nbd = %settings.nbd_socket().display(),
@@ -73,7 +73,7 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
         store = settings.store.url,
         "serving"
     );
-    let waited = wait_for_signal().map_err(ServeError::Signals);
+    let waited = signals::wait_for_signal().map_err(ServeError::Signals);
     tracing::info!("stopping");
     admin.shutdown();
     let server = server.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
@@ -95,20 +95,4 @@ fn end_on_panic() {
         report(panic);
         std::process::abort();
     }));
-}
-
-/// Returns on SIGTERM or SIGINT.
-pub(crate) fn wait_for_signal() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(async {
-            let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            Ok(())
-        })
 }

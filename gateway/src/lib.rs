@@ -1,15 +1,15 @@
-//! The Tombolo storage gateway: settings, the world around the core, the daemon, the admin API and the command line.
+//! The Tombolo storage gateway: settings, the runtime around the core, its front ends, the daemon, the admin API and the
+//! command line.
 
 pub mod admin;
 mod allocator;
 pub mod cli;
-pub mod control;
 pub mod daemon;
+pub mod frontends;
 pub mod logging;
-pub mod meters;
 pub mod metrics;
 pub mod mount;
+pub mod runtime;
 pub mod settings;
-pub mod shares;
+mod signals;
 pub mod unix_socket;
-pub mod world;

@@ -3,9 +3,14 @@
 //! One table names every metric, says what it means and how it is read, so that dashboards and alerts can be checked
 //! against it ([`names`]). Names carry base units (bytes, seconds); counters end in `_total`. It owns no counters.
 
+mod file_requests;
+pub mod histogram;
+pub mod model;
 mod table;
 
-use crate::control::{Histogram, Metrics};
+pub use file_requests::FileMeters;
+
+use crate::admin::model::{Histogram, Metrics};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;

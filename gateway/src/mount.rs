@@ -138,11 +138,11 @@ fn remove_dead_mount(directory: &Path) -> Result<(), mount::MountError> {
     }
 }
 
-/// Becomes readable at SIGTERM or SIGINT.
+/// SlotTransition readable at SIGTERM or SIGINT.
 fn stop_at_signal() -> io::Result<UnixStream> {
     let (stop, signal) = UnixStream::pair()?;
     thread::Builder::new().name("signals".into()).spawn(move || {
-        if let Err(error) = crate::daemon::wait_for_signal() {
+        if let Err(error) = crate::signals::wait_for_signal() {
             tracing::error!(%error, "signals cannot be waited for");
         }
         drop(signal);

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::BufRead;
 use tombolo_base::{Instant, VolumeId};
 use tombolo_prefetch::{
-    Access, Admission, Class, ClientId, Fate, Feedback, FutureRead, GraphConfig, Offer, Oracle, OracleConfig, Outcome,
-    PolicyConfig, PolicyName, Prefetcher, Prices, Suggestion, Tag,
+    Access, Admission, Class, ClientId, Feedback, FutureRead, GraphConfig, Offer, Oracle, OracleConfig, Outcome,
+    PolicyConfig, PolicyName, PrefetchOutcome, Prefetcher, Prices, Suggestion, Tag,
 };
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -121,7 +121,7 @@ fn run(policy: &mut dyn Prefetcher, admission: &mut Admission, reads: &[(u64, u6
 
 fn evicted(policy: &mut dyn Prefetcher, now: Instant, gone: Option<(u64, Tag)>) {
     if let Some((first, tag)) = gone {
-        let fate = Fate::Evicted { aged: false };
+        let prefetch_outcome = PrefetchOutcome::Evicted { aged: false };
         policy.on_feedback(
             now,
             Feedback {
@@ -129,7 +129,7 @@ fn evicted(policy: &mut dyn Prefetcher, now: Instant, gone: Option<(u64, Tag)>) 
                 first,
                 count: 1,
                 tag,
-                fate,
+                prefetch_outcome,
             },
         );
     }

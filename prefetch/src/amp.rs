@@ -21,7 +21,7 @@
 //! fetched trigger) do nothing here. Rule 7, when a prefetched page moves in the eviction order, is the cache's.
 
 use crate::{
-    Access, Class, Fate, Feedback, Outcome, Pattern, Prefetcher, Statistics, Suggestion, Tag,
+    Access, Class, Feedback, Outcome, Pattern, PrefetchOutcome, Prefetcher, Statistics, Suggestion, Tag,
     streams::{Relation, Stream, Streams},
     suggest,
 };
@@ -314,7 +314,7 @@ impl Prefetcher for Amp {
         }
     }
 
-    fn wants_second_chances(&self) -> bool {
+    fn uses_second_chances(&self) -> bool {
         true
     }
 
@@ -332,11 +332,13 @@ impl Prefetcher for Amp {
         if stream.volume != feedback.volume.0 || feedback.first < stream.start || feedback.first >= ahead {
             return;
         }
-        match feedback.fate {
-            Fate::Arrived { waited } => self.on_arrival(now, &feedback, waited),
-            Fate::Aged | Fate::Evicted { aged: false } => stream.state.shrink(feedback.first, feedback.count),
-            Fate::Evicted { aged: true } => {}
-            Fate::Dropped => {
+        match feedback.prefetch_outcome {
+            PrefetchOutcome::Arrived { waited } => self.on_arrival(now, &feedback, waited),
+            PrefetchOutcome::Aged | PrefetchOutcome::Evicted { aged: false } => {
+                stream.state.shrink(feedback.first, feedback.count)
+            }
+            PrefetchOutcome::Evicted { aged: true } => {}
+            PrefetchOutcome::Dropped => {
                 // What is not coming has to be missed before the stream is fetched again.
                 let end = feedback.first.saturating_add(feedback.count);
                 for set in &mut stream.state.sets {

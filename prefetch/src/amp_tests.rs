@@ -121,21 +121,21 @@ fn unread_evictions_shrink_and_late_arrivals_grow() {
         (suggestion.first, suggestion.count, policy.degree(tag)),
         (32, 16, Some((32, 2)))
     );
-    let feedback = |first, count, fate| Feedback {
+    let feedback = |first, count, prefetch_outcome| Feedback {
         volume: VolumeId(1),
         first,
         count,
         tag,
-        fate,
+        prefetch_outcome,
     };
-    policy.on_feedback(Instant(9), feedback(32, 16, Fate::Arrived { waited: true }));
+    policy.on_feedback(Instant(9), feedback(32, 16, PrefetchOutcome::Arrived { waited: true }));
     assert_eq!(policy.degree(tag), Some((32, 18)));
-    policy.on_feedback(Instant(9), feedback(32, 16, Fate::Arrived { waited: true }));
+    policy.on_feedback(Instant(9), feedback(32, 16, PrefetchOutcome::Arrived { waited: true }));
     assert_eq!(policy.degree(tag), Some((32, 18)), "a set arrives once");
-    policy.on_feedback(Instant(10), feedback(40, 3, Fate::Aged));
-    policy.on_feedback(Instant(10), feedback(40, 3, Fate::Evicted { aged: true }));
+    policy.on_feedback(Instant(10), feedback(40, 3, PrefetchOutcome::Aged));
+    policy.on_feedback(Instant(10), feedback(40, 3, PrefetchOutcome::Evicted { aged: true }));
     assert_eq!(policy.degree(tag), Some((29, 15)));
-    policy.on_feedback(Instant(10), feedback(44, 4, Fate::Evicted { aged: false }));
+    policy.on_feedback(Instant(10), feedback(44, 4, PrefetchOutcome::Evicted { aged: false }));
     assert_eq!(
         policy.degree(tag),
         Some((25, 11)),
@@ -147,7 +147,7 @@ fn unread_evictions_shrink_and_late_arrivals_grow() {
     };
     policy.on_read(Instant(11), hit, &mut out);
     assert_eq!(policy.degree(tag), Some((25, 11)), "so its reading does not raise p");
-    policy.on_feedback(Instant(12), feedback(0, 5000, Fate::Aged));
+    policy.on_feedback(Instant(12), feedback(0, 5000, PrefetchOutcome::Aged));
     assert_eq!(policy.degree(tag), Some((1, 0)));
 }
 
@@ -165,7 +165,7 @@ fn stalls(growth: TriggerGrowth, blocks_per_second: u64, fetch_micros: u64, bloc
                     let (at, set) = entry.remove();
                     resident = set.end();
                     let waited = waiting.is_some_and(|block| block == set.first);
-                    let fate = Fate::Arrived { waited };
+                    let prefetch_outcome = PrefetchOutcome::Arrived { waited };
                     policy.on_feedback(
                         Instant(at),
                         Feedback {
@@ -173,7 +173,7 @@ fn stalls(growth: TriggerGrowth, blocks_per_second: u64, fetch_micros: u64, bloc
                             first: set.first,
                             count: set.count,
                             tag: set.tag,
-                            fate,
+                            prefetch_outcome,
                         },
                     );
                 }
@@ -315,7 +315,7 @@ proptest! {
                 let page = at + back;
                 if page < model.newest && !model.old.contains_key(&page) {
                     model.age(page);
-                    let feedback = Feedback { volume: VolumeId(1), first: page, count: 1, tag, fate: Fate::Aged };
+                    let feedback = Feedback { volume: VolumeId(1), first: page, count: 1, tag, prefetch_outcome: PrefetchOutcome::Aged };
                     policy.on_feedback(Instant(step as u64), feedback);
                 }
             }

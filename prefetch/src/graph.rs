@@ -18,7 +18,7 @@
 //! cache holds is known from when it was missed, and does not pay for more.
 //!
 //! Ghosts, triggers and ends are kept by track in fixed tables. The paper's list of recently read blocks is the cache's
-//! knowledge: [`Access::prefetched`] and [`Fate`] say what it is needed for.
+//! knowledge: [`Access::prefetched`] and [`PrefetchOutcome`] say what it is needed for.
 
 mod codec;
 mod expansion;
@@ -35,8 +35,8 @@ pub use export::Successor;
 pub use history::{EDGE_BYTES, History, HistoryConfig, NODE_BYTES, NodeId, OUT_DEGREE_MAX, READ_BLOCKS_MAX, Range};
 
 use crate::{
-    Access, Amp, AmpConfig, Class, ClientId, Fate, Feedback, Likelihood, Outcome, Pattern, Prefetcher, Statistics,
-    Suggestion, Tag, suggest,
+    Access, Amp, AmpConfig, Class, ClientId, Feedback, Likelihood, Outcome, Pattern, PrefetchOutcome, Prefetcher,
+    Statistics, Suggestion, Tag, suggest,
     table::{Address, Table},
 };
 use alloc::vec::Vec;
@@ -450,7 +450,7 @@ impl Prefetcher for Graph {
         pattern
     }
 
-    fn wants_second_chances(&self) -> bool {
+    fn uses_second_chances(&self) -> bool {
         true
     }
 
@@ -463,14 +463,14 @@ impl Prefetcher for Graph {
             return self.amp.on_feedback(now, feedback);
         }
         let source = feedback.tag.0 & !HISTORY_TAG;
-        match feedback.fate {
-            Fate::Arrived { waited: true } => {
+        match feedback.prefetch_outcome {
+            PrefetchOutcome::Arrived { waited: true } => {
                 let blocks = feedback.count.min(1 << 12) as u16;
                 self.change_degree(source, |p, g| (p, g.saturating_add(blocks)));
             }
-            Fate::Arrived { waited: false } => {}
-            Fate::Aged | Fate::Evicted { .. } | Fate::Dropped => {
-                let evicted = matches!(feedback.fate, Fate::Evicted { .. });
+            PrefetchOutcome::Arrived { waited: false } => {}
+            PrefetchOutcome::Aged | PrefetchOutcome::Evicted { .. } | PrefetchOutcome::Dropped => {
+                let evicted = matches!(feedback.prefetch_outcome, PrefetchOutcome::Evicted { .. });
                 for track in self.tracks(feedback.volume, feedback.first, feedback.count) {
                     self.ends.remove(track);
                     if evicted {

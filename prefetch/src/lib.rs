@@ -1,6 +1,6 @@
 //! Prefetch policies: which blocks to fetch before they are asked for.
 //!
-//! A policy is a deterministic state machine. It sees every read of a client with its outcome, and the fate of what it
+//! A policy is a deterministic state machine. It sees every read of a client with its outcome, and the prefetch_outcome of what it
 //! suggested; it answers with ranges worth fetching. It never sees the cache: blocks that are resident or in flight
 //! already are skipped by the caller, demand always goes first, and whether a suggestion is worth its price is
 //! decided by [`Admission`], which the caller consults. One policy, one file, one trait.
@@ -150,26 +150,26 @@ pub(crate) fn suggest(suggestions: &mut Vec<Suggestion>, mut suggestion: Suggest
 
 /// What became of suggested blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum PrefetchOutcome {
     /// They have come. `waited`: a reader was waiting for the first of them.
     Arrived { waited: bool },
     /// They came to the end of the eviction order unread and were given a second chance (AMP's `old`). Only caches
     /// that give second chances report it.
     Aged,
-    /// They were evicted unread. `aged`: after an [`Fate::Aged`].
+    /// They were evicted unread. `aged`: after an [`PrefetchOutcome::Aged`].
     Evicted { aged: bool },
     /// The fetch failed or was not admitted; they are not coming.
     Dropped,
 }
 
-/// The fate of a suggested range, or of a piece of one.
+/// The prefetch_outcome of a suggested range, or of a piece of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
     pub volume: VolumeId,
     pub first: u64,
     pub count: u64,
     pub tag: Tag,
-    pub fate: Fate,
+    pub prefetch_outcome: PrefetchOutcome,
 }
 
 /// What a policy holds.
@@ -184,7 +184,7 @@ pub struct Statistics {
 
 /// What every prefetch policy must do.
 ///
-/// The caller MUST pass instants that never go back, MUST clip suggestions to the volume, and SHOULD report the fate
+/// The caller MUST pass instants that never go back, MUST clip suggestions to the volume, and SHOULD report the prefetch_outcome
 /// of every block that it fetched on a suggestion: first use by [`Access::prefetched`], the rest by
 /// [`Prefetcher::on_feedback`]. Without feedback the policies still work but no longer adapt. No method fails, and
 /// any sequence of calls with any values is allowed: calls may be repeated and lost without harm beyond a worse guess.
@@ -203,8 +203,8 @@ pub trait Prefetcher: Send {
     }
 
     /// Whether sequential blocks that come to the end of the eviction order unread are to be given a second chance,
-    /// and reported as [`Fate::Aged`].
-    fn wants_second_chances(&self) -> bool {
+    /// and reported as [`PrefetchOutcome::Aged`].
+    fn uses_second_chances(&self) -> bool {
         false
     }
 

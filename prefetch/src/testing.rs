@@ -140,13 +140,13 @@ pub(crate) fn withstands_anything(policy: &mut dyn Prefetcher, seed: u64) {
                 }
             }
             7..9 => {
-                let fate = [
-                    crate::Fate::Arrived {
+                let prefetch_outcome = [
+                    crate::PrefetchOutcome::Arrived {
                         waited: prng.chance(500),
                     },
-                    crate::Fate::Aged,
-                    crate::Fate::Evicted { aged: prng.chance(500) },
-                    crate::Fate::Dropped,
+                    crate::PrefetchOutcome::Aged,
+                    crate::PrefetchOutcome::Evicted { aged: prng.chance(500) },
+                    crate::PrefetchOutcome::Dropped,
                 ][prng.below(4) as usize];
                 let tag = suggestions
                     .first()
@@ -158,7 +158,7 @@ pub(crate) fn withstands_anything(policy: &mut dyn Prefetcher, seed: u64) {
                         first,
                         count,
                         tag,
-                        fate,
+                        prefetch_outcome,
                     },
                 );
             }

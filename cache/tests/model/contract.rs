@@ -90,15 +90,15 @@ impl Run {
         if !is_free {
             return;
         }
-        let recall = match cause {
+        let miss_hint = match cause {
             Cause::Demand => self.policy.miss(&access),
-            Cause::Write | Cause::Prefetch => Incoming::BLOCK.recall,
+            Cause::Write | Cause::Prefetch => Incoming::BLOCK.miss_hint,
         };
         let arrival = Arrival {
             object: block / 8,
             cost_class: (block % 3) as u8,
             is_dirty: block.is_multiple_of(7),
-            ..Arrival::of_block(access, cause, recall)
+            ..Arrival::of_block(access, cause, miss_hint)
         };
         self.policy.insert(Lcbn(slot), &arrival);
         self.world.blocks.insert(slot, block);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use tombolo_base::{Lcbn, Prng, Pvbn};
 use tombolo_cache::{
-    Access, Arrival, Capacity, Cause, Grouping, Incoming, KeyedCache, Policy, Recall, Replacement, Residents, Verdict,
+    Access, Arrival, Capacity, Cause, Grouping, Incoming, KeyedCache, MissHint, Policy, Replacement, Residents, Verdict,
 };
 
 struct Names;
@@ -23,13 +23,13 @@ fn access(slot: u32) -> Access {
 }
 
 fn prefetch(policy: &mut dyn Replacement, slot: u32) {
-    let arrival = Arrival::of_block(access(slot), Cause::Prefetch, Recall::default());
+    let arrival = Arrival::of_block(access(slot), Cause::Prefetch, MissHint::default());
     policy.insert(Lcbn(slot), &arrival);
 }
 
 fn demand(policy: &mut dyn Replacement, slot: u32) {
-    let recall = policy.miss(&access(slot));
-    policy.insert(Lcbn(slot), &Arrival::of_block(access(slot), Cause::Demand, recall));
+    let miss_hint = policy.miss(&access(slot));
+    policy.insert(Lcbn(slot), &Arrival::of_block(access(slot), Cause::Demand, miss_hint));
 }
 
 fn victims(policy: &mut dyn Replacement, count: usize) -> Vec<u32> {
@@ -39,7 +39,7 @@ fn victims(policy: &mut dyn Replacement, count: usize) -> Vec<u32> {
 
 #[test]
 fn a_prefetch_evicted_unread_leaves_no_ghost() {
-    // SARC has no ghosts; what it recalls is the length of a run.
+    // SARC has no ghosts; what it miss_hints is the length of a run.
     let has_ghosts = |policy: &Policy| !policy.name().starts_with("sarc");
     for policy in Policy::ALL.into_iter().filter(has_ghosts) {
         let mut policy = policy.build(Capacity::of_blocks(20), Grouping::Slots);

@@ -203,11 +203,11 @@ fn prefetched(block: u64) -> Arrival {
         sequential: Some(true),
         ..Access::to(Pvbn(block))
     };
-    Arrival::of_block(access, Cause::Prefetch, Incoming::BLOCK.recall)
+    Arrival::of_block(access, Cause::Prefetch, Incoming::BLOCK.miss_hint)
 }
 
 fn random(block: u64) -> Arrival {
-    Arrival::of_block(Access::to(Pvbn(block)), Cause::Prefetch, Incoming::BLOCK.recall)
+    Arrival::of_block(Access::to(Pvbn(block)), Cause::Prefetch, Incoming::BLOCK.miss_hint)
 }
 
 fn victims(sarc: &mut Sarc) -> Vec<u32> {
@@ -268,12 +268,12 @@ fn dense_random_sets_fool_only_the_counter() {
                 sarc.touch(slot, &access);
                 continue;
             }
-            let recall = sarc.miss(&access);
+            let miss_hint = sarc.miss(&access);
             if sarc.len() == 2000 {
                 let victim = sarc.victim(Incoming::BLOCK, &mut Free).unwrap();
                 resident[victim.0 as usize] = false;
             }
-            sarc.insert(slot, &Arrival::of_block(access, Cause::Demand, recall));
+            sarc.insert(slot, &Arrival::of_block(access, Cause::Demand, miss_hint));
         }
         sarc.sequential_blocks().0
     };

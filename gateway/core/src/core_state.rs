@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::losses::{Losses, LostRun};
 use crate::page::{MapPage, PAGE_ENTRIES};
 use crate::partial_write::PartialWrites;
-use crate::policies::{Foresight, PolicySnapshot};
+use crate::policies::{PolicySnapshot, PrefetchState};
 use crate::read::{Query, Reads};
 use crate::record::{Lsn, VOLUME_BLOCKS_MAX};
 use crate::slots::Slots;
@@ -126,7 +126,7 @@ pub struct Core {
     pub(crate) generation: u64,
     pub(crate) pages: WeightedLru<(VolumeId, u64), MapPage>,
     pub(crate) descriptors: WeightedLru<u64, Arc<ObjectDescriptor>>,
-    pub(crate) foresight: Foresight,
+    pub(crate) prefetch_state: PrefetchState,
     pub(crate) writes: Writes,
     pub(crate) partial_writes: PartialWrites,
     pub(crate) reads: Reads,

@@ -27,7 +27,7 @@ pub(crate) struct Durability {
     /// Up to where the running sync makes the journal durable.
     syncing: Option<Lsn>,
     /// Slots that may change state once the journal is durable up to a position.
-    settling: VecDeque<(Lsn, Lcbn, Becomes)>,
+    transitions: VecDeque<(Lsn, Lcbn, SlotTransition)>,
     /// How many of them may do so in this step.
     settle_left: u64,
     sync_wanted: bool,
@@ -55,7 +55,7 @@ struct Acknowledgement {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Becomes {
+pub(crate) enum SlotTransition {
     /// The block was written at this address and is in this object.
     Clean {
         address: u64,
@@ -77,7 +77,7 @@ impl Durability {
             waiting: Vec::new(),
             served: Vec::new(),
             syncing: None,
-            settling: VecDeque::new(),
+            transitions: VecDeque::new(),
             settle_left: 0,
             sync_wanted: false,
             sync_doubted: false,
@@ -97,10 +97,10 @@ impl Durability {
 impl Core {
     /// Journals and applies records as one batch; returns the LSN behind it.
     pub(crate) fn commit(&mut self, records: Vec<Record>) -> Lsn {
-        let unneeded = self.unneeded_copies(&records);
-        let mut settling = Vec::new();
+        let unneeded = self.dead_copies(&records);
+        let mut transitions = Vec::new();
         for record in &records {
-            settling.append(&mut self.apply(record));
+            transitions.append(&mut self.apply(record));
         }
         let has_write = records.iter().any(|record| matches!(record, Record::Write { .. }));
         self.durability.overlay_records += records.len() as u64;
@@ -110,31 +110,31 @@ impl Core {
         if has_write {
             self.dirty.journaled(self.next_pvbn, end);
         }
-        for (slot, becomes) in settling {
-            if becomes == Becomes::Free {
+        for (slot, becomes) in transitions {
+            if becomes == SlotTransition::Free {
                 self.slots.retire(slot);
             }
-            self.durability.settling.push_back((end, slot, becomes));
+            self.durability.transitions.push_back((end, slot, becomes));
         }
-        self.free_unneeded(unneeded);
+        self.free_dead_copies(unneeded);
         end
     }
 
     /// A slot will change its state when everything up to `lsn` is durable.
-    pub(crate) fn settle_at(&mut self, lsn: Lsn, slot: Lcbn, becomes: Becomes) {
+    pub(crate) fn settle_at(&mut self, lsn: Lsn, slot: Lcbn, becomes: SlotTransition) {
         // Nobody syncs for the sake of a mark.
         let lsn = match self.journal.is_durable() {
             true => lsn.min(self.journal.durable()),
             false => lsn,
         };
-        self.durability.settling.push_back((lsn, slot, becomes));
+        self.durability.transitions.push_back((lsn, slot, becomes));
         // Nothing may be left to be synced, so that no later sync would look here.
-        self.settle();
+        self.apply_transitions();
     }
 
     /// Effects of a record on map, objects, dirty queue and volumes. Returns the slots of blocks that the record makes
     /// dispensable, and what becomes of them once it is durable.
-    pub(crate) fn apply(&mut self, record: &Record) -> Vec<(Lcbn, Becomes)> {
+    pub(crate) fn apply(&mut self, record: &Record) -> Vec<(Lcbn, SlotTransition)> {
         match record {
             Record::Write {
                 volume,
@@ -212,7 +212,7 @@ impl Core {
             }
             Record::Delete { .. } => match self.apply_volume_record(record) {
                 Some((volume, blocks)) if blocks > 0 => {
-                    self.foresight.prefetcher.forget_volume(volume);
+                    self.prefetch_state.prefetcher.forget_volume(volume);
                     self.remap(Extent {
                         volume,
                         first: 0,
@@ -227,16 +227,16 @@ impl Core {
 
     /// A dirty block's contents are those of `to`, which the cloud has. Its copy stays in the cache under that name,
     /// unless there is one or one is on its way.
-    fn redirected(&mut self, from: Pvbn, to: Pvbn) -> Option<(Lcbn, Becomes)> {
+    fn redirected(&mut self, from: Pvbn, to: Pvbn) -> Option<(Lcbn, SlotTransition)> {
         let block = self.dirty.remove(from)?;
         if self.slots.find(to).is_some() || self.fetches.contains(to) {
-            return Some((block.slot, Becomes::Free));
+            return Some((block.slot, SlotTransition::Free));
         }
         self.slots.rename(block.slot, to);
         let address = self.own_address(block.volume, block.block, to);
         let object = self.descriptor_of(to).map(|descriptor| descriptor.first_pvbn());
         let object = object.unwrap_or_else(|| likely_object(to));
-        Some((block.slot, Becomes::Clean { address, object }))
+        Some((block.slot, SlotTransition::Clean { address, object }))
     }
 
     pub(crate) fn acknowledge_at(&mut self, end: Lsn, token: Token, answer: Answer, force_unit_access: bool) {
@@ -311,23 +311,23 @@ impl Core {
     fn on_durable(&mut self, upto: Lsn) {
         self.journal.on_durable(upto);
         self.dirty.on_durable(upto);
-        self.settle();
+        self.apply_transitions();
     }
 
-    fn settle(&mut self) {
+    fn apply_transitions(&mut self) {
         let upto = self.journal.durable();
         while self.durability.settle_left > 0
-            && let Some((lsn, slot, becomes)) = self.durability.settling.front().copied()
+            && let Some((lsn, slot, becomes)) = self.durability.transitions.front().copied()
             && lsn <= upto
         {
-            self.durability.settling.pop_front();
+            self.durability.transitions.pop_front();
             self.durability.settle_left -= 1;
             match becomes {
-                Becomes::Clean { address, object } if self.slots.state(slot) == SlotState::Dirty => {
+                SlotTransition::Clean { address, object } if self.slots.state(slot) == SlotState::Dirty => {
                     self.slots.clean(slot, address, object);
                 }
-                Becomes::Clean { .. } => {}
-                Becomes::Free => self.slots.release(slot),
+                SlotTransition::Clean { .. } => {}
+                SlotTransition::Free => self.slots.release(slot),
             }
         }
     }
@@ -335,13 +335,13 @@ impl Core {
     /// A step begins. What one settles is bounded; what is left of it goes on in the next.
     pub(crate) fn settle_again(&mut self) {
         self.durability.settle_left = self.config.sweep_blocks_max;
-        self.settle();
+        self.apply_transitions();
     }
 
     /// Whether slots wait for nothing but another step.
     pub(crate) fn may_settle(&self) -> bool {
         let upto = self.journal.durable();
-        let front = self.durability.settling.front();
+        let front = self.durability.transitions.front();
         front.is_some_and(|(lsn, _, _)| *lsn <= upto)
     }
 
@@ -368,7 +368,7 @@ impl Core {
     }
 
     pub(crate) fn is_settling(&self) -> bool {
-        !self.durability.settling.is_empty()
+        !self.durability.transitions.is_empty()
     }
 
     pub(crate) fn pump_durability(&mut self) {

@@ -15,8 +15,8 @@ use alloc::{
 };
 use hashbrown::HashMap;
 use tombolo_base::{BlockSum, Instant, Lcbn, ObjectDescriptor, Pvbn};
-use tombolo_cache::{Access, Arrival, Cause, Recall};
-use tombolo_prefetch::{Class, Fate};
+use tombolo_cache::{Access, Arrival, Cause, MissHint};
+use tombolo_prefetch::{Class, PrefetchOutcome};
 
 /// A reader's interest in one block: the request and the block's place in it.
 pub(crate) type Interest = (Token, u32);
@@ -26,7 +26,7 @@ pub(crate) type Interest = (Token, u32);
 pub(crate) enum Purpose {
     /// A reader missed it; this is what the replacement policy knew of it then, and its address as the policy sees it.
     Demand {
-        recall: Recall,
+        miss_hint: MissHint,
         address: u64,
         sequential: Option<bool>,
     },
@@ -34,10 +34,10 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    fn recall(&self) -> Recall {
+    fn miss_hint(&self) -> MissHint {
         match self {
-            Self::Demand { recall, .. } => *recall,
-            Self::Prefetch(_) => Recall::default(),
+            Self::Demand { miss_hint, .. } => *miss_hint,
+            Self::Prefetch(_) => MissHint::default(),
         }
     }
 
@@ -159,7 +159,7 @@ impl Core {
                 blocks: blocks.to_vec(),
                 queued_at: self.now,
                 launched_at: self.now,
-                generation: self.foresight.generation,
+                generation: self.prefetch_state.generation,
                 slots: Vec::new(),
                 waiters: BTreeMap::new(),
                 demand,
@@ -204,8 +204,8 @@ impl Core {
         let Some(fetch) = self.fetches.fetches.get_mut(&job) else {
             return true;
         };
-        let recalls = fetch.blocks.iter().map(|(_, purpose)| purpose.recall());
-        let Some(runs) = self.slots.take(fetch.blocks.len() as u32, recalls) else {
+        let miss_hints = fetch.blocks.iter().map(|(_, purpose)| purpose.miss_hint());
+        let Some(runs) = self.slots.take(fetch.blocks.len() as u32, miss_hints) else {
             return false;
         };
         fetch.launched_at = self.now;
@@ -255,7 +255,7 @@ impl Core {
                 for slot in &fetch.slots {
                     self.slots.release(*slot);
                 }
-                self.report(&fetch, |_| Fate::Dropped);
+                self.report(&fetch, |_| PrefetchOutcome::Dropped);
                 if !failure.retryable {
                     return self.lose_fetched(fetch, &failure.reason);
                 }
@@ -292,15 +292,15 @@ impl Core {
         debug_assert_eq!(blocks.len(), fetch.blocks.len());
         if matches!(fetch.blocks[0].1, Purpose::Demand { .. }) {
             let micros = self.now.micros_since(fetch.queued_at);
-            self.foresight.admission.on_fetch(micros);
+            self.prefetch_state.admission.on_fetch(micros);
         }
         let latency_us = self.now.micros_since(fetch.launched_at);
         self.learn_fetch(latency_us, fetch.blocks.len() as u64);
         self.report(&fetch, |position| {
             let waited = fetch.waiters.contains_key(&fetch.blocks[position].0);
             match blocks[position] {
-                Ok(_) => Fate::Arrived { waited },
-                Err(_) => Fate::Dropped,
+                Ok(_) => PrefetchOutcome::Arrived { waited },
+                Err(_) => PrefetchOutcome::Dropped,
             }
         });
         if blocks.iter().any(Result::is_ok) {
@@ -349,11 +349,11 @@ impl Core {
         let arrival = Arrival {
             object: fetch.descriptor.first_pvbn().0,
             latency_us: u32::try_from(latency_us).unwrap_or(u32::MAX),
-            ..Arrival::of_block(access, cause, purpose.recall())
+            ..Arrival::of_block(access, cause, purpose.miss_hint())
         };
         self.slots.hold_clean(slot, sum, &arrival);
         let Purpose::Prefetch(mark) = purpose else { return };
-        let is_current = fetch.generation == self.foresight.generation;
+        let is_current = fetch.generation == self.prefetch_state.generation;
         if is_current {
             self.slots.mark(slot, (!is_wanted).then_some(mark));
         }
@@ -367,10 +367,10 @@ impl Core {
         }
     }
 
-    /// Tells the prefetcher what became of the blocks that were fetched on its word, run by run; the fate of a run is
+    /// Tells the prefetcher what became of the blocks that were fetched on its word, run by run; the prefetch_outcome of a run is
     /// that of its first block.
-    fn report(&mut self, fetch: &Fetch, fate_of: impl Fn(usize) -> Fate) {
-        if fetch.generation != self.foresight.generation {
+    fn report(&mut self, fetch: &Fetch, prefetch_outcome_of: impl Fn(usize) -> PrefetchOutcome) {
+        if fetch.generation != self.prefetch_state.generation {
             return;
         }
         let mut position = 0;
@@ -378,21 +378,22 @@ impl Core {
             let Some(first) = fetch.blocks[position].1.mark() else {
                 return;
             };
-            let (fate, start) = (fate_of(position), position);
+            let (prefetch_outcome, start) = (prefetch_outcome_of(position), position);
             let mut last = first;
             position += 1;
             while let Some((_, Purpose::Prefetch(mark))) = fetch.blocks.get(position)
                 && continues(&last, mark)
-                && matches!(fate_of(position), Fate::Dropped) == matches!(fate, Fate::Dropped)
+                && matches!(prefetch_outcome_of(position), PrefetchOutcome::Dropped)
+                    == matches!(prefetch_outcome, PrefetchOutcome::Dropped)
             {
                 last = *mark;
                 position += 1;
             }
             let count = (position - start) as u64;
-            if matches!(fate, Fate::Dropped) {
-                self.foresight.counters.dropped += count;
+            if matches!(prefetch_outcome, PrefetchOutcome::Dropped) {
+                self.prefetch_state.counters.dropped += count;
             }
-            self.feed_back(first, count, fate);
+            self.feed_back(first, count, prefetch_outcome);
         }
     }
 

@@ -8,7 +8,7 @@
 use crate::checkpoint::OBJECT_SPAN_MAX;
 use crate::core_state::Core;
 use crate::dirty::{DirtyBlock, Stage};
-use crate::durability::Becomes;
+use crate::durability::SlotTransition;
 use crate::event::{Command, HashItem, HashResult, JobId, UploadFailure, UploadItem};
 use crate::record::Record;
 use crate::redirects::Redirects;
@@ -216,7 +216,7 @@ impl Core {
             let records = duplicates.records;
             if !records.is_empty() {
                 self.commit(records);
-                self.hasten_settling();
+                self.request_sync_under_pressure();
             }
         }
     }
@@ -233,7 +233,7 @@ impl Core {
             self.dirty.remove(pvbn);
             let lsn = self.journal.next();
             self.slots.retire(slot);
-            self.settle_at(lsn, slot, Becomes::Free);
+            self.settle_at(lsn, slot, SlotTransition::Free);
             return;
         }
         match result {
@@ -472,17 +472,17 @@ impl Core {
         for item in &upload.items {
             fingerprints.push((item.fingerprint, item.pvbn));
             if let Some(block) = self.dirty.remove(item.pvbn) {
-                // A checkpoint before the settling says "clean" already.
+                // A checkpoint before the transitions says "clean" already.
                 self.slots.mark_changed(item.slot);
                 let address = self.own_address(block.volume, block.block, item.pvbn);
                 let object = descriptor.first_pvbn();
-                self.settle_at(end, item.slot, Becomes::Clean { address, object });
+                self.settle_at(end, item.slot, SlotTransition::Clean { address, object });
             } else if self.slots.state(item.slot) == SlotState::Corrupt {
                 // The local copy went bad after the upload had read it: the cloud has it, nothing is lost.
                 self.counters.blocks_lost -= 1;
                 self.corrupt.retain(|_, slot| *slot != item.slot);
                 self.slots.retire(item.slot);
-                self.settle_at(end, item.slot, Becomes::Free);
+                self.settle_at(end, item.slot, SlotTransition::Free);
             }
             self.slots.unpin(item.slot);
         }
@@ -494,11 +494,11 @@ impl Core {
         self.out.push(Command::Remember {
             descriptor: Arc::new(descriptor),
         });
-        self.hasten_settling();
+        self.request_sync_under_pressure();
     }
 
     /// Slots of blocks that are in the cloud count as dirty until that is durable.
-    pub(crate) fn hasten_settling(&mut self) {
+    pub(crate) fn request_sync_under_pressure(&mut self) {
         if self.is_under_pressure() || self.flush.drain_to.is_some() {
             self.want_sync();
         }
@@ -552,7 +552,7 @@ impl Core {
             // Uploaded already, so the cloud's copy is good; or overwritten.
             self.slots.retire(slot);
             let lsn = self.journal.next();
-            self.settle_at(lsn, slot, Becomes::Free);
+            self.settle_at(lsn, slot, SlotTransition::Free);
         }
     }
 

@@ -39,13 +39,13 @@
 extern crate alloc;
 
 mod ages;
-mod ahead;
 #[cfg(test)]
 mod bounds_tests;
 pub mod cache_header;
 pub mod checkpoint;
 mod config;
 mod core_state;
+mod dead_copies;
 mod dirty;
 mod durability;
 mod entries;
@@ -65,6 +65,7 @@ mod partial_write;
 mod policies;
 #[cfg(test)]
 mod policy_change_cost;
+mod prefetch;
 mod read;
 pub mod record;
 pub mod recovery;
@@ -76,7 +77,6 @@ mod test_bench;
 mod unmapping;
 #[cfg(test)]
 mod unmapping_cost;
-mod unneeded;
 mod verification;
 mod volumes;
 mod wall_clock;

@@ -1,13 +1,13 @@
 //! Which slots a prefetch has filled, and of those that nobody has read yet, on whose word. Two bits a slot, 48 bytes
 //! an unread block.
 //!
-//! It owns the fate of prefetched blocks from their arrival to their first read or eviction. What is still on its way is
+//! It owns the prefetch_outcome of prefetched blocks from their arrival to their first read or eviction. What is still on its way is
 //! the affair of `fetch`.
 
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 use tombolo_base::{Lcbn, VolumeId};
-use tombolo_prefetch::{Class, Fate, Tag};
+use tombolo_prefetch::{Class, PrefetchOutcome, Tag};
 
 /// A suggested block: its address as the prefetcher names it, and the prefetcher's note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Marks {
     is_unread: Vec<u64>,
     unread: HashMap<u32, Unread>,
     /// Aged and evicted blocks that the prefetcher has not heard of yet.
-    fates: Vec<(Mark, Fate)>,
+    prefetch_outcomes: Vec<(Mark, PrefetchOutcome)>,
 }
 
 impl Marks {
@@ -50,7 +50,7 @@ impl Marks {
             brought: vec![0; words],
             is_unread: vec![0; words],
             unread: HashMap::new(),
-            fates: Vec::new(),
+            prefetch_outcomes: Vec::new(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Marks {
     /// The block in the slot is evicted.
     pub fn evict(&mut self, slot: Lcbn) {
         if let Some(Unread { mark, aged }) = self.forget_unread(slot) {
-            self.fates.push((mark, Fate::Evicted { aged }));
+            self.prefetch_outcomes.push((mark, PrefetchOutcome::Evicted { aged }));
         }
         unset(&mut self.brought, slot);
     }
@@ -110,7 +110,7 @@ impl Marks {
             return false;
         }
         unread.aged = true;
-        self.fates.push((unread.mark, Fate::Aged));
+        self.prefetch_outcomes.push((unread.mark, PrefetchOutcome::Aged));
         true
     }
 
@@ -119,16 +119,16 @@ impl Marks {
         self.brought.fill(0);
         self.is_unread.fill(0);
         self.unread.clear();
-        self.fates.clear();
+        self.prefetch_outcomes.clear();
     }
 
     /// What the prefetcher has not heard of yet, into an empty list.
-    pub fn take_fates(&mut self, fates: &mut Vec<(Mark, Fate)>) {
-        core::mem::swap(&mut self.fates, fates);
+    pub fn take_prefetch_outcomes(&mut self, prefetch_outcomes: &mut Vec<(Mark, PrefetchOutcome)>) {
+        core::mem::swap(&mut self.prefetch_outcomes, prefetch_outcomes);
     }
 
-    pub fn has_fates(&self) -> bool {
-        !self.fates.is_empty()
+    pub fn has_prefetch_outcomes(&self) -> bool {
+        !self.prefetch_outcomes.is_empty()
     }
 
     pub fn unread_count(&self) -> usize {
@@ -202,7 +202,7 @@ mod tests {
         };
         assert_eq!(marks.read(slot), again);
         marks.evict(slot);
-        assert!(!marks.has_fates());
+        assert!(!marks.has_prefetch_outcomes());
         assert_eq!(marks.read(slot), Touched::default());
     }
 
@@ -215,14 +215,14 @@ mod tests {
         assert!(marks.spare(Lcbn(1)) && !marks.spare(Lcbn(1)));
         marks.evict(Lcbn(1));
         marks.evict(Lcbn(2));
-        let mut fates = Vec::new();
-        marks.take_fates(&mut fates);
+        let mut prefetch_outcomes = Vec::new();
+        marks.take_prefetch_outcomes(&mut prefetch_outcomes);
         let expected = [
-            (mark(1, Class::Sequential), Fate::Aged),
-            (mark(1, Class::Sequential), Fate::Evicted { aged: true }),
-            (mark(2, Class::History), Fate::Evicted { aged: false }),
+            (mark(1, Class::Sequential), PrefetchOutcome::Aged),
+            (mark(1, Class::Sequential), PrefetchOutcome::Evicted { aged: true }),
+            (mark(2, Class::History), PrefetchOutcome::Evicted { aged: false }),
         ];
-        assert_eq!(fates, expected);
+        assert_eq!(prefetch_outcomes, expected);
         marks.check_invariants(|_| true);
     }
 }

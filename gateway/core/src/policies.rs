@@ -11,8 +11,8 @@ use alloc::{boxed::Box, vec::Vec};
 use tombolo_base::{BLOCK_BYTES, Instant, Lcbn, Pvbn, VolumeId};
 use tombolo_cache::{Advice, CostClass, Replacement};
 use tombolo_prefetch::{
-    Addressing, Admission, BLOCKS_MAX, Class, Fate, Feedback, PVBN_SPACE, Prefetcher, Prices, Statistics, Suggestion,
-    graph::History,
+    Addressing, Admission, BLOCKS_MAX, Class, Feedback, PVBN_SPACE, PrefetchOutcome, Prefetcher, Prices, Statistics,
+    Suggestion, graph::History,
 };
 
 /// The policies that a core is built with.
@@ -191,7 +191,7 @@ impl Latencies {
 }
 
 /// The prefetcher and all that the core keeps for it; the replacement policy lives with the slots.
-pub(crate) struct Foresight {
+pub(crate) struct PrefetchState {
     pub prefetcher: Box<dyn Prefetcher>,
     pub addressing: Addressing,
     pub admission: Admission,
@@ -208,10 +208,10 @@ pub(crate) struct Foresight {
     ticked: Instant,
     /// Empty between steps; kept for their memory.
     pub suggestions: Vec<Suggestion>,
-    fates: Vec<(Mark, Fate)>,
+    prefetch_outcomes: Vec<(Mark, PrefetchOutcome)>,
 }
 
-impl Foresight {
+impl PrefetchState {
     pub fn new(
         mut prefetcher: Box<dyn Prefetcher>,
         addressing: Addressing,
@@ -233,7 +233,7 @@ impl Foresight {
             costs: economy.costs(FETCH_MICROS_INITIAL),
             ticked: now,
             suggestions: Vec::new(),
-            fates: Vec::new(),
+            prefetch_outcomes: Vec::new(),
         }
     }
 }
@@ -258,39 +258,39 @@ impl Core {
     /// Another prefetcher takes over. It begins with what it brings along; what the old one has under way still comes.
     pub fn set_prefetcher(&mut self, prefetcher: Box<dyn Prefetcher>, addressing: Addressing) {
         self.close_account();
-        let fresh = Foresight::new(
+        let fresh = PrefetchState::new(
             prefetcher,
             addressing,
-            self.foresight.economy,
+            self.prefetch_state.economy,
             self.slots.count(),
             self.now,
         );
-        let old = core::mem::replace(&mut self.foresight, fresh);
-        self.foresight.generation = old.generation;
-        self.foresight.earlier = old.earlier;
-        self.foresight.latencies = old.latencies;
-        self.foresight.costs = old.costs;
+        let old = core::mem::replace(&mut self.prefetch_state, fresh);
+        self.prefetch_state.generation = old.generation;
+        self.prefetch_state.earlier = old.earlier;
+        self.prefetch_state.latencies = old.latencies;
+        self.prefetch_state.costs = old.costs;
         self.slots
-            .set_second_chances(self.foresight.prefetcher.wants_second_chances());
+            .set_second_chances(self.prefetch_state.prefetcher.uses_second_chances());
         self.open_account();
     }
 
     pub fn set_economy(&mut self, economy: Economy) {
-        self.foresight.economy = economy;
-        self.foresight.admission = economy.admission();
-        self.foresight.costs = economy.costs(self.foresight.costs.download_us.into());
+        self.prefetch_state.economy = economy;
+        self.prefetch_state.admission = economy.admission();
+        self.prefetch_state.costs = economy.costs(self.prefetch_state.costs.download_us.into());
         self.advise_costs();
     }
 
     pub(crate) fn advise_costs(&mut self) {
-        let costs = self.foresight.costs;
+        let costs = self.prefetch_state.costs;
         self.slots.advise(Advice::Costs { class: 0, costs });
     }
 
     /// SARC judges SEQ by what its hits are worth, and may evict blocks before a stream comes to them.
     fn advise_floor(&mut self) {
         if self.config.sequential_floor {
-            let needed = self.foresight.prefetcher.sequential_need_blocks(self.now);
+            let needed = self.prefetch_state.prefetcher.sequential_need_blocks(self.now);
             let floor = needed.min(u64::from(self.slots.count() / FLOOR_DIVISOR)) as u32;
             self.slots.advise(Advice::SequentialFloorBlocks(floor));
         }
@@ -298,7 +298,7 @@ impl Core {
 
     /// The prefetcher's history, if it has one; to be encoded chunk by chunk.
     pub fn history(&self) -> Option<&History> {
-        self.foresight.prefetcher.history()
+        self.prefetch_state.prefetcher.history()
     }
 
     /// Whether a prefetch brought the block in a slot.
@@ -307,17 +307,17 @@ impl Core {
     }
 
     pub fn policies(&self) -> PolicySnapshot {
-        let foresight = &self.foresight;
-        let mut tallies = foresight.earlier.clone();
+        let prefetch_state = &self.prefetch_state;
+        let mut tallies = prefetch_state.earlier.clone();
         tallies.push(self.tally());
-        let permille = |class| (u64::from(foresight.admission.calibration(class).bits()) * 1000) >> 30;
+        let permille = |class| (u64::from(prefetch_state.admission.calibration(class).bits()) * 1000) >> 30;
         PolicySnapshot {
             replacement: self.slots.policy_name(),
-            prefetch: foresight.prefetcher.name(),
-            addressing: foresight.addressing,
-            economy: foresight.economy,
+            prefetch: prefetch_state.prefetcher.name(),
+            addressing: prefetch_state.addressing,
+            economy: prefetch_state.economy,
             tallies,
-            prefetcher: foresight.prefetcher.statistics(),
+            prefetcher: prefetch_state.prefetcher.statistics(),
             unread_blocks: self.slots.unread_count() as u64,
             calibration_permille: [permille(Class::Sequential), permille(Class::History)],
         }
@@ -325,8 +325,8 @@ impl Core {
 
     /// Checks what must always hold; for tests and simulation.
     pub(crate) fn check_accounts(&self) {
-        self.foresight.prefetcher.check_invariants();
-        let counters = &self.foresight.counters;
+        self.prefetch_state.prefetcher.check_invariants();
+        let counters = &self.prefetch_state.counters;
         let settled = counters.used + counters.wasted + counters.dropped;
         let unread = self.slots.unread_count() as u64;
         assert!(
@@ -334,38 +334,38 @@ impl Core {
             "more has become of prefetched blocks than there were: {counters:?}, {unread} unread"
         );
         assert!(counters.used <= counters.accesses);
-        assert!(self.foresight.suggestions.is_empty());
+        assert!(self.prefetch_state.suggestions.is_empty());
     }
 
     fn tally(&self) -> Tally {
         Tally {
             replacement: self.slots.policy_name(),
-            prefetch: self.foresight.prefetcher.name(),
-            counters: self.foresight.counters,
+            prefetch: self.prefetch_state.prefetcher.name(),
+            counters: self.prefetch_state.counters,
         }
     }
 
     fn close_account(&mut self) {
         let tally = self.tally();
-        self.foresight.earlier.push(tally);
-        self.foresight.counters = PolicyCounters::default();
+        self.prefetch_state.earlier.push(tally);
+        self.prefetch_state.counters = PolicyCounters::default();
         self.slots.forget_marks();
     }
 
     /// A pair that was at work before goes on with its account.
     fn open_account(&mut self) {
-        self.foresight.generation += 1;
-        let pair = (self.slots.policy_name(), self.foresight.prefetcher.name());
+        self.prefetch_state.generation += 1;
+        let pair = (self.slots.policy_name(), self.prefetch_state.prefetcher.name());
         let is_same = |tally: &Tally| (tally.replacement, tally.prefetch) == pair;
-        if let Some(at) = self.foresight.earlier.iter().position(is_same) {
-            self.foresight.counters = self.foresight.earlier.remove(at).counters;
+        if let Some(at) = self.prefetch_state.earlier.iter().position(is_same) {
+            self.prefetch_state.counters = self.prefetch_state.earlier.remove(at).counters;
         }
     }
 
     /// Counts a read of a resident block.
     pub(crate) fn count_touch(&mut self, touched: Touched) {
         if touched.brought {
-            self.foresight.counters.accesses += 1;
+            self.prefetch_state.counters.accesses += 1;
         }
         if let Some(mark) = touched.first {
             self.count_use(mark);
@@ -373,55 +373,55 @@ impl Core {
     }
 
     pub(crate) fn count_use(&mut self, mark: Mark) {
-        self.foresight.counters.used += 1;
-        self.foresight.admission.on_used(mark.class, 1);
+        self.prefetch_state.counters.used += 1;
+        self.prefetch_state.admission.on_used(mark.class, 1);
     }
 
     pub(crate) fn learn_fetch(&mut self, micros: u64, blocks: u64) {
-        let economy = self.foresight.economy;
-        if let Some(costs) = self.foresight.latencies.learn(micros, blocks, &economy) {
-            self.foresight.costs = costs;
+        let economy = self.prefetch_state.economy;
+        if let Some(costs) = self.prefetch_state.latencies.learn(micros, blocks, &economy) {
+            self.prefetch_state.costs = costs;
             self.advise_costs();
         }
     }
 
     /// Tells the prefetcher what became of a piece of a suggestion.
-    pub(crate) fn feed_back(&mut self, first: Mark, count: u64, fate: Fate) {
+    pub(crate) fn feed_back(&mut self, first: Mark, count: u64, prefetch_outcome: PrefetchOutcome) {
         let feedback = Feedback {
             volume: first.volume,
             first: first.block,
             count,
             tag: first.tag,
-            fate,
+            prefetch_outcome,
         };
-        self.foresight.prefetcher.on_feedback(self.now, feedback);
+        self.prefetch_state.prefetcher.on_feedback(self.now, feedback);
     }
 
     /// What evictions have decided, and the prefetcher's upkeep.
     pub(crate) fn pump_policies(&mut self) {
-        if self.slots.has_fates() {
-            let mut fates = core::mem::take(&mut self.foresight.fates);
-            self.slots.take_fates(&mut fates);
-            for run in fates.chunk_by(|left, right| left.1 == right.1 && continues(&left.0, &right.0)) {
-                let ((first, fate), count) = (run[0], run.len() as u64);
-                if matches!(fate, Fate::Evicted { .. }) {
-                    self.foresight.counters.wasted += count;
+        if self.slots.has_prefetch_outcomes() {
+            let mut prefetch_outcomes = core::mem::take(&mut self.prefetch_state.prefetch_outcomes);
+            self.slots.take_prefetch_outcomes(&mut prefetch_outcomes);
+            for run in prefetch_outcomes.chunk_by(|left, right| left.1 == right.1 && continues(&left.0, &right.0)) {
+                let ((first, prefetch_outcome), count) = (run[0], run.len() as u64);
+                if matches!(prefetch_outcome, PrefetchOutcome::Evicted { .. }) {
+                    self.prefetch_state.counters.wasted += count;
                 }
-                self.feed_back(first, count, fate);
+                self.feed_back(first, count, prefetch_outcome);
             }
-            fates.clear();
-            self.foresight.fates = fates;
+            prefetch_outcomes.clear();
+            self.prefetch_state.prefetch_outcomes = prefetch_outcomes;
         }
-        if self.now.micros_since(self.foresight.ticked) >= TICK_MICROS {
-            self.foresight.ticked = self.now;
-            self.foresight.prefetcher.on_tick(self.now);
+        if self.now.micros_since(self.prefetch_state.ticked) >= TICK_MICROS {
+            self.prefetch_state.ticked = self.now;
+            self.prefetch_state.prefetcher.on_tick(self.now);
             self.advise_floor();
         }
     }
 
     /// Where the replacement policy sees a block.
     pub(crate) fn own_address(&self, volume: VolumeId, block: u64, pvbn: Pvbn) -> u64 {
-        match self.foresight.addressing {
+        match self.prefetch_state.addressing {
             Addressing::Logical => address(volume, block),
             Addressing::Pvbn => address(PVBN_SPACE, pvbn.0),
         }

@@ -63,7 +63,10 @@ fn prefetched_blocks_are_marked_until_their_first_read() {
     let ahead = fetches.pop().unwrap();
     assert!(!ahead.2 && fetches[0].2, "demand goes first");
     bench.arrive(ahead);
-    assert_eq!(bench.fates(), [(1, 4, Fate::Arrived { waited: false })]);
+    assert_eq!(
+        bench.prefetch_outcomes(),
+        [(1, 4, PrefetchOutcome::Arrived { waited: false })]
+    );
     bench.read(1, 2);
     assert_eq!(bench.last_access(), (Outcome::Hit, 2));
     bench.read(1, 2);
@@ -72,8 +75,11 @@ fn prefetched_blocks_are_marked_until_their_first_read() {
     assert_eq!((counters.prefetched, counters.used, counters.accesses), (4, 2, 4));
     bench.evict_all();
     // Spared once, then evicted; AMP calls that old.
-    let expected = [(3, 2, Fate::Aged), (3, 2, Fate::Evicted { aged: true })];
-    assert_eq!(bench.fates(), expected);
+    let expected = [
+        (3, 2, PrefetchOutcome::Aged),
+        (3, 2, PrefetchOutcome::Evicted { aged: true }),
+    ];
+    assert_eq!(bench.prefetch_outcomes(), expected);
     assert_eq!(bench.counters().wasted, 2);
 }
 
@@ -85,7 +91,10 @@ fn a_reader_that_joins_a_prefetch_is_its_first_use() {
     bench.read(1, 1);
     assert_eq!(bench.last_access(), (Outcome::Partial, 1));
     bench.arrive(ahead);
-    assert_eq!(bench.fates(), [(1, 2, Fate::Arrived { waited: true })]);
+    assert_eq!(
+        bench.prefetch_outcomes(),
+        [(1, 2, PrefetchOutcome::Arrived { waited: true })]
+    );
     let counters = bench.counters();
     assert_eq!((counters.used, counters.accesses), (1, 1));
     bench.read(1, 2);
@@ -105,7 +114,7 @@ fn what_does_not_come_is_told_too() {
         fetch,
         result: Err(failure),
     });
-    assert_eq!(bench.fates(), [(1, 2, Fate::Dropped)]);
+    assert_eq!(bench.prefetch_outcomes(), [(1, 2, PrefetchOutcome::Dropped)]);
     assert_eq!(bench.counters().dropped, 2);
 }
 
@@ -143,7 +152,7 @@ fn what_is_not_worth_its_price_is_not_fetched() {
     bench.suggest(1, 4);
     let fetches = bench.read(0, 1);
     assert!(fetches.len() == 1 && fetches[0].2);
-    assert_eq!(bench.fates(), [(1, 4, Fate::Dropped)]);
+    assert_eq!(bench.prefetch_outcomes(), [(1, 4, PrefetchOutcome::Dropped)]);
     let counters = bench.counters();
     assert_eq!((counters.suggestions_refused, counters.blocks_refused), (1, 4));
     assert_eq!(counters.prefetched, 0);

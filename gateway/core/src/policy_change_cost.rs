@@ -4,7 +4,7 @@
 use crate::slots::Slots;
 use crate::test_bench::cpu_nanoseconds;
 use tombolo_base::{BlockSum, Lcbn, Prng, Pvbn};
-use tombolo_cache::{Access, Arrival, Capacity, Cause, Grouping, Policy, Recall};
+use tombolo_cache::{Access, Arrival, Capacity, Cause, Grouping, MissHint, Policy};
 
 const GROUPING: Grouping = Grouping::Objects { evict_blocks: 16 };
 
@@ -17,7 +17,7 @@ fn filled(policy: Policy, count: u32) -> Slots {
         };
         let arrival = Arrival {
             object: block / 64,
-            ..Arrival::of_block(Access::to(Pvbn(block)), Cause::Demand, Recall::default())
+            ..Arrival::of_block(Access::to(Pvbn(block)), Cause::Demand, MissHint::default())
         };
         slots.hold_clean(runs[0].first, BlockSum(block), &arrival);
     }

@@ -8,7 +8,6 @@
 //! however large and many the reads are, slots can be found for what they wait for. A window that finds the shares used
 //! up waits without holding anything, unless all of its blocks are at hand.
 
-use crate::ahead::Wish;
 use crate::checkpoint::least_first;
 use crate::core_state::{Core, Lookup};
 use crate::event::{
@@ -20,6 +19,7 @@ use crate::fetch::{Interest, Purpose};
 use crate::flush::ALTERED;
 use crate::losses::Place;
 use crate::page::{MapPage, PAGE_ENTRIES};
+use crate::prefetch::Candidate;
 use crate::slots::SlotState;
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -88,7 +88,7 @@ pub(crate) enum Query {
 enum Waiter {
     Read(Token),
     Query(Token, Span, Query),
-    Wish(Wish),
+    Candidate(Candidate),
     /// Duplicates of the block that the descriptor is loaded for.
     Verification,
     /// The page itself is all that is wanted.
@@ -100,7 +100,7 @@ pub(crate) struct Reads {
     reads: HashMap<Token, Read>,
     page_waiters: BTreeMap<(VolumeId, u64), Vec<Waiter>>,
     descriptor_waiters: BTreeMap<Pvbn, Vec<Waiter>>,
-    wishes_waiting: usize,
+    candidates_waiting: usize,
     /// Blocks of windows that may wait for slots.
     reserved: u32,
     /// Reads whose window has to wait for others'.
@@ -114,7 +114,7 @@ pub(crate) struct Reads {
 const UNRESOLVED_MAX: u32 = 64;
 /// One answer to a map query looks at no more than this many blocks; the client asks again for the rest.
 pub(crate) const STATUS_BLOCKS_MAX: u64 = 1 << 16;
-/// Wishes that wait for local metadata at the same time; more are given up.
+/// Candidates that wait for local metadata at the same time; more are given up.
 const WISHES_WAITING_MAX: usize = 4096;
 
 impl Core {
@@ -265,20 +265,23 @@ impl Core {
     /// Passes a read whose outcome is known to the prefetcher, and on to the replacement policy what that says.
     fn consult(&mut self, read: &mut Read) {
         read.is_consulted = true;
-        let counters = &mut self.foresight.counters;
+        let counters = &mut self.prefetch_state.counters;
         match read.outcome {
             Outcome::Hit => counters.reads_hit += 1,
             Outcome::Partial => counters.reads_partial += 1,
             Outcome::Miss => counters.reads_missed += 1,
         }
-        let pattern = match self.foresight.addressing {
+        let pattern = match self.prefetch_state.addressing {
             Addressing::Logical => {
                 let access = self.access(read, read.span.volume, read.span.first, 0..read.blocks.len());
                 self.tell_prefetcher(access)
             }
             Addressing::Pvbn => self.tell_by_pvbn(read),
         };
-        read.sequential = self.foresight.knows_streams.then_some(pattern == Pattern::Sequential);
+        read.sequential = self
+            .prefetch_state
+            .knows_streams
+            .then_some(pattern == Pattern::Sequential);
         for index in 0..read.blocks.len() {
             if let Block::Held(slot) = read.blocks[index] {
                 self.touch(read, index as u64, slot);
@@ -287,10 +290,10 @@ impl Core {
     }
 
     fn tell_prefetcher(&mut self, access: Access) -> Pattern {
-        let foresight = &mut self.foresight;
-        foresight
+        let prefetch_state = &mut self.prefetch_state;
+        prefetch_state
             .prefetcher
-            .on_read(self.now, access, &mut foresight.suggestions)
+            .on_read(self.now, access, &mut prefetch_state.suggestions)
     }
 
     /// What the prefetcher is told of some of the read's blocks.
@@ -434,13 +437,13 @@ impl Core {
                 let at = read.span.first + u64::from(interests[0]);
                 let address = self.own_address(read.span.volume, at, block);
                 let sequential = read.sequential;
-                let recall = self.slots.miss(&cache::Access {
+                let miss_hint = self.slots.miss(&cache::Access {
                     block,
                     address,
                     sequential,
                 });
                 let purpose = Purpose::Demand {
-                    recall,
+                    miss_hint,
                     address,
                     sequential,
                 };
@@ -473,7 +476,7 @@ impl Core {
                 let reason = "the local copy is corrupt and was not yet uploaded; overwrite the block".to_string();
                 return Err(Refusal::Lost { block, pvbn, reason });
             }
-            self.foresight.counters.hits += 1;
+            self.prefetch_state.counters.hits += 1;
             self.slots.pin(slot);
             if read.is_consulted {
                 self.touch(read, index.into(), slot);
@@ -481,7 +484,7 @@ impl Core {
             return Ok(Block::Held(slot));
         }
         if let Some(joined) = self.join_fetch(pvbn, (token, index)) {
-            self.foresight.counters.partial_misses += 1;
+            self.prefetch_state.counters.partial_misses += 1;
             read.prefetched_coming += u32::from(joined.is_first_of_prefetch);
             if read.outcome == Outcome::Hit {
                 read.outcome = Outcome::Partial;
@@ -500,7 +503,7 @@ impl Core {
         else {
             return Err(unknown_object(block, pvbn));
         };
-        self.foresight.counters.complete_misses += 1;
+        self.prefetch_state.counters.complete_misses += 1;
         let (_, indices) = wanted
             .entry(descriptor.first_pvbn().0)
             .or_insert_with(|| (descriptor, BTreeMap::new()));
@@ -554,15 +557,19 @@ impl Core {
         is_new
     }
 
-    pub(crate) fn load_page_for_wish(&mut self, wish: Wish, page: u64) {
-        if self.reads.wishes_waiting < WISHES_WAITING_MAX && self.load_page(wish.volume, page, Waiter::Wish(wish)) {
-            self.reads.wishes_waiting += 1;
+    pub(crate) fn load_page_for_candidate(&mut self, candidate: Candidate, page: u64) {
+        if self.reads.candidates_waiting < WISHES_WAITING_MAX
+            && self.load_page(candidate.volume, page, Waiter::Candidate(candidate))
+        {
+            self.reads.candidates_waiting += 1;
         }
     }
 
-    pub(crate) fn load_descriptor_for_wish(&mut self, wish: Wish, pvbn: Pvbn) {
-        if self.reads.wishes_waiting < WISHES_WAITING_MAX && self.load_descriptor(pvbn, Waiter::Wish(wish)) {
-            self.reads.wishes_waiting += 1;
+    pub(crate) fn load_descriptor_for_candidate(&mut self, candidate: Candidate, pvbn: Pvbn) {
+        if self.reads.candidates_waiting < WISHES_WAITING_MAX
+            && self.load_descriptor(pvbn, Waiter::Candidate(candidate))
+        {
+            self.reads.candidates_waiting += 1;
         }
     }
 
@@ -622,9 +629,9 @@ impl Core {
                                 self.answer(token, Err(unknown_object(read.span.first, pvbn)));
                             }
                         }
-                        Waiter::Wish(wish) => {
-                            self.reads.wishes_waiting -= 1;
-                            self.follow_behind(wish);
+                        Waiter::Candidate(candidate) => {
+                            self.reads.candidates_waiting -= 1;
+                            self.follow_behind(candidate);
                         }
                         Waiter::Verification => self.on_located(pvbn),
                         Waiter::Query(..) | Waiter::Nobody => {}
@@ -641,9 +648,9 @@ impl Core {
             match waiter {
                 Waiter::Read(token) => self.advance_read(token),
                 Waiter::Query(token, span, query) => self.on_query(token, span, query),
-                Waiter::Wish(wish) => {
-                    self.reads.wishes_waiting -= 1;
-                    self.follow(wish);
+                Waiter::Candidate(candidate) => {
+                    self.reads.candidates_waiting -= 1;
+                    self.follow(candidate);
                 }
                 Waiter::Verification => located.into_iter().for_each(|pvbn| self.on_located(pvbn)),
                 Waiter::Nobody => {}
@@ -662,8 +669,8 @@ impl Core {
                     token
                 }
                 Waiter::Query(token, ..) => token,
-                Waiter::Wish(_) => {
-                    self.reads.wishes_waiting -= 1;
+                Waiter::Candidate(_) => {
+                    self.reads.candidates_waiting -= 1;
                     continue;
                 }
                 Waiter::Verification => {
@@ -753,7 +760,7 @@ impl Core {
         if corrupt.is_empty() {
             if read.outcome == Outcome::Hit {
                 let micros = self.now.micros_since(read.began);
-                self.foresight.admission.on_hit(micros);
+                self.prefetch_state.admission.on_hit(micros);
             }
             return self.end_window(token, read);
         }

@@ -10,13 +10,13 @@ use crate::checkpoint::{MetadataFault, MetadataRead, SlotEntry, Superblock, Tabl
 use crate::config::Config;
 use crate::core_state::{Core, Counters, Overlay, StoreState};
 use crate::dirty::{Dirty, DirtyBlock, Stage};
-use crate::durability::{Becomes, Durability};
+use crate::durability::{Durability, SlotTransition};
 use crate::fetch::Fetches;
 use crate::flush::Flush;
 use crate::journal::Journal;
 use crate::losses::Losses;
 use crate::partial_write::PartialWrites;
-use crate::policies::{Foresight, Policies};
+use crate::policies::{Policies, PrefetchState};
 use crate::read::Reads;
 use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::slots::{SLOTS_PER_PAGE, SlotState, Slots};
@@ -396,9 +396,9 @@ fn empty_core(
     let config = parts.config;
     let policies = parts.policies;
     let mut slots = Slots::new(config.slot_count, policies.replacement);
-    slots.set_second_chances(policies.prefetcher.wants_second_chances());
+    slots.set_second_chances(policies.prefetcher.uses_second_chances());
     let (prefetcher, addressing, economy) = (policies.prefetcher, policies.addressing, policies.economy);
-    let foresight = Foresight::new(prefetcher, addressing, economy, config.slot_count, now);
+    let prefetch_state = PrefetchState::new(prefetcher, addressing, economy, config.slot_count, now);
     let last_segment = segments
         .keys()
         .next_back()
@@ -433,7 +433,7 @@ fn empty_core(
         generation: 0,
         pages: WeightedLru::new(config.map_cache_bytes),
         descriptors: WeightedLru::new(config.descriptor_cache_bytes),
-        foresight,
+        prefetch_state,
         writes: Writes::default(),
         partial_writes: PartialWrites::default(),
         reads: Reads::default(),
@@ -860,12 +860,12 @@ fn dispensable(
 
 fn replay_record(core: &mut Core, time: WallTime, record: Record, report: &mut Report) {
     let mut settling = core.apply(&record);
-    settling.extend(core.sweep_all().into_iter().map(|slot| (slot, Becomes::Free)));
+    settling.extend(core.sweep_all().into_iter().map(|slot| (slot, SlotTransition::Free)));
     for (slot, becomes) in settling {
         let (pvbn, sum) = (core.slots.pvbn(slot), core.slots.sum(slot));
         match becomes {
-            Becomes::Clean { .. } => core.slots.restore(slot, pvbn, sum, SlotState::Clean),
-            Becomes::Free => core.slots.restore(slot, pvbn, sum, SlotState::Free),
+            SlotTransition::Clean { .. } => core.slots.restore(slot, pvbn, sum, SlotState::Clean),
+            SlotTransition::Free => core.slots.restore(slot, pvbn, sum, SlotState::Free),
         }
     }
     match record {

@@ -2,7 +2,7 @@
 
 use crate::core_state::Core;
 use crate::dirty::DirtyBlock;
-use crate::durability::Becomes;
+use crate::durability::SlotTransition;
 use crate::record::Record;
 use alloc::vec::Vec;
 use tombolo_base::{Pvbn, VolumeId};
@@ -74,7 +74,7 @@ impl Core {
         for block in dead {
             self.dirty.remove(block.pvbn);
             self.slots.retire(block.slot);
-            self.settle_at(end, block.slot, Becomes::Free);
+            self.settle_at(end, block.slot, SlotTransition::Free);
         }
         end
     }

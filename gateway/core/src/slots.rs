@@ -16,8 +16,8 @@
 use alloc::{boxed::Box, vec, vec::Vec};
 use hashbrown::{HashMap, HashTable};
 use tombolo_base::{BlockSum, Instant, Lcbn, PACK_BLOCKS, Pvbn};
-use tombolo_cache::{Access, Advice, Arrival, Cause, Expectation, Incoming, Recall, Replacement, Residents, Verdict};
-use tombolo_prefetch::{Fate, PVBN_SPACE};
+use tombolo_cache::{Access, Advice, Arrival, Cause, Expectation, Incoming, MissHint, Replacement, Residents, Verdict};
+use tombolo_prefetch::{PVBN_SPACE, PrefetchOutcome};
 
 use crate::marks::{Mark, Marks, Touched};
 use crate::policies::address;
@@ -167,7 +167,7 @@ impl Slots {
     }
 
     /// Counts a read of a block that is neither resident nor on its way.
-    pub fn miss(&mut self, access: &Access) -> Recall {
+    pub fn miss(&mut self, access: &Access) -> MissHint {
         self.policy.miss(access)
     }
 
@@ -184,8 +184,8 @@ impl Slots {
     }
 
     /// Whether [`Self::expect`] is of any use.
-    pub fn heeds_expectations(&self) -> bool {
-        self.policy.heeds_expectations()
+    pub fn uses_expectations(&self) -> bool {
+        self.policy.uses_expectations()
     }
 
     pub fn advise(&mut self, advice: Advice) {
@@ -222,12 +222,12 @@ impl Slots {
         self.marks.clear();
     }
 
-    pub fn has_fates(&self) -> bool {
-        self.marks.has_fates()
+    pub fn has_prefetch_outcomes(&self) -> bool {
+        self.marks.has_prefetch_outcomes()
     }
 
-    pub fn take_fates(&mut self, fates: &mut Vec<(Mark, Fate)>) {
-        self.marks.take_fates(fates);
+    pub fn take_prefetch_outcomes(&mut self, prefetch_outcomes: &mut Vec<(Mark, PrefetchOutcome)>) {
+        self.marks.take_prefetch_outcomes(prefetch_outcomes);
     }
 
     /// Another policy takes the evictable blocks over, in the order in which the old one would have evicted them.
@@ -256,12 +256,12 @@ impl Slots {
     }
 
     /// Takes `count` slots for new contents, evicting as needed, in as few runs as possible; `None` and no change
-    /// when there are not enough. `recalls` says what the policy knew of the blocks to come; it may be shorter.
-    pub fn take(&mut self, count: u32, recalls: impl IntoIterator<Item = Recall>) -> Option<Vec<SlotRun>> {
+    /// when there are not enough. `miss_hints` says what the policy knew of the blocks to come; it may be shorter.
+    pub fn take(&mut self, count: u32, miss_hints: impl IntoIterator<Item = MissHint>) -> Option<Vec<SlotRun>> {
         if !self.has_room(count) {
             return None;
         }
-        let mut recalls = recalls.into_iter().skip(self.free_count as usize);
+        let mut miss_hints = miss_hints.into_iter().skip(self.free_count as usize);
         while self.free_count < count {
             let mut residents = Unpinned {
                 pins: &self.pins,
@@ -269,9 +269,9 @@ impl Slots {
                 marks: &mut self.marks,
                 second_chances: self.second_chances,
             };
-            let recall = recalls.next().unwrap_or_default();
+            let miss_hint = miss_hints.next().unwrap_or_default();
             let incoming = Incoming {
-                recall,
+                miss_hint,
                 ..Incoming::BLOCK
             };
             let victim = self.policy.victim(incoming, &mut residents)?;
@@ -632,7 +632,7 @@ fn arrival_of(pvbn: Pvbn, cause: Cause) -> Arrival {
     };
     Arrival {
         object: likely_object(pvbn).0,
-        ..Arrival::of_block(access, cause, Recall::default())
+        ..Arrival::of_block(access, cause, MissHint::default())
     }
 }
 
@@ -803,16 +803,16 @@ mod tests {
     }
 
     #[test]
-    fn free_slots_come_before_recalls_are_used() {
+    fn free_slots_come_before_miss_hints_are_used() {
         let mut slots = slots(2);
         let slot = one(&mut slots);
         slots.hold_clean(slot, BlockSum(0), &arrival_of(Pvbn(0), Cause::Prefetch));
         let mut asked = 0;
-        let recalls = core::iter::repeat_with(|| {
+        let miss_hints = core::iter::repeat_with(|| {
             asked += 1;
-            Recall::default()
+            MissHint::default()
         });
-        assert!(slots.take(2, recalls).is_some());
+        assert!(slots.take(2, miss_hints).is_some());
         assert_eq!(
             asked, 2,
             "one is passed over for the free slot, one goes to the eviction"

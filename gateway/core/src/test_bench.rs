@@ -10,9 +10,10 @@ use crate::recovery::{NewDisk, Parts, recover};
 use alloc::sync::Arc;
 use std::sync::Mutex;
 use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
-use tombolo_cache::{Access as Use, Arrival, Capacity, Incoming, Lru, Recall, Replacement, Residents};
+use tombolo_cache::{Access as Use, Arrival, Capacity, Incoming, Lru, MissHint, Replacement, Residents};
 use tombolo_prefetch::{
-    Access, Class, ClientId, Fate, Feedback, Likelihood, Outcome, Pattern, Prefetcher, Statistics, Suggestion, Tag,
+    Access, Class, ClientId, Feedback, Likelihood, Outcome, Pattern, PrefetchOutcome, Prefetcher, Statistics,
+    Suggestion, Tag,
 };
 
 pub(crate) const VOLUME: VolumeId = VolumeId(1 << 63 | 9);
@@ -55,7 +56,7 @@ impl Replacement for Recorder {
         "recorder"
     }
 
-    fn miss(&mut self, access: &Use) -> Recall {
+    fn miss(&mut self, access: &Use) -> MissHint {
         self.1.lock().unwrap().push(Told::Miss(*access));
         self.0.miss(access)
     }
@@ -99,7 +100,7 @@ impl Replacement for Recorder {
 struct Foreteller {
     next: Log<Suggestion>,
     accesses: Log<Access>,
-    fates: Log<Feedback>,
+    prefetch_outcomes: Log<Feedback>,
 }
 
 impl Prefetcher for Foreteller {
@@ -113,12 +114,12 @@ impl Prefetcher for Foreteller {
         Pattern::Sequential
     }
 
-    fn wants_second_chances(&self) -> bool {
+    fn uses_second_chances(&self) -> bool {
         true
     }
 
     fn on_feedback(&mut self, _: Instant, feedback: Feedback) {
-        self.fates.lock().unwrap().push(feedback);
+        self.prefetch_outcomes.lock().unwrap().push(feedback);
     }
 
     fn statistics(&self) -> Statistics {
@@ -134,7 +135,7 @@ pub(crate) struct Bench {
     pub told: Log<Told>,
     next: Log<Suggestion>,
     accesses: Log<Access>,
-    fates: Log<Feedback>,
+    prefetch_outcomes: Log<Feedback>,
 }
 
 impl Bench {
@@ -148,11 +149,12 @@ impl Bench {
     }
 
     pub(crate) fn with(config: Config, economy: Economy) -> Self {
-        let (told, next, accesses, fates) = (Log::default(), Log::default(), Log::default(), Log::default());
+        let (told, next, accesses, prefetch_outcomes) =
+            (Log::default(), Log::default(), Log::default(), Log::default());
         let foreteller = Foreteller {
             next: next.clone(),
             accesses: accesses.clone(),
-            fates: fates.clone(),
+            prefetch_outcomes: prefetch_outcomes.clone(),
         };
         let lru = Lru::new(Capacity::of_blocks(config.slot_count));
         let mut policies = Policies::new(Box::new(Recorder(lru, told.clone())), Box::new(foreteller));
@@ -184,7 +186,7 @@ impl Bench {
             told,
             next,
             accesses,
-            fates,
+            prefetch_outcomes,
         }
     }
 
@@ -250,10 +252,23 @@ impl Bench {
         });
     }
 
-    pub(crate) fn fates(&self) -> Vec<(u64, u64, Fate)> {
-        let fates = std::mem::take(&mut *self.fates.lock().unwrap());
-        assert!(fates.iter().all(|fate| (fate.volume, fate.tag) == (VOLUME, Tag(3))));
-        fates.iter().map(|fate| (fate.first, fate.count, fate.fate)).collect()
+    pub(crate) fn prefetch_outcomes(&self) -> Vec<(u64, u64, PrefetchOutcome)> {
+        let prefetch_outcomes = std::mem::take(&mut *self.prefetch_outcomes.lock().unwrap());
+        assert!(
+            prefetch_outcomes
+                .iter()
+                .all(|prefetch_outcome| (prefetch_outcome.volume, prefetch_outcome.tag) == (VOLUME, Tag(3)))
+        );
+        prefetch_outcomes
+            .iter()
+            .map(|prefetch_outcome| {
+                (
+                    prefetch_outcome.first,
+                    prefetch_outcome.count,
+                    prefetch_outcome.prefetch_outcome,
+                )
+            })
+            .collect()
     }
 
     pub(crate) fn last_access(&self) -> (Outcome, u64) {

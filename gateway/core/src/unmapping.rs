@@ -8,7 +8,7 @@
 
 use crate::core_state::Core;
 use crate::dirty::Stage;
-use crate::durability::Becomes;
+use crate::durability::SlotTransition;
 use crate::extent_map::{Extent, Target};
 use alloc::vec::Vec;
 use tombolo_base::{Instant, Lcbn, VolumeId};
@@ -18,7 +18,7 @@ const SWEEP_REST_MICROS: u64 = 1_000;
 
 impl Core {
     /// Maps the extent's blocks. Returns the slots that this makes dispensable, but for those that [`Self::sweep`] will find.
-    pub(crate) fn remap(&mut self, extent: Extent) -> Vec<(Lcbn, Becomes)> {
+    pub(crate) fn remap(&mut self, extent: Extent) -> Vec<(Lcbn, SlotTransition)> {
         if extent.count <= self.config.sweep_blocks_max {
             return self.remap_now(extent);
         }
@@ -29,12 +29,12 @@ impl Core {
     }
 
     /// [`Self::remap`] that leaves nothing for later.
-    pub(crate) fn remap_now(&mut self, extent: Extent) -> Vec<(Lcbn, Becomes)> {
+    pub(crate) fn remap_now(&mut self, extent: Extent) -> Vec<(Lcbn, SlotTransition)> {
         let (volume, first, end) = (extent.volume, extent.first, extent.end());
         let mut free = Vec::new();
         for block in self.dirty.supersede(volume, first, end) {
             if block.stage == Stage::Queued {
-                free.push((block.slot, Becomes::Free));
+                free.push((block.slot, SlotTransition::Free));
             } else {
                 // The next checkpoint must not call it dirty any more.
                 self.slots.mark_changed(block.slot);
@@ -45,12 +45,12 @@ impl Core {
         free
     }
 
-    fn forget_lost(&mut self, volume: VolumeId, first: u64, end: u64) -> Vec<(Lcbn, Becomes)> {
+    fn forget_lost(&mut self, volume: VolumeId, first: u64, end: u64) -> Vec<(Lcbn, SlotTransition)> {
         let mut free = Vec::new();
         self.losses.forget_places(volume, first, end);
         while let Some((&place, &slot)) = self.corrupt.range((volume, first)..(volume, end)).next() {
             self.corrupt.remove(&place);
-            free.push((slot, Becomes::Free));
+            free.push((slot, SlotTransition::Free));
         }
         free
     }
@@ -65,7 +65,7 @@ impl Core {
         }
         for slot in self.sweep_dirty(count) {
             self.slots.retire(slot);
-            self.settle_at(self.journal.next(), slot, Becomes::Free);
+            self.settle_at(self.journal.next(), slot, SlotTransition::Free);
         }
     }
 

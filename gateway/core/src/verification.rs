@@ -176,7 +176,7 @@ impl Core {
                 self.requeue_followers(lost.into_iter().map(|(pvbn, _)| pvbn));
                 let (records, dead) = self.redirect_followers(good);
                 self.commit_redirects(records, dead);
-                self.hasten_settling();
+                self.request_sync_under_pressure();
             }
             Err(failure) => {
                 self.lose_object(&check.descriptor, Vec::new());

@@ -36,11 +36,11 @@ impl<S: Storage> FileService<S> {
         self.set_permissions(caller, &mut edit, &mut node, set)?;
         set_times(caller, &mut node, set);
         edit.put_node(&mut node);
-        edit.news.push(news(inode, set));
-        let news = self.commit(caller, edit, Outcome::Done)?;
+        edit.invalidations.push(invalidations(inode, set));
+        let invalidations = self.commit(caller, edit, Outcome::Done)?;
         drop(names);
         drop(file);
-        self.tell(news);
+        self.notify(invalidations);
         Ok(node.attributes())
     }
 
@@ -78,7 +78,7 @@ impl<S: Storage> FileService<S> {
             request: Request::Unnumbered,
             ..*caller
         };
-        let news = {
+        let invalidations = {
             let _names = self.changing();
             let before = self.node(caller, inode)?;
             let mut node = before.clone();
@@ -96,7 +96,7 @@ impl<S: Storage> FileService<S> {
             edit.tell_attributes(inode);
             self.commit(caller, edit, Outcome::Done)?
         };
-        self.tell(news);
+        self.notify(invalidations);
         Ok(())
     }
 }
@@ -123,7 +123,7 @@ fn set_times(caller: &Caller, node: &mut Node, set: &SetAttributes) {
     }
 }
 
-fn news(inode: u64, set: &SetAttributes) -> Changed {
+fn invalidations(inode: u64, set: &SetAttributes) -> Changed {
     match set.size {
         // Beyond the new size there are zeroes or nothing now, whichever way it changed.
         Some(size) => Changed::Data {

@@ -17,7 +17,7 @@ pub struct Edit {
     /// Allocated blocks, and inodes, that the change adds to its share.
     pub blocks: i64,
     pub inodes: i64,
-    pub news: Vec<Changed>,
+    pub invalidations: Vec<Changed>,
     /// Inodes that lose their last name but stay, with the sessions that hold them.
     pub orphaned: Vec<(u64, Vec<u64>)>,
     /// Orphans that get a name.
@@ -101,7 +101,7 @@ impl Edit {
     }
 
     pub fn tell_name(&mut self, parent: u64, name: &[u8], before: u64) {
-        self.news.push(Changed::Name {
+        self.invalidations.push(Changed::Name {
             parent,
             name: name.to_vec(),
             inode: before,
@@ -110,7 +110,7 @@ impl Edit {
     }
 
     pub fn tell_attributes(&mut self, inode: u64) {
-        self.news.push(Changed::Attributes { inode });
+        self.invalidations.push(Changed::Attributes { inode });
     }
 
     /// The inode stays without a name until its holders are done with it.

@@ -99,7 +99,7 @@ fn usage(share: u32, what: u8) -> Vec<u8> {
     key
 }
 
-pub fn numbers() -> Vec<u8> {
+pub fn id_allocator() -> Vec<u8> {
     vec![tag::NUMBERS]
 }
 
@@ -108,7 +108,7 @@ pub fn all(tag: u8) -> (Vec<u8>, Vec<u8>) {
     (vec![tag], vec![tag + 1])
 }
 
-/// Everything under a tag and a number. Numbers are below 2^63, so one more is a number too.
+/// Everything under a tag and a number. IdAllocator are below 2^63, so one more is a number too.
 pub fn all_of(tag: u8, number: u64) -> (Vec<u8>, Vec<u8>) {
     (of(tag, number), of(tag, number + 1))
 }

@@ -312,9 +312,9 @@ impl LockTable {
 
     /// Inodes on which the session holds a lock or waits for one.
     pub fn inodes_of_session(&self, session: u64) -> Vec<u64> {
-        let holding = self.inodes.iter().filter(|(_, granted)| granted.has_session(session));
+        let open_files = self.inodes.iter().filter(|(_, granted)| granted.has_session(session));
         let waiting = self.waiters.inodes_of_session(session);
-        let inodes: BTreeSet<u64> = holding.map(|(inode, _)| *inode).chain(waiting).collect();
+        let inodes: BTreeSet<u64> = open_files.map(|(inode, _)| *inode).chain(waiting).collect();
         inodes.into_iter().collect()
     }
 

@@ -20,7 +20,7 @@ impl<S: Storage> FileService<S> {
         self.each(tag::ORPHAN, |key, value| {
             let (inode, _) = keys::split(key)?;
             let record = OrphanRecord::decode(value)?;
-            locked(&self.holding).set_orphan(inode, record.holders);
+            locked(&self.open_files).set_orphan(inode, record.holders);
             Ok(())
         })
     }
@@ -44,7 +44,7 @@ impl<S: Storage> FileService<S> {
             }
             self.must_have_session(caller.session)?;
             if node.record.links > 0 {
-                locked(&self.holding).open(inode, caller.session);
+                locked(&self.open_files).open(inode, caller.session);
                 return Ok(());
             }
         }
@@ -56,12 +56,15 @@ impl<S: Storage> FileService<S> {
         let _names = self.changing();
         self.node(caller, inode)?;
         self.must_have_session(caller.session)?;
-        let mut holders = locked(&self.holding).orphan_holders(inode).unwrap_or_default().to_vec();
+        let mut holders = locked(&self.open_files)
+            .orphan_holders(inode)
+            .unwrap_or_default()
+            .to_vec();
         if !holders.contains(&caller.session) {
             holders.push(caller.session);
             self.put_holders(caller.share, inode, holders)?;
         }
-        locked(&self.holding).open(inode, caller.session);
+        locked(&self.open_files).open(inode, caller.session);
         Ok(())
     }
 
@@ -72,8 +75,8 @@ impl<S: Storage> FileService<S> {
         };
         edit.put(keys::orphan(inode), record.encode());
         edit.orphaned.push((inode, holders));
-        let news = self.commit(&service_caller(share), edit, Outcome::Done)?;
-        self.tell(news);
+        let invalidations = self.commit(&service_caller(share), edit, Outcome::Done)?;
+        self.notify(invalidations);
         Ok(())
     }
 
@@ -82,8 +85,8 @@ impl<S: Storage> FileService<S> {
         let inode = self.number(caller, inode)?;
         let is_done = {
             let _names = self.reading();
-            let mut holding = locked(&self.holding);
-            holding.close(inode, caller.session) == 0 && holding.is_kept_by(inode, caller.session)
+            let mut open_files = locked(&self.open_files);
+            open_files.close(inode, caller.session) == 0 && open_files.is_kept_by(inode, caller.session)
         };
         match is_done && !self.may_hold_anything(caller.session) {
             true => self.let_go(inode, caller.session),
@@ -93,7 +96,7 @@ impl<S: Storage> FileService<S> {
 
     /// The session's kernel has dropped the inode.
     pub fn forget(&self, session: u64, inode: u64) -> Result<(), FileError> {
-        let is_kept = locked(&self.holding).is_kept_by(inode, session);
+        let is_kept = locked(&self.open_files).is_kept_by(inode, session);
         match is_kept {
             true => self.let_go(inode, session),
             false => Ok(()),
@@ -103,18 +106,18 @@ impl<S: Storage> FileService<S> {
     /// Inodes without a name that stay because of the session. A kernel that has come back after a restart of the service
     /// may know nothing of some of them, and will never forget those: its door asks it, and forgets them in its place.
     pub fn kept_by(&self, session: u64) -> Vec<u64> {
-        locked(&self.holding).orphans_of(session)
+        locked(&self.open_files).orphans_of(session)
     }
 
     /// The session keeps the orphan no longer, unless it has it open again.
     pub(crate) fn let_go(&self, inode: u64, session: u64) -> Result<(), FileError> {
         let _file = self.files.lock(inode);
-        let news = {
+        let invalidations = {
             let _names = self.changing();
             let holders = {
-                let holding = locked(&self.holding);
-                match holding.orphan_holders(inode) {
-                    Some(holders) if !holding.is_open(inode, session) => holders.to_vec(),
+                let open_files = locked(&self.open_files);
+                match open_files.orphan_holders(inode) {
+                    Some(holders) if !open_files.is_open(inode, session) => holders.to_vec(),
                     _ => return Ok(()),
                 }
             };
@@ -130,13 +133,13 @@ impl<S: Storage> FileService<S> {
             edit.delete(keys::orphan(inode));
             self.commit(&service_caller(node.record.share), edit, Outcome::Done)?
         };
-        self.tell(news);
+        self.notify(invalidations);
         Ok(())
     }
 
     /// The inode has lost its last name: it goes, or stays for those who hold it.
     pub(crate) fn unnamed(&self, edit: &mut Edit, node: &mut Node) -> Result<(), FileError> {
-        let mut holders: Vec<u64> = locked(&self.holding).holders(node.inode).collect();
+        let mut holders: Vec<u64> = locked(&self.open_files).holders(node.inode).collect();
         holders.extend(self.sessions_that_may_hold_anything(node.record.share));
         holders.sort_unstable();
         holders.dedup();

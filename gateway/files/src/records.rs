@@ -9,7 +9,7 @@ mod share;
 pub use inode::{Directory, FileRecord, InodeRecord, Kind, inode_flag};
 pub use name::{CookieRecord, NameRecord};
 pub use session::{OrphanRecord, Outcome, ReplayRecord, SessionRecord};
-pub use share::{NumbersRecord, ShareRecord};
+pub use share::{IdAllocatorRecord, ShareRecord};
 
 use crate::types::{FileType, Timestamp};
 use tombolo_base::{DecodeError, Reader, Writer};
@@ -75,7 +75,7 @@ pub fn exercise_decoders(bytes: &[u8]) {
     canonical(bytes, OrphanRecord::decode, OrphanRecord::encode);
     canonical(bytes, ReplayRecord::decode, ReplayRecord::encode);
     canonical(bytes, ShareRecord::decode, ShareRecord::encode);
-    canonical(bytes, NumbersRecord::decode, NumbersRecord::encode);
+    canonical(bytes, IdAllocatorRecord::decode, IdAllocatorRecord::encode);
 }
 
 fn canonical<T>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, DecodeError>, encode: impl Fn(&T) -> Vec<u8>) {
@@ -149,7 +149,7 @@ mod tests {
                 outcome: Outcome::Entry(4),
             }
             .encode(),
-            NumbersRecord {
+            IdAllocatorRecord {
                 inode: 5,
                 share: 6,
                 session: 7,

@@ -14,7 +14,7 @@ use crate::types::{Caller, Entry, Request};
 
 const SLOTS: u64 = 4096;
 
-/// Numbers of one session grow by 2: the lowest bit says nothing.
+/// IdAllocator of one session grow by 2: the lowest bit says nothing.
 pub fn key(session: u64, number: u64) -> Vec<u8> {
     let slot = (number >> 1) % SLOTS;
     keys::replay(session, slot as u16)

@@ -12,11 +12,11 @@
 use crate::edit::Edit;
 use crate::error::FileError;
 use crate::exclusion::{self, FileLocks, Taken, Waits};
-use crate::holding::Holding;
 use crate::keys::{self, tag};
 use crate::locking::LockState;
 use crate::node::Node;
-use crate::records::{FileRecord, InodeRecord, NameRecord, NumbersRecord, Outcome, ReplayRecord, ShareRecord};
+use crate::open_files::OpenFiles;
+use crate::records::{FileRecord, IdAllocatorRecord, InodeRecord, NameRecord, Outcome, ReplayRecord, ShareRecord};
 use crate::session::Session;
 use crate::storage::{Storage, StorageError, SyncDone};
 use crate::types::{Caller, Changed, FileType, Invalidation, ROOT, Request, Timestamp};
@@ -39,10 +39,10 @@ const INODE_FIRST: u64 = 16;
 /// them are given out, so many that they are on stable storage long before the other half is.
 const INODES_RESERVED: u64 = 1 << 16;
 
-/// Numbers to give out, under the namespace lock.
+/// IdAllocator to give out, under the namespace lock.
 #[derive(Debug)]
-pub struct Numbers {
-    pub next: NumbersRecord,
+pub struct IdAllocator {
+    pub next: IdAllocatorRecord,
     /// Inode numbers below are this run's.
     reserved: u64,
     kept: Arc<Kept>,
@@ -52,7 +52,7 @@ pub struct Numbers {
 /// gets the number of one that was lost, which clients may still know.
 #[derive(Debug)]
 struct Kept {
-    /// Numbers below.
+    /// IdAllocator below.
     end: AtomicU64,
     is_syncing: AtomicBool,
 }
@@ -62,10 +62,10 @@ pub struct FileService<S> {
     pub(crate) storage: Arc<S>,
     listener: Listener,
     pub(crate) files: FileLocks,
-    namespace: RwLock<Numbers>,
+    namespace: RwLock<IdAllocator>,
     locks: Mutex<LockState>,
     pub(crate) sessions: Mutex<BTreeMap<u64, Session>>,
-    pub(crate) holding: Mutex<Holding>,
+    pub(crate) open_files: Mutex<OpenFiles>,
     pub(crate) shares: Shares,
     /// Changes that have begun, and those that have ended; a check compares sums only when there was none meanwhile.
     changes_begun: AtomicU64,
@@ -82,10 +82,10 @@ impl Drop for ChangeUnderWay<'_> {
     }
 }
 
-/// News that nobody was told yet.
+/// PendingInvalidations that nobody was told yet.
 #[must_use]
 #[derive(Debug)]
-pub struct News {
+pub struct PendingInvalidations {
     origin: u64,
     share: u32,
     changed: Vec<Changed>,
@@ -105,9 +105,9 @@ impl<S: Storage> FileService<S> {
     /// # Errors
     /// As above.
     pub fn open_with(storage: Arc<S>, listener: Listener, waits: Waits) -> Result<Self, FileError> {
-        let next = match storage.get(&keys::numbers())? {
-            Some(value) => NumbersRecord::decode(&value)?,
-            None => NumbersRecord {
+        let next = match storage.get(&keys::id_allocator())? {
+            Some(value) => IdAllocatorRecord::decode(&value)?,
+            None => IdAllocatorRecord {
                 inode: INODE_FIRST,
                 share: 1,
                 session: 1,
@@ -117,7 +117,7 @@ impl<S: Storage> FileService<S> {
             storage,
             listener,
             files: FileLocks::new(waits.clone()),
-            namespace: RwLock::new(Numbers {
+            namespace: RwLock::new(IdAllocator {
                 next,
                 reserved: next.inode,
                 kept: Arc::new(Kept {
@@ -127,7 +127,7 @@ impl<S: Storage> FileService<S> {
             }),
             locks: Mutex::default(),
             sessions: Mutex::default(),
-            holding: Mutex::default(),
+            open_files: Mutex::default(),
             shares: Shares::default(),
             changes_begun: AtomicU64::new(0),
             changes_ended: AtomicU64::new(0),
@@ -199,11 +199,11 @@ impl<S: Storage> FileService<S> {
         }
     }
 
-    pub(crate) fn reading(&self) -> RwLockReadGuard<'_, Numbers> {
+    pub(crate) fn reading(&self) -> RwLockReadGuard<'_, IdAllocator> {
         exclusion::read(&self.waits, &self.namespace, Taken::Namespace)
     }
 
-    pub(crate) fn changing(&self) -> RwLockWriteGuard<'_, Numbers> {
+    pub(crate) fn changing(&self) -> RwLockWriteGuard<'_, IdAllocator> {
         exclusion::write(&self.waits, &self.namespace, Taken::Namespace)
     }
 
@@ -285,7 +285,7 @@ impl<S: Storage> FileService<S> {
         Ok(value.map(|value| NameRecord::decode(&value)).transpose()?)
     }
 
-    pub(crate) fn take_inode(&self, numbers: &mut Numbers) -> Result<u64, FileError> {
+    pub(crate) fn take_inode(&self, numbers: &mut IdAllocator) -> Result<u64, FileError> {
         self.take_numbers(numbers, Box::new(|_| ()))?;
         let inode = numbers.next.inode;
         // Only if stable storage takes longer than thirty thousand new inodes.
@@ -297,7 +297,7 @@ impl<S: Storage> FileService<S> {
     }
 
     /// Takes more numbers when few are left, and has them kept; nobody waits for that.
-    fn take_numbers(&self, numbers: &mut Numbers, done: SyncDone) -> Result<(), StorageError> {
+    fn take_numbers(&self, numbers: &mut IdAllocator, done: SyncDone) -> Result<(), StorageError> {
         if numbers.next.inode + INODES_RESERVED / 2 >= numbers.reserved {
             let reserved = numbers.next.inode + INODES_RESERVED;
             let mut edit = Edit::default();
@@ -332,19 +332,24 @@ impl<S: Storage> FileService<S> {
     }
 
     /// Makes the change with the counters' part of it and the note that the request was carried out.
-    pub(crate) fn commit(&self, caller: &Caller, mut edit: Edit, outcome: Outcome) -> Result<News, FileError> {
+    pub(crate) fn commit(
+        &self,
+        caller: &Caller,
+        mut edit: Edit,
+        outcome: Outcome,
+    ) -> Result<PendingInvalidations, FileError> {
         self.note_request(caller, &mut edit, outcome);
         add_counters(caller.share, &mut edit);
         let unlocked = self.delete_locks(&mut edit);
         let _change = self.begin_change();
         self.storage.commit(edit.change)?;
         self.count_usage(caller.share, edit.blocks, edit.inodes);
-        exclusion::locked(&self.holding).update(edit.orphaned, &edit.named, &edit.erased);
+        exclusion::locked(&self.open_files).update(edit.orphaned, &edit.named, &edit.erased);
         self.drop_locks(&unlocked);
-        Ok(News {
+        Ok(PendingInvalidations {
             origin: caller.session,
             share: caller.share,
-            changed: edit.news,
+            changed: edit.invalidations,
         })
     }
 
@@ -377,8 +382,8 @@ impl<S: Storage> FileService<S> {
     }
 
     /// For what has changed in other ways than by [`FileService::commit`].
-    pub(crate) fn news(&self, caller: &Caller, changed: Vec<Changed>) -> News {
-        News {
+    pub(crate) fn invalidations(&self, caller: &Caller, changed: Vec<Changed>) -> PendingInvalidations {
+        PendingInvalidations {
             origin: caller.session,
             share: caller.share,
             changed,
@@ -386,11 +391,11 @@ impl<S: Storage> FileService<S> {
     }
 
     /// To be called with the namespace lock released.
-    pub(crate) fn tell(&self, news: News) {
-        for what in news.changed {
+    pub(crate) fn notify(&self, invalidations: PendingInvalidations) {
+        for what in invalidations.changed {
             (self.listener)(Invalidation {
-                origin: news.origin,
-                share: news.share,
+                origin: invalidations.origin,
+                share: invalidations.share,
                 what,
             });
         }
@@ -402,20 +407,20 @@ impl<S: Storage> FileService<S> {
     }
 }
 
-impl Numbers {
+impl IdAllocator {
     /// Puts what is not given out, inode numbers from `inode` on.
     fn put(&self, edit: &mut Edit, inode: u64) {
-        let record = NumbersRecord { inode, ..self.next };
-        edit.put(keys::numbers(), record.encode());
+        let record = IdAllocatorRecord { inode, ..self.next };
+        edit.put(keys::id_allocator(), record.encode());
     }
 
-    /// Puts the numbers with `next` in place of what is there; taken over with [`Numbers::set`] once that is kept.
-    pub fn put_next(&self, edit: &mut Edit, next: NumbersRecord) {
-        let record = NumbersRecord {
+    /// Puts the numbers with `next` in place of what is there; taken over with [`IdAllocator::set`] once that is kept.
+    pub fn put_next(&self, edit: &mut Edit, next: IdAllocatorRecord) {
+        let record = IdAllocatorRecord {
             inode: self.reserved,
             ..next
         };
-        edit.put(keys::numbers(), record.encode());
+        edit.put(keys::id_allocator(), record.encode());
     }
 }
 

@@ -8,7 +8,7 @@ use crate::error::FileError;
 use crate::exclusion::locked;
 use crate::keys::{self, tag};
 use crate::records::{Outcome, SessionRecord};
-use crate::service::{FileService, Numbers, PAGE, service_caller};
+use crate::service::{FileService, IdAllocator, PAGE, service_caller};
 use crate::storage::{Change, Storage};
 use crate::types::{NAME_BYTES_MAX, SessionKind, SessionRequest, SessionStart, SessionStatus};
 use crate::usage::Share;
@@ -79,7 +79,7 @@ impl<S: Storage> FileService<S> {
 
     fn begin_session(
         &self,
-        numbers: &mut Numbers,
+        numbers: &mut IdAllocator,
         request: &SessionRequest<'_>,
         share: &Arc<Share>,
     ) -> Result<SessionStart, FileError> {
@@ -95,8 +95,8 @@ impl<S: Storage> FileService<S> {
         let mut edit = Edit::default();
         numbers.put_next(&mut edit, next);
         edit.put(keys::session(number), record.encode());
-        let news = self.commit(&service_caller(share.id), edit, Outcome::Done)?;
-        self.tell(news);
+        let invalidations = self.commit(&service_caller(share.id), edit, Outcome::Done)?;
+        self.notify(invalidations);
         numbers.next = next;
         let session = Session {
             record,
@@ -135,9 +135,9 @@ impl<S: Storage> FileService<S> {
         // Under the namespace lock, so that whoever removes a last name has either seen the session or sees it gone.
         let orphans = {
             let _names = self.changing();
-            let mut holding = locked(&self.holding);
-            holding.end_session(session);
-            holding.orphans_of(session)
+            let mut open_files = locked(&self.open_files);
+            open_files.end_session(session);
+            open_files.orphans_of(session)
         };
         for inode in orphans {
             self.let_go(inode, session)?;
@@ -171,8 +171,8 @@ impl<S: Storage> FileService<S> {
         }
         let mut edit = Edit::default();
         edit.delete(keys::session(session));
-        let news = self.commit(&service_caller(share), edit, Outcome::Done)?;
-        self.tell(news);
+        let invalidations = self.commit(&service_caller(share), edit, Outcome::Done)?;
+        self.notify(invalidations);
         locked(&self.sessions).remove(&session);
         Ok(())
     }

@@ -63,7 +63,7 @@ impl<S: Storage> FileService<S> {
         edit.inodes += 1;
         let caller = service_caller(share.id);
         // The share is not known yet, so its own count has the root already.
-        self.tell(self.commit(&caller, edit, Outcome::Done)?);
+        self.notify(self.commit(&caller, edit, Outcome::Done)?);
         numbers.next = next;
         let share = Arc::new(share);
         self.shares.insert(share.clone());
@@ -110,8 +110,8 @@ impl<S: Storage> FileService<S> {
     fn put_share(&self, share: &Share, record: ShareRecord) -> Result<(), FileError> {
         let mut edit = Edit::default();
         edit.put(keys::share(&share.name), record.encode());
-        let news = self.commit(&service_caller(share.id), edit, Outcome::Done)?;
-        self.tell(news);
+        let invalidations = self.commit(&service_caller(share.id), edit, Outcome::Done)?;
+        self.notify(invalidations);
         Ok(())
     }
 
@@ -137,9 +137,9 @@ impl<S: Storage> FileService<S> {
         let root = self.node(&caller, share.root)?;
         self.erase(&mut edit, &root)?;
         edit.delete(keys::share(name));
-        let news = self.commit(&caller, edit, Outcome::Done)?;
+        let invalidations = self.commit(&caller, edit, Outcome::Done)?;
         self.shares.remove(share.id);
-        self.tell(news);
+        self.notify(invalidations);
         Ok(())
     }
 

@@ -371,7 +371,7 @@ pub struct SessionStatus {
     pub attached: usize,
 }
 
-/// News for the other sessions, which may have cached what has changed.
+/// PendingInvalidations for the other sessions, which may have cached what has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalidation {
     /// The session that made the change; 0 for the service itself.

@@ -146,10 +146,10 @@ impl<S: Storage> FileService<S> {
         node.stamp(caller.now);
         edit.put_node(&mut node);
         edit.tell_attributes(inode);
-        let news = self.commit(caller, edit, Outcome::Done)?;
+        let invalidations = self.commit(caller, edit, Outcome::Done)?;
         drop(names);
         drop(file);
-        self.tell(news);
+        self.notify(invalidations);
         Ok(())
     }
 

@@ -270,7 +270,7 @@ fn a_copy_that_was_cut_short_is_put_right_by_the_next_write() {
     assert_eq!(mapped, [10, 10, 13, 17]);
 }
 
-/// Numbers are taken from storage many at a time, here for the second time too.
+/// IdAllocator are taken from storage many at a time, here for the second time too.
 #[test]
 fn no_inode_number_is_given_out_twice() {
     let world = World::new();

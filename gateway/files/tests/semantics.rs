@@ -436,11 +436,18 @@ fn others_hear_of_changes() {
     let world = World::new();
     let file = world.create(ROOT, "file").inode;
     let heard = |request: &dyn Fn()| {
-        world.news.lock().unwrap().clear();
+        world.invalidations.lock().unwrap().clear();
         request();
-        let news = world.news.lock().unwrap().clone();
-        assert!(news.iter().all(|news| news.origin == world.session && news.share == 1));
-        news.into_iter().map(|news| news.what).collect::<Vec<_>>()
+        let invalidations = world.invalidations.lock().unwrap().clone();
+        assert!(
+            invalidations
+                .iter()
+                .all(|invalidations| invalidations.origin == world.session && invalidations.share == 1)
+        );
+        invalidations
+            .into_iter()
+            .map(|invalidations| invalidations.what)
+            .collect::<Vec<_>>()
     };
     let root = world.getattr(ROOT).unwrap().inode;
     let wrote = heard(&|| assert_eq!(world.write(file, 5, b"abc"), Ok(3)));

@@ -1,10 +1,10 @@
 //! `tombolo check`: begins a check of all shares in the gateway, or joins the one under way, and waits for its end.
 //! Findings go to standard output, the progress to standard error.
 
-use super::client::Client;
 use super::error::CliError;
 use super::output;
-use crate::control::{CheckFinding, CheckState, CheckStatus};
+use crate::admin::client::Client;
+use crate::admin::model::{CheckFinding, CheckState, CheckStatus};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
 //! `tombolo drain`: a bar for people, plain lines for logs, JSON lines for programs.
 
 use super::arguments::DrainOptions;
-use super::client::Client;
 use super::error::CliError;
 use super::output;
 use super::status::duration;
-use crate::control::{Status, StoreState};
+use crate::admin::client::Client;
+use crate::admin::model::{Status, StoreState};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::io::IsTerminal;

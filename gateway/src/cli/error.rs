@@ -1,4 +1,4 @@
-use crate::control::{ControlError, ErrorKind};
+use crate::admin::model::{ControlError, ErrorKind};
 use crate::mount::MountError;
 use crate::settings::SettingsError;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CliError {
+pub(crate) enum CliError {
     #[error("no gateway answers on {socket}: {error}; is `tombolo serve` running, and may you open its socket?")]
     Unreachable { socket: PathBuf, error: io::Error },
     #[error("the answer on {socket} makes no sense: {reason}; is that the admin socket of this version?")]

@@ -1,8 +1,8 @@
 use super::arguments::PolicyCommand;
-use super::client::Client;
 use super::error::CliError;
 use super::output;
-use crate::control::{ControlError, ErrorKind, PolicyStatus, PolicyTally};
+use crate::admin::client::Client;
+use crate::admin::model::{ControlError, ErrorKind, PolicyStatus, PolicyTally};
 use indicatif::{HumanBytes, HumanCount};
 
 pub(super) fn run(client: &Client, command: PolicyCommand) -> Result<(), CliError> {

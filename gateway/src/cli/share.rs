@@ -1,9 +1,9 @@
 use super::arguments::{MountArguments, ShareCommand};
-use super::client::Client;
 use super::confirm::confirm;
 use super::error::CliError;
 use super::output;
-use crate::control::{SessionInfo, ShareInfo, check_share_name, check_share_quota};
+use crate::admin::client::Client;
+use crate::admin::model::{SessionInfo, ShareInfo, check_share_name, check_share_quota};
 use crate::logging;
 use crate::mount::{self, MountOptions};
 use crate::settings::{ByteSize, Log};
@@ -138,7 +138,7 @@ fn tell_supervisor() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::SessionKind;
+    use crate::admin::model::SessionKind;
 
     #[test]
     fn list_shows_use_and_users() {

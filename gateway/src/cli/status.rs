@@ -1,9 +1,9 @@
 //! `tombolo status`: what an operator looks for first stands first.
 
-use super::client::Client;
 use super::error::CliError;
 use super::output;
-use crate::control::{Status, StoreState};
+use crate::admin::client::Client;
+use crate::admin::model::{Status, StoreState};
 use crate::settings::ByteSize;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use std::time::Duration;
@@ -213,7 +213,7 @@ fn volumes(status: &Status) -> String {
     if status.volumes.is_empty() {
         return "none".into();
     }
-    let one = |volume: &crate::control::VolumeInfo| format!("{} ({})", volume.name, ByteSize(volume.size_bytes));
+    let one = |volume: &crate::admin::model::VolumeInfo| format!("{} ({})", volume.name, ByteSize(volume.size_bytes));
     status.volumes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -221,7 +221,7 @@ fn shares(status: &Status) -> String {
     if status.shares.is_empty() {
         return "none".into();
     }
-    let one = |share: &crate::control::ShareInfo| {
+    let one = |share: &crate::admin::model::ShareInfo| {
         let quota = share
             .quota_bytes
             .map(|bytes| format!(" of {}", ByteSize(bytes)))
@@ -256,7 +256,7 @@ pub(super) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{
+    use crate::admin::model::{
         CacheStatus, DedupStatus, LossStatus, LostRange, PolicyStatus, PolicyTally, ShareInfo, StoreStatus,
         UploadStatus,
     };

@@ -1,10 +1,10 @@
 //! `tombolo trace`: what clients ask for, recorded by the running gateway into a file for the simulator.
 
 use super::arguments::TraceCommand;
-use super::client::Client;
 use super::error::CliError;
 use super::output;
-use crate::control::{TraceState, TraceStatus};
+use crate::admin::client::Client;
+use crate::admin::model::{TraceState, TraceStatus};
 use indicatif::{HumanBytes, HumanCount};
 
 pub(super) fn run(client: &Client, command: TraceCommand) -> Result<(), CliError> {

@@ -1,9 +1,9 @@
 use super::arguments::VolumeCommand;
-use super::client::Client;
 use super::confirm::confirm;
 use super::error::CliError;
 use super::output;
-use crate::control::{VolumeInfo, check_volume_name, check_volume_size};
+use crate::admin::client::Client;
+use crate::admin::model::{VolumeInfo, check_volume_name, check_volume_size};
 use crate::settings::ByteSize;
 use serde_json::json;
 

@@ -1,9 +1,9 @@
 //! From settings to the parts of a gateway.
 
 use super::ServeError;
+use crate::frontends::fuse::{ShareOptions, TRANSFER_BYTES_MAX};
+use crate::runtime::Options;
 use crate::settings::{AddressingStyle, CompressionAlgorithm, Settings};
-use crate::shares::{ShareOptions, TRANSFER_BYTES_MAX};
-use crate::world::Options;
 use std::sync::Arc;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;

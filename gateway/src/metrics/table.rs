@@ -1,7 +1,7 @@
 //! The one table of all metrics.
 
 use super::{Kind, Labels, Metric, Reading};
-use crate::control::{
+use crate::admin::model::{
     Histogram, Metrics, OperationMetrics, PolicyTally, SessionInfo, SessionKind, ShareInfo, StoreOperationMetrics,
     StoreState,
 };

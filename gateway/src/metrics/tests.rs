@@ -1,5 +1,5 @@
 use super::*;
-use crate::control::{
+use crate::admin::model::{
     DedupStatus, OperationMetrics, PolicyStatus, PolicyTally, SessionInfo, SessionKind, ShareInfo, Status,
     StoreOperationMetrics, StoreState, StoreStatus, VolumeInfo,
 };

@@ -113,7 +113,7 @@ fn write_fresh(file: &mut File) -> io::Result<u64> {
 }
 
 fn fresh_number() -> u64 {
-    crate::world::fresh_identity()
+    crate::runtime::fresh_identity()
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tombolo::admin::{AdminError, Server};
-use tombolo::control::ErrorKind;
+use tombolo::admin::model::ErrorKind;
+use tombolo::admin::server::{AdminError, Server};
 use tombolo::unix_socket::SocketError;
 
 fn parsed((code, body): (u16, String)) -> (u16, Value) {

@@ -8,11 +8,11 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
-use tombolo::admin::{RECEIVE_TIMEOUT, Server};
-use tombolo::control::{
+use tombolo::admin::model::{
     CheckState, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Metrics, PolicyStatus, ShareInfo, Status,
     StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus, VolumeInfo,
 };
+use tombolo::admin::server::{RECEIVE_TIMEOUT, Server};
 
 pub const MIB: u64 = 1 << 20;
 

@@ -2,7 +2,7 @@
 
 use crate::fake::{Gateway, MIB};
 use serde_json::{Value, json};
-use tombolo::control::{CheckFinding, CheckState, CheckStatus, ErrorKind, SessionInfo, SessionKind};
+use tombolo::admin::model::{CheckFinding, CheckState, CheckStatus, ErrorKind, SessionInfo, SessionKind};
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))

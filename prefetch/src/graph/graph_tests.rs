@@ -167,7 +167,7 @@ fn source_degree(policy: &Graph) -> (u16, u16) {
 }
 
 #[test]
-fn degrees_follow_the_fates() {
+fn degrees_follow_the_outcomes() {
     let config = GraphConfig {
         degree_initial: 32,
         ..config()
@@ -177,24 +177,27 @@ fn degrees_follow_the_fates() {
     assert_eq!(source_degree(&policy), (32, 16));
     // Sixteen blocks less the distance of 16: the first one is the trigger.
     assert_eq!((found[0].trigger, found[1].trigger), (Some(1000), None));
-    let feedback = |first, count, fate| Feedback {
+    let feedback = |first, count, prefetch_outcome| Feedback {
         volume: VolumeId(1),
         first,
         count,
         tag: found[0].tag,
-        fate,
+        prefetch_outcome,
     };
-    policy.on_feedback(Instant(1), feedback(1000, 8, Fate::Arrived { waited: false }));
+    policy.on_feedback(
+        Instant(1),
+        feedback(1000, 8, PrefetchOutcome::Arrived { waited: false }),
+    );
     assert_eq!(source_degree(&policy), (32, 16));
-    policy.on_feedback(Instant(1), feedback(1000, 8, Fate::Arrived { waited: true }));
+    policy.on_feedback(Instant(1), feedback(1000, 8, PrefetchOutcome::Arrived { waited: true }));
     assert_eq!(source_degree(&policy), (32, 24));
-    policy.on_feedback(Instant(1), feedback(1000, 8, Fate::Arrived { waited: true }));
+    policy.on_feedback(Instant(1), feedback(1000, 8, PrefetchOutcome::Arrived { waited: true }));
     assert_eq!(source_degree(&policy), (32, 31), "below p");
     // The last block is read: p rises by the read's length.
     suggestions(&mut policy, 2, read(2000, 8));
     assert_eq!(source_degree(&policy), (40, 31));
     // Evicted unread: nothing yet. Read then: one off for each track.
-    policy.on_feedback(Instant(3), feedback(1000, 3, Fate::Evicted { aged: false }));
+    policy.on_feedback(Instant(3), feedback(1000, 3, PrefetchOutcome::Evicted { aged: false }));
     assert_eq!(source_degree(&policy), (40, 31));
     suggestions(&mut policy, 4, read(1000, 8));
     assert_eq!(source_degree(&policy), (37, 31));
@@ -213,7 +216,7 @@ fn an_end_that_was_evicted_does_not_raise_the_degree() {
         first: 2000,
         count: 8,
         tag: found[1].tag,
-        fate: Fate::Evicted { aged: false },
+        prefetch_outcome: PrefetchOutcome::Evicted { aged: false },
     };
     policy.on_feedback(Instant(2), end);
     suggestions(&mut policy, 3, read(2000, 8));

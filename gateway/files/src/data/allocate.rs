@@ -47,7 +47,7 @@ impl<S: Storage> FileService<S> {
             offset: at.offset,
             length: bytes,
         };
-        self.tell(self.news(caller, vec![changed]));
+        self.notify(self.invalidations(caller, vec![changed]));
         Ok(())
     }
 

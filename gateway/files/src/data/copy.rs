@@ -104,7 +104,7 @@ impl<S: Storage> FileService<S> {
             offset: copy.to,
             length: copied,
         };
-        self.tell(self.news(caller, vec![changed]));
+        self.notify(self.invalidations(caller, vec![changed]));
         Ok(copied)
     }
 

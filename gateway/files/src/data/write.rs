@@ -34,7 +34,7 @@ impl<S: Storage> FileService<S> {
             offset: to.offset,
             length: bytes as u64,
         };
-        self.tell(self.news(caller, vec![changed]));
+        self.notify(self.invalidations(caller, vec![changed]));
         Ok(bytes)
     }
 

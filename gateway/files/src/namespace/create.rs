@@ -7,7 +7,7 @@ use crate::error::FileError;
 use crate::exclusion::locked;
 use crate::node::{Node, stamped};
 use crate::records::{Directory, FileRecord, InodeRecord, Kind, Outcome};
-use crate::service::{FileService, Numbers};
+use crate::service::{FileService, IdAllocator};
 use crate::storage::Storage;
 use crate::types::{
     Caller, Entry, FILE_BYTES_MAX, FileType, MODE_PERMISSIONS, MODE_SETGID, NameIn, NewNode, OpenFlags,
@@ -132,10 +132,10 @@ impl<S: Storage> FileService<S> {
         let mut made = self.plan_inode(caller, &mut numbers, &mut edit, &parent, plan)?;
         made.record.links = 0;
         edit.orphan(&mut made, vec![caller.session]);
-        let news = self.commit(caller, edit, Outcome::Entry(made.inode))?;
-        locked(&self.holding).open(made.inode, caller.session);
+        let invalidations = self.commit(caller, edit, Outcome::Entry(made.inode))?;
+        locked(&self.open_files).open(made.inode, caller.session);
         drop(numbers);
-        self.tell(news);
+        self.notify(invalidations);
         Ok(entry_of(&made))
     }
 
@@ -171,12 +171,12 @@ impl<S: Storage> FileService<S> {
         }
         parent.modify(caller.now);
         edit.put_node(&mut parent);
-        let news = self.commit(caller, edit, Outcome::Entry(made.inode))?;
+        let invalidations = self.commit(caller, edit, Outcome::Entry(made.inode))?;
         if open {
-            locked(&self.holding).open(made.inode, caller.session);
+            locked(&self.open_files).open(made.inode, caller.session);
         }
         drop(numbers);
-        self.tell(news);
+        self.notify(invalidations);
         Ok(entry_of(&made))
     }
 
@@ -184,7 +184,7 @@ impl<S: Storage> FileService<S> {
     fn plan_inode(
         &self,
         caller: &Caller,
-        numbers: &mut Numbers,
+        numbers: &mut IdAllocator,
         edit: &mut Edit,
         parent: &Node,
         plan: Plan<'_>,

@@ -42,10 +42,10 @@ impl<S: Storage> FileService<S> {
         edit.add_name(&mut parent, at.name, inode, node.file_type())?;
         parent.modify(caller.now);
         edit.put_node(&mut parent);
-        let news = self.commit(caller, edit, Outcome::Entry(inode))?;
+        let invalidations = self.commit(caller, edit, Outcome::Entry(inode))?;
         drop(names);
         drop(file);
-        self.tell(news);
+        self.notify(invalidations);
         Ok(Entry {
             inode,
             attributes: node.attributes(),

@@ -37,10 +37,10 @@ impl<S: Storage> FileService<S> {
             parent.modify(caller.now);
             edit.put_node(&mut parent);
             self.drop_link(caller, &mut edit, &mut node)?;
-            let news = self.commit(caller, edit, Outcome::Done)?;
+            let invalidations = self.commit(caller, edit, Outcome::Done)?;
             drop(names);
             drop(files);
-            self.tell(news);
+            self.notify(invalidations);
             return Ok(());
         }
     }
@@ -65,9 +65,9 @@ impl<S: Storage> FileService<S> {
         parent.modify(caller.now);
         edit.put_node(&mut parent);
         self.drop_link(caller, &mut edit, &mut node)?;
-        let news = self.commit(caller, edit, Outcome::Done)?;
+        let invalidations = self.commit(caller, edit, Outcome::Done)?;
         drop(names);
-        self.tell(news);
+        self.notify(invalidations);
         Ok(())
     }
 

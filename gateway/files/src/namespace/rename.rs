@@ -10,7 +10,7 @@ use crate::error::FileError;
 use crate::exclusion::FileGuards;
 use crate::node::Node;
 use crate::records::{NameRecord, Outcome};
-use crate::service::{FileService, News};
+use crate::service::{FileService, PendingInvalidations};
 use crate::storage::Storage;
 use crate::types::{Caller, Changed, FileType, NameIn, RenameMode};
 
@@ -58,13 +58,13 @@ impl<S: Storage> FileService<S> {
         if self.is_done_before(caller)? {
             return Ok(());
         }
-        let news = loop {
+        let invalidations = loop {
             let files = self.lock_named(caller, &[from, to])?;
-            if let Some(news) = self.rename_locked(caller, from, to, mode, &files)? {
-                break news;
+            if let Some(invalidations) = self.rename_locked(caller, from, to, mode, &files)? {
+                break invalidations;
             }
         };
-        self.tell(news);
+        self.notify(invalidations);
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl<S: Storage> FileService<S> {
         to: NameIn<'_>,
         mode: RenameMode,
         files: &FileGuards<'_>,
-    ) -> Result<Option<News>, FileError> {
+    ) -> Result<Option<PendingInvalidations>, FileError> {
         let _names = self.changing();
         let parents = self.parents(caller, from, to)?;
         let source = self.name(parents.from.inode, from.name)?.ok_or(FileError::NotFound)?;
@@ -203,7 +203,7 @@ impl<S: Storage> FileService<S> {
                 ..new
             };
             moving.edit.put_name(parent, name, record);
-            moving.edit.news.push(Changed::Name {
+            moving.edit.invalidations.push(Changed::Name {
                 parent,
                 name: name.to_vec(),
                 inode: old.inode,

@@ -47,13 +47,13 @@ impl ShareRecord {
 
 /// The least numbers that were never given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NumbersRecord {
+pub struct IdAllocatorRecord {
     pub inode: u64,
     pub share: u32,
     pub session: u64,
 }
 
-impl NumbersRecord {
+impl IdAllocatorRecord {
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = writer(21);
         writer.u64(self.inode).u32(self.share).u64(self.session);

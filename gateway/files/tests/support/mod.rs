@@ -14,7 +14,7 @@ pub const SHARE: &str = "data";
 pub struct World {
     pub storage: Arc<MemoryStorage>,
     pub service: Arc<FileService<MemoryStorage>>,
-    pub news: Arc<Mutex<Vec<Invalidation>>>,
+    pub invalidations: Arc<Mutex<Vec<Invalidation>>>,
     clock: AtomicI64,
     share: u32,
     pub session: u64,
@@ -30,27 +30,27 @@ impl World {
     }
 
     pub fn over(storage: Arc<MemoryStorage>, quota_bytes: u64) -> Self {
-        let (service, news) = open(&storage);
+        let (service, invalidations) = open(&storage);
         service.create_share(SHARE, quota_bytes, Timestamp::new(1, 0)).unwrap();
-        Self::attached(storage, service, news)
+        Self::attached(storage, service, invalidations)
     }
 
     /// On storage that has the share already.
     pub fn again(storage: Arc<MemoryStorage>) -> Self {
-        let (service, news) = open(&storage);
-        Self::attached(storage, service, news)
+        let (service, invalidations) = open(&storage);
+        Self::attached(storage, service, invalidations)
     }
 
     fn attached(
         storage: Arc<MemoryStorage>,
         service: Arc<FileService<MemoryStorage>>,
-        news: Arc<Mutex<Vec<Invalidation>>>,
+        invalidations: Arc<Mutex<Vec<Invalidation>>>,
     ) -> Self {
         let start = service.attach(&client(b"first", SessionKind::Client)).unwrap();
         Self {
             storage,
             service,
-            news,
+            invalidations,
             clock: AtomicI64::new(1000),
             share: start.share,
             session: start.session,
@@ -140,10 +140,13 @@ impl World {
 }
 
 pub fn open(storage: &Arc<MemoryStorage>) -> (Arc<FileService<MemoryStorage>>, Arc<Mutex<Vec<Invalidation>>>) {
-    let news = Arc::new(Mutex::new(Vec::new()));
-    let heard = news.clone();
+    let invalidations = Arc::new(Mutex::new(Vec::new()));
+    let heard = invalidations.clone();
     let listener = Box::new(move |invalidation| heard.lock().unwrap().push(invalidation));
-    (Arc::new(FileService::open(storage.clone(), listener).unwrap()), news)
+    (
+        Arc::new(FileService::open(storage.clone(), listener).unwrap()),
+        invalidations,
+    )
 }
 
 pub fn check(service: &FileService<MemoryStorage>) {

@@ -93,7 +93,7 @@ impl Devices {
         drop(self.stop.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Becomes readable when the threads have stopped, or are about to.
+    /// SlotTransition readable when the threads have stopped, or are about to.
     pub fn stopped(&self) -> &PipeReader {
         &self.stopped
     }

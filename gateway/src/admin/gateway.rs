@@ -1,0 +1,490 @@
+//! The running gateway as the admin API sees it.
+
+mod policies;
+
+use crate::admin::model::{
+    CacheStatus, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Histogram, JournalStatus, LossStatus,
+    LostRange, MemoryStatus, Metrics, OperationMetrics, PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status,
+    StoreOperationMetrics, StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WorkMetrics, WriteStatus,
+};
+use crate::frontends::fuse::{self, Shares};
+use crate::metrics::histogram::{LATENCY_BOUNDS_US, OperationMeter};
+use crate::runtime::Gateway;
+use crate::settings::Settings;
+use policies::PolicyControl;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tombolo_base::BLOCK_BYTES;
+use tombolo_cloud_driver::{ErrorKind as StoreErrorKind, LATENCY_BUCKETS, latency_bucket_micros};
+use tombolo_core::{LostRun, Refusal, Snapshot, Volume};
+use tombolo_files::{self as files, FileError, SessionStatus, ShareStatus};
+use tombolo_nbd::Server;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// A store that has answered nothing for this long is called unreachable, not just degraded.
+const UNREACHABLE_AFTER_MICROS: u64 = 10_000_000;
+/// Over how long the rate of uploads is averaged: at least the first; a span longer than the second began in other
+/// times and says nothing of now.
+const RATE_SPAN_S_MIN: f64 = 1.0;
+const RATE_SPAN_S_MAX: f64 = 10.0;
+
+pub struct GatewayControl {
+    gateway: Arc<Gateway>,
+    shares: Arc<Shares>,
+    server: Arc<Mutex<Option<Server>>>,
+    state_directory: String,
+    store_url: String,
+    started: Instant,
+    rate: Mutex<Rate>,
+    policy: PolicyControl,
+}
+
+/// Blocks that became clean, and the rate derived from two looks at them.
+struct Rate {
+    at: Instant,
+    blocks: u64,
+    bytes_per_s: f64,
+}
+
+impl GatewayControl {
+    pub fn new(
+        gateway: Arc<Gateway>,
+        shares: Arc<Shares>,
+        server: Arc<Mutex<Option<Server>>>,
+        settings: &Settings,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            policy: PolicyControl::new(gateway.clone(), settings),
+            gateway,
+            shares,
+            server,
+            state_directory: settings.directories.state_directory.display().to_string(),
+            store_url: settings.store.url.clone(),
+            started: now,
+            rate: Mutex::new(Rate {
+                at: now,
+                blocks: 0,
+                bytes_per_s: 0.0,
+            }),
+        }
+    }
+
+    fn info(&self, volume: &Volume) -> VolumeInfo {
+        VolumeInfo {
+            name: volume.name.clone(),
+            size_bytes: volume.blocks * BLOCK,
+            connections: self.gateway.connections(volume.id),
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<Volume, ControlError> {
+        self.gateway
+            .volume_named(name)
+            .ok_or_else(|| ControlError::volume_not_found(name))
+    }
+
+    fn found(&self, name: &str) -> Result<VolumeInfo, ControlError> {
+        self.find(name).map(|volume| self.info(&volume))
+    }
+
+    fn clean_bytes_per_s(&self, snapshot: &Snapshot) -> f64 {
+        let blocks = snapshot.totals.blocks_unique + snapshot.totals.blocks_duplicate;
+        let mut rate = self.rate.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let elapsed = rate.at.elapsed().as_secs_f64();
+        if elapsed >= RATE_SPAN_S_MIN {
+            let bytes = (blocks.saturating_sub(rate.blocks) * BLOCK) as f64;
+            rate.bytes_per_s = if elapsed > RATE_SPAN_S_MAX {
+                0.0
+            } else {
+                bytes / elapsed
+            };
+            rate.at = Instant::now();
+            rate.blocks = blocks;
+        }
+        rate.bytes_per_s
+    }
+
+    fn store_status(&self, snapshot: &Snapshot) -> StoreStatus {
+        let now = self.gateway.now();
+        let store = &snapshot.store;
+        let is_damaged = snapshot.lost_runs.iter().any(|run| run.in_store);
+        let state = match (store.error_since, self.gateway.last_store_failure()) {
+            (None, _) if is_damaged => StoreState::Damaged,
+            (None, _) => StoreState::Ok,
+            (_, Some(StoreErrorKind::OutOfSpace)) => StoreState::Full,
+            (_, Some(StoreErrorKind::AccessDenied)) => StoreState::Denied,
+            (_, Some(StoreErrorKind::BucketMissing)) => StoreState::Missing,
+            (Some(since), _) if now.micros_since(since) >= UNREACHABLE_AFTER_MICROS => StoreState::Unreachable,
+            (Some(_), _) => StoreState::Degraded,
+        };
+        StoreStatus {
+            url: self.store_url.clone(),
+            state,
+            last_error: store.error.clone(),
+            last_success_age_s: store.last_success.map(|at| now.micros_since(at) as f64 / 1e6),
+        }
+    }
+
+    fn loss_status(&self, snapshot: &Snapshot) -> LossStatus {
+        let range = |run: &LostRun| LostRange {
+            volume: self.gateway.name_of(run.volume),
+            first_block: run.first,
+            blocks: run.count,
+            in_store: run.in_store,
+        };
+        LossStatus {
+            blocks: snapshot.lost_blocks,
+            ranges: snapshot.lost_runs.iter().map(range).collect(),
+        }
+    }
+
+    fn status_of(&self, snapshot: &Snapshot) -> Status {
+        let now = self.gateway.now();
+        let local = self.gateway.local_use();
+        let dirty_bytes = u64::from(snapshot.slots_dirty) * BLOCK;
+        let clean_bytes_per_s = self.clean_bytes_per_s(snapshot);
+        let (counters, totals) = (&snapshot.counters, &snapshot.totals);
+        let reading = snapshot.policies.total();
+        let age_s = |at| now.micros_since(at) as f64 / 1e6;
+        let mut volumes: Vec<VolumeInfo> = snapshot.volumes.iter().map(|volume| self.info(volume)).collect();
+        volumes.sort_by(|left, right| left.name.cmp(&right.name));
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            state_directory: self.state_directory.clone(),
+            failure: snapshot.failed.as_ref().map(ToString::to_string),
+            pause: pause_of(snapshot),
+            store: self.store_status(snapshot),
+            lost: self.loss_status(snapshot),
+            dirty_bytes,
+            dirty_bytes_max: u64::from(snapshot.dirty_blocks_max) * BLOCK,
+            oldest_dirty_age_s: snapshot.oldest_dirty.map_or(0.0, age_s),
+            upload: UploadStatus {
+                clean_bytes_per_s,
+                objects_in_flight: snapshot.uploads_in_flight,
+                draining: snapshot.draining,
+                drain_eta_s: UploadStatus::eta_s(dirty_bytes, clean_bytes_per_s),
+            },
+            dedup: DedupStatus::new(totals.blocks_zero, totals.blocks_duplicate, totals.blocks_unique),
+            cache: CacheStatus {
+                size_bytes: u64::from(snapshot.slot_count) * BLOCK,
+                used_bytes: u64::from(snapshot.slots_clean + snapshot.slots_dirty) * BLOCK,
+                hits: reading.hits,
+                partial_misses: reading.partial_misses,
+                complete_misses: reading.complete_misses,
+                hit_ratio: 0.0,
+                blocks_prefetched: reading.prefetched,
+                slots_corrupt: counters.slots_corrupt,
+                blocks_lost: counters.blocks_lost,
+            }
+            .with_hit_ratio(),
+            policy: self.policy.status(&snapshot.policies),
+            stored_bytes: totals.object_bytes,
+            objects: totals.objects,
+            journal: JournalStatus {
+                bytes: snapshot.journal_bytes,
+                last_checkpoint_age_s: age_s(snapshot.last_checkpoint),
+                replay_records: snapshot.replay_records,
+                replay_s: snapshot.replay_ms as f64 / 1e3,
+                replay_records_max: snapshot.replay_records_max,
+                is_behind: snapshot.waits_for_checkpoint,
+            },
+            writes: WriteStatus {
+                throttled: counters.writes_throttled,
+                stalled: counters.writes_stalled,
+                refused: counters.writes_refused_busy,
+                waiting: snapshot.writes_waiting,
+            },
+            memory: MemoryStatus {
+                slots_bytes: snapshot.slot_memory_bytes,
+                dirty_bytes: snapshot.dirty_memory_bytes,
+                map_cache_bytes: snapshot.map_cache_bytes,
+                descriptor_cache_bytes: snapshot.descriptor_cache_bytes,
+                fingerprint_index_bytes: local.index_memory_bytes,
+                prefetcher_bytes: snapshot.policies.prefetcher.bytes as u64,
+                resident_bytes: resident_bytes(),
+            },
+            connections: volumes.iter().map(|volume| volume.connections).sum(),
+            volumes,
+            shares: self.share_infos(),
+        }
+    }
+}
+
+impl GatewayControl {
+    fn share_infos(&self) -> Vec<ShareInfo> {
+        let sessions = self.shares.service.sessions();
+        let mut infos: Vec<ShareInfo> = self
+            .shares
+            .service
+            .shares()
+            .into_iter()
+            .map(|share| share_info(share, &sessions))
+            .collect();
+        infos.sort_by(|left, right| left.name.cmp(&right.name));
+        infos
+    }
+
+    fn share_info(&self, name: &str) -> Result<ShareInfo, ControlError> {
+        let share = self.shares.service.share_named(name);
+        share
+            .map(|share| share_info(share, &self.shares.service.sessions()))
+            .ok_or_else(|| ControlError::share_not_found(name))
+    }
+
+    /// A change to a share, on stable storage when this returns.
+    fn kept<T>(&self, name: &str, result: Result<T, FileError>) -> Result<T, ControlError> {
+        let changed = result.map_err(|error| share_error(name, &error))?;
+        self.shares.sync().map_err(|error| share_error(name, &error))?;
+        Ok(changed)
+    }
+}
+
+impl Control for GatewayControl {
+    fn status(&self) -> Status {
+        self.status_of(&self.gateway.snapshot())
+    }
+
+    fn metrics(&self) -> Metrics {
+        let snapshot = self.gateway.snapshot();
+        let local = self.gateway.local_use();
+        let counters = &snapshot.counters;
+        Metrics {
+            status: self.status_of(&snapshot),
+            requests: self.gateway.operations().into_iter().map(operation_metrics).collect(),
+            file_requests: self
+                .shares
+                .meters
+                .snapshot()
+                .into_iter()
+                .map(operation_metrics)
+                .collect(),
+            check_findings: self.shares.checking.findings(),
+            store: self.gateway.store_counts().into_iter().map(store_metrics).collect(),
+            work: WorkMetrics {
+                uploads: counters.uploads,
+                upload_failures: counters.upload_failures,
+                upload_bytes: counters.upload_bytes,
+                fetches: counters.fetches,
+                fetch_failures: counters.fetch_failures,
+                fetches_in_flight: snapshot.fetches_in_flight,
+                syncs: counters.syncs,
+                checkpoints: counters.checkpoints,
+                slots_stale: counters.slots_stale,
+                metadata_bytes: local.metadata_bytes,
+                index_entries: local.index_entries,
+                index_runs: local.index_runs,
+                index_entries_dropped: local.index_entries_dropped,
+            },
+        }
+    }
+
+    fn volume_create(&self, name: &str, size_bytes: u64) -> Result<VolumeInfo, ControlError> {
+        self.gateway
+            .create_volume(name, size_bytes / BLOCK)
+            .map_err(|refusal| control_error(name, &refusal))?;
+        self.found(name)
+    }
+
+    fn volume_list(&self) -> Vec<VolumeInfo> {
+        self.status().volumes
+    }
+
+    fn volume_resize(&self, name: &str, size_bytes: u64, allow_shrink: bool) -> Result<VolumeInfo, ControlError> {
+        let volume = self.find(name)?;
+        let old_bytes = volume.blocks * BLOCK;
+        if size_bytes < old_bytes && !allow_shrink {
+            return Err(ControlError::volume_would_shrink(name, old_bytes, size_bytes));
+        }
+        let resized = self.gateway.resize_volume(volume.id, size_bytes / BLOCK);
+        resized.map_err(|refusal| control_error(name, &refusal))?;
+        if let Some(server) = self
+            .server
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .as_ref()
+        {
+            server.disconnect_resized(name);
+        }
+        self.found(name)
+    }
+
+    fn volume_delete(&self, name: &str) -> Result<(), ControlError> {
+        let volume = self.find(name)?;
+        let connections = self.gateway.connections(volume.id);
+        if connections > 0 {
+            return Err(ControlError::volume_in_use(name, connections));
+        }
+        self.gateway
+            .delete_volume(volume.id)
+            .map_err(|refusal| control_error(name, &refusal))?;
+        Ok(())
+    }
+
+    fn drain(&self) -> Result<(), ControlError> {
+        self.gateway.drain();
+        Ok(())
+    }
+
+    fn trace_start(&self, path: &Path, bytes_max: u64) -> Result<TraceStatus, ControlError> {
+        self.gateway.recorder().start(path, bytes_max)
+    }
+
+    fn trace_stop(&self) -> TraceStatus {
+        self.gateway.recorder().stop()
+    }
+
+    fn trace_status(&self) -> TraceStatus {
+        self.gateway.recorder().status()
+    }
+
+    fn policy(&self) -> PolicyStatus {
+        self.policy.status(&self.gateway.snapshot().policies)
+    }
+
+    fn policy_set(&self, changes: toml::Table) -> Result<PolicyStatus, ControlError> {
+        self.policy.set(changes)?;
+        Ok(self.policy())
+    }
+
+    fn share_list(&self) -> Result<Vec<ShareInfo>, ControlError> {
+        Ok(self.share_infos())
+    }
+
+    fn share_create(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError> {
+        let created = self
+            .shares
+            .service
+            .create_share(name, quota_bytes.unwrap_or(0), fuse::now());
+        self.kept(name, created)?;
+        self.share_info(name)
+    }
+
+    fn share_quota(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError> {
+        self.kept(name, self.shares.service.set_quota(name, quota_bytes.unwrap_or(0)))?;
+        self.share_info(name)
+    }
+
+    fn share_delete(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        let sessions = self.share_info(name)?.sessions.len() as u64;
+        if !force && sessions > 0 {
+            return Err(ControlError::share_in_use(name, sessions));
+        }
+        let share = self.shares.service.share_named(name);
+        let share = share.ok_or_else(|| ControlError::share_not_found(name))?;
+        if share.being_deleted {
+            return Err(ControlError::share_being_deleted(name));
+        }
+        let deleted = self.shares.delete(&share, force);
+        deleted.map_err(|error| share_error(name, &error))
+    }
+
+    fn check_start(&self) -> Result<CheckStatus, ControlError> {
+        Ok(self.shares.check())
+    }
+
+    fn check_status(&self) -> CheckStatus {
+        self.shares.checking.status()
+    }
+}
+
+fn control_error(name: &str, refusal: &Refusal) -> ControlError {
+    let kind = match refusal {
+        Refusal::VolumeExists(_) => return ControlError::volume_exists(name),
+        Refusal::UnknownVolume(_) => return ControlError::volume_not_found(name),
+        Refusal::OutOfRange { .. } | Refusal::TooLarge(_) => ErrorKind::Invalid,
+        Refusal::Busy => ErrorKind::Busy,
+        Refusal::CloudUnavailable(_) => ErrorKind::Unavailable,
+        Refusal::Disk(_) | Refusal::Failed(_) => ErrorKind::ReadOnly,
+        Refusal::Lost { .. } | Refusal::Metadata(_) => ErrorKind::Internal,
+    };
+    ControlError::new(kind, refusal.to_string())
+}
+
+fn share_info(share: ShareStatus, sessions: &[SessionStatus]) -> ShareInfo {
+    let mut sessions: Vec<SessionInfo> = sessions
+        .iter()
+        .filter(|session| session.share == share.id)
+        .map(|session| SessionInfo {
+            client: String::from_utf8_lossy(&session.client).into_owned(),
+            kind: match session.kind {
+                files::SessionKind::Kernel => SessionKind::Mount,
+                files::SessionKind::Client => SessionKind::Socket,
+            },
+            connected: session.attached > 0,
+        })
+        .collect();
+    sessions.sort_by(|left, right| left.client.cmp(&right.client));
+    ShareInfo {
+        name: share.name,
+        id: share.id,
+        quota_bytes: (share.quota_bytes > 0).then_some(share.quota_bytes),
+        used_bytes: share.used_bytes,
+        inodes: share.inodes,
+        deleting: share.being_deleted,
+        sessions,
+    }
+}
+
+fn share_error(name: &str, error: &FileError) -> ControlError {
+    let kind = match error {
+        FileError::Exists => return ControlError::share_exists(name),
+        FileError::NotFound => return ControlError::share_not_found(name),
+        FileError::InUse(_) | FileError::Busy(_) => ErrorKind::Busy,
+        FileError::Invalid(_) => ErrorKind::Invalid,
+        _ => ErrorKind::Internal,
+    };
+    ControlError::new(kind, format!("share {name}: {error}"))
+}
+
+fn operation_metrics(meter: OperationMeter) -> OperationMetrics {
+    let bounds = LATENCY_BOUNDS_US
+        .iter()
+        .map(|bound| *bound as f64 / 1e6)
+        .chain([f64::INFINITY]);
+    OperationMetrics {
+        operation: meter.operation,
+        errors: meter.errors,
+        bytes: meter.bytes,
+        seconds: Histogram {
+            sum: meter.micros as f64 / 1e6,
+            buckets: bounds.zip(meter.buckets).collect(),
+        },
+    }
+}
+
+fn store_metrics(counts: tombolo_cloud_driver::OperationCounts) -> StoreOperationMetrics {
+    let bounds = (0..LATENCY_BUCKETS)
+        .map(|index| latency_bucket_micros(index).map_or(f64::INFINITY, |micros| micros as f64 / 1e6));
+    StoreOperationMetrics {
+        operation: counts.operation.name(),
+        bytes: counts.bytes,
+        failures: counts
+            .failures
+            .into_iter()
+            .map(|(kind, count)| (kind.name(), count))
+            .collect(),
+        seconds: Histogram {
+            sum: counts.micros as f64 / 1e6,
+            buckets: bounds.zip(counts.latencies).collect(),
+        },
+    }
+}
+
+/// Why changes wait for the local disk, or checkpoints do not succeed.
+fn pause_of(snapshot: &Snapshot) -> Option<String> {
+    let full = "the local disk has no room for the journal's next segment: changes wait, then are refused";
+    let no_room = snapshot.waits_for_journal.then(|| full.into());
+    let checkpoint = |error: &String| format!("checkpoints fail and are tried again: {error}");
+    no_room.or_else(|| snapshot.metadata_error.as_ref().map(checkpoint))
+}
+
+/// Resident set of this process, zero where the kernel does not tell.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
+    pages.unwrap_or(0) * 4096
+}

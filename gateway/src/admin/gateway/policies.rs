@@ -1,0 +1,113 @@
+//! Which policies are at work, and their change while the gateway runs. It lasts until the next start, which follows the
+//! settings file again.
+
+use crate::admin::model::{ControlError, ErrorKind, PolicySetting, PolicyStatus, PolicyTally};
+use crate::runtime::Gateway;
+use crate::settings::{Fault, PolicySettings, Settings};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tombolo_core::{PolicySnapshot, Tally};
+use tombolo_prefetch::Addressing;
+
+/// The settings in force, of which only what concerns policies ever changes.
+pub(super) struct PolicyControl {
+    gateway: Arc<Gateway>,
+    settings: Mutex<Settings>,
+}
+
+impl PolicyControl {
+    pub fn new(gateway: Arc<Gateway>, settings: &Settings) -> Self {
+        Self {
+            gateway,
+            settings: Mutex::new(settings.clone()),
+        }
+    }
+
+    pub fn status(&self, snapshot: &PolicySnapshot) -> PolicyStatus {
+        let settings = self.settings();
+        let set = settings.policy_fields().into_iter().filter_map(|field| {
+            Some(PolicySetting {
+                section: field.section.into(),
+                key: field.key.into(),
+                value: field.value?,
+            })
+        });
+        PolicyStatus {
+            replacement: snapshot.replacement.into(),
+            prefetch: snapshot.prefetch.into(),
+            combination: settings.policies().combination().map(|name| name.to_string()),
+            addressing: match snapshot.addressing {
+                Addressing::Logical => "logical".into(),
+                Addressing::Pvbn => "pvbn".into(),
+            },
+            tallies: snapshot.tallies.iter().map(tally).collect(),
+            streams: snapshot.prefetcher.streams as u64,
+            graph_nodes: snapshot.prefetcher.nodes as u64,
+            graph_edges: snapshot.prefetcher.edges as u64,
+            prefetcher_memory_bytes: snapshot.prefetcher.bytes as u64,
+            unread_blocks: snapshot.unread_blocks,
+            calibration_sequential_permille: snapshot.calibration_permille[0],
+            calibration_history_permille: snapshot.calibration_permille[1],
+            settings: set.collect(),
+        }
+    }
+
+    /// Only what differs is changed: a policy that stays keeps what it has learnt.
+    pub fn set(&self, changes: toml::Table) -> Result<(), ControlError> {
+        let mut settings = self.settings();
+        let changed = settings.with_policies(changes).map_err(|faults| invalid(&faults))?;
+        let (before, after) = (settings.policies(), changed.policies());
+        self.carry_out(&before, &after);
+        *settings = changed;
+        Ok(())
+    }
+
+    fn carry_out(&self, before: &PolicySettings, after: &PolicySettings) {
+        if before.replacement != after.replacement {
+            self.gateway.set_replacement(after.replacement);
+        }
+        if (&before.prefetch, before.addressing) != (&after.prefetch, after.addressing) {
+            self.gateway.set_prefetch(&after.prefetch, after.addressing);
+        }
+        if before.economy != after.economy {
+            self.gateway.set_economy(after.economy);
+        }
+        tracing::info!(
+            replacement = after.replacement.name(),
+            prefetch = after.prefetch.name().as_str(),
+            "policies changed until the next start"
+        );
+    }
+
+    fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn invalid(faults: &[Fault]) -> ControlError {
+    let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    ControlError::new(ErrorKind::Invalid, texts.join("\n"))
+}
+
+fn tally(tally: &Tally) -> PolicyTally {
+    let counters = &tally.counters;
+    PolicyTally {
+        replacement: tally.replacement.into(),
+        prefetch: tally.prefetch.into(),
+        reads_hit: counters.reads_hit,
+        reads_partial: counters.reads_partial,
+        reads_missed: counters.reads_missed,
+        hits: counters.hits,
+        partial_misses: counters.partial_misses,
+        complete_misses: counters.complete_misses,
+        prefetched: counters.prefetched,
+        used: counters.used,
+        wasted: counters.wasted,
+        dropped: counters.dropped,
+        accesses: counters.accesses,
+        suggestions_admitted: counters.suggestions_admitted,
+        suggestions_refused: counters.suggestions_refused,
+        blocks_refused: counters.blocks_refused,
+        ..PolicyTally::default()
+    }
+    .with_ratios()
+}

@@ -1,0 +1,272 @@
+//! The real world around the core: files, LMDB, threads, the cloud.
+//!
+//! The core has one owner at a time, a mutex held for microseconds and never across I/O. Whoever brings an event steps
+//! the core and carries out what follows from it: a client's thread writes its own slots and journal batch and
+//! answers its own request, without handing anything to another thread; only what would wait (syncs, the cloud,
+//! hashing, checkpoints, reads that the kernel cannot serve from memory) goes to workers. docs/decisions/0005-threading.md
+//! has the measurement.
+
+mod cache_file;
+mod checkpointer;
+mod clock;
+mod cloud;
+mod execute;
+mod first_start;
+mod flusher;
+mod generation;
+mod index_files;
+mod journal_files;
+mod metadata;
+mod metadata_file;
+mod open;
+mod own_store;
+mod policies;
+pub(crate) mod requests;
+mod trace_recorder;
+mod workers;
+mod zeroed_ahead;
+
+pub use generation::{Generation, TAG_BITS};
+pub(crate) use open::fresh_identity;
+pub use open::{OpenError, Options};
+pub use requests::Reply;
+pub use trace_recorder::Recorder;
+
+use crate::metrics::histogram::{Meters, OperationMeter};
+use cache_file::CacheFile;
+use checkpointer::IndexCheckpoint;
+use clock::Clock;
+use cloud::Cloud;
+use index_files::IndexFiles;
+use journal_files::JournalFiles;
+use metadata::Metadata;
+use policies::HistoryFile;
+use requests::{Pending, Requests};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant as RealInstant};
+use tombolo_base::{Instant, VolumeId};
+use tombolo_cloud_driver::OperationCounts;
+use tombolo_core::{Answer, Command, Core, Event, Refusal, Snapshot, Volume};
+use tombolo_dedup::Index;
+use workers::Workers;
+
+/// A running gateway without its protocol servers.
+pub struct Gateway {
+    core: Mutex<Core>,
+    clock: Arc<Clock>,
+    pub(crate) requests: Requests,
+    pub(crate) meters: Meters,
+    /// Connections of each volume.
+    clients: Mutex<HashMap<VolumeId, u64>>,
+    /// Numbers given to connections so far.
+    pub(crate) connections_begun: AtomicU32,
+    /// Another one than before if this start may have lost what clients had been answered.
+    pub generation: Generation,
+    pub(crate) cache: CacheFile,
+    journal: JournalFiles,
+    pub(crate) metadata: Metadata,
+    index: Mutex<Index>,
+    index_files: IndexFiles,
+    index_is_full: AtomicBool,
+    index_entries_dropped: AtomicU64,
+    /// The index's part of the checkpoint under way.
+    index_checkpoint: Mutex<Option<IndexCheckpoint>>,
+    pub(crate) recorder: Recorder,
+    history_file: Mutex<HistoryFile>,
+    cloud: Cloud,
+    pub(crate) io: Workers,
+    hashing: Workers,
+    syncing: Workers,
+    cache_syncing: Workers,
+    /// Makes journal segments ahead, and writes what had to wait for room.
+    journaling: Workers,
+    journal_is_full: AtomicBool,
+    checkpointing: Workers,
+    compacting: Workers,
+    timer: Mutex<Option<JoinHandle<()>>>,
+    /// Held as long as the gateway lives.
+    _lock: std::fs::File,
+}
+
+/// What local metadata and the index occupy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalUse {
+    pub metadata_bytes: u64,
+    pub index_memory_bytes: u64,
+    pub index_entries: u64,
+    pub index_runs: u64,
+    pub index_entries_dropped: u64,
+}
+
+impl Gateway {
+    /// Steps the core with `event` and everything that follows from it on this thread.
+    pub fn drive(self: &Arc<Self>, event: Event) {
+        let mut events = vec![event];
+        let mut commands = Vec::new();
+        while !events.is_empty() {
+            self.step(&mut events, &mut commands);
+            for command in commands.drain(..) {
+                self.execute(command, &mut events);
+            }
+        }
+    }
+
+    fn step(self: &Arc<Self>, events: &mut Vec<Event>, commands: &mut Vec<Command>) {
+        let mut core = self.core();
+        for event in events.drain(..) {
+            core.step(self.clock.now(), event, commands);
+        }
+        // Nobody is answered before `commands` are carried out.
+        self.generation.note(core.journal_mark().lsn);
+        // Under the core's lock, so in the order of the steps: no later step may begin a hash job that would not find
+        // a confirmed block, and no block confirmed after a checkpoint may get into that checkpoint's index.
+        for command in commands.iter() {
+            match command {
+                Command::Remember { descriptor } => self.remember(descriptor),
+                Command::Checkpoint { frozen, .. } => self.freeze_index(frozen),
+                _ => {}
+            }
+        }
+        self.clock.set_alarm(core.next_deadline());
+    }
+
+    fn start_timer(self: &Arc<Self>) -> std::io::Result<()> {
+        let gateway = Arc::downgrade(self);
+        let clock = self.clock.clone();
+        let ring = move || {
+            if let Some(gateway) = gateway.upgrade() {
+                if let Some(micros) = gateway.clock.wall_micros_if_set() {
+                    gateway.drive(Event::WallClock { micros });
+                }
+                gateway.drive(Event::Tick);
+            }
+        };
+        let timer = thread::Builder::new()
+            .name("timer".into())
+            .spawn(move || clock.run(ring))?;
+        *self.timer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(timer);
+        Ok(())
+    }
+
+    /// Sends a request and waits for its answer; for the admin API.
+    fn ask(self: &Arc<Self>, event: impl FnOnce(tombolo_core::Token) -> Event) -> Result<Answer, Refusal> {
+        let (sender, receiver) = sync_channel(1);
+        let token = self.requests.insert(Pending::plain(Reply::Channel(sender)));
+        self.drive(event(token));
+        receiver.recv().unwrap_or(Err(Refusal::Busy))
+    }
+
+    pub fn create_volume(self: &Arc<Self>, name: &str, blocks: u64) -> Result<VolumeId, Refusal> {
+        let name = name.to_owned();
+        volume_id(self.ask(|token| Event::VolumeCreate { token, name, blocks }))
+    }
+
+    pub fn resize_volume(self: &Arc<Self>, volume: VolumeId, blocks: u64) -> Result<VolumeId, Refusal> {
+        volume_id(self.ask(|token| Event::VolumeResize { token, volume, blocks }))
+    }
+
+    pub fn delete_volume(self: &Arc<Self>, volume: VolumeId) -> Result<VolumeId, Refusal> {
+        volume_id(self.ask(|token| Event::VolumeDelete { token, volume }))
+    }
+
+    pub fn volume_named(&self, name: &str) -> Option<Volume> {
+        self.core().volume_named(name).cloned()
+    }
+
+    /// For people: a volume's name, or which file it is.
+    pub fn name_of(&self, volume: VolumeId) -> String {
+        let name = self.core().volume(volume).map(|volume| volume.name.clone());
+        name.unwrap_or_else(|| match volume.inode() {
+            Some(inode) => format!("file with inode {inode}"),
+            None => format!("volume {}", volume.0),
+        })
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        self.core().snapshot()
+    }
+
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    pub fn local_use(&self) -> LocalUse {
+        let index = self.index();
+        LocalUse {
+            metadata_bytes: self.metadata.file_bytes(),
+            index_memory_bytes: index.memory_bytes(),
+            index_entries: index.run_entry_count() + index.memtable_entry_count() as u64,
+            index_runs: index.run_count() as u64,
+            index_entries_dropped: self.index_entries_dropped.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    pub fn drain(self: &Arc<Self>) {
+        self.drive(Event::Drain);
+    }
+
+    /// Brings everything into local metadata and ends the threads. Clients must be gone. Dirty blocks stay dirty.
+    pub fn stop(self: &Arc<Self>, patience: Duration) {
+        let until = RealInstant::now() + patience;
+        self.recorder.stop();
+        self.drive(Event::CheckpointNow);
+        while !self.core().is_checkpointed() && RealInstant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+            self.drive(Event::CheckpointNow);
+        }
+        if !self.core().is_checkpointed() {
+            tracing::warn!("stopping without a last checkpoint; the journal will be replayed at the next start");
+        }
+        self.save_history();
+        self.clock.stop();
+        if let Some(timer) = self
+            .timer
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .take()
+        {
+            let _ = timer.join();
+        }
+    }
+
+    /// Clients' requests so far, by operation.
+    pub fn operations(&self) -> Vec<OperationMeter> {
+        self.meters.snapshot()
+    }
+
+    pub fn store_counts(&self) -> Vec<OperationCounts> {
+        self.cloud.counts.snapshot()
+    }
+
+    pub fn connections(&self, volume: VolumeId) -> u64 {
+        self.clients().get(&volume).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn clients(&self) -> MutexGuard<'_, HashMap<VolumeId, u64>> {
+        self.clients.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        // A panic in the core leaves it in no known state: better to end than to go on.
+        self.core.lock().expect("the core panicked earlier")
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+fn volume_id(answer: Result<Answer, Refusal>) -> Result<VolumeId, Refusal> {
+    match answer? {
+        Answer::Volume(volume) => Ok(volume),
+        other => unreachable!("volume requests are answered with a volume, not {other:?}"),
+    }
+}

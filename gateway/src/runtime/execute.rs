@@ -1,0 +1,343 @@
+//! Carries out the core's commands. What needs no waiting is done here and now, and its outcome joins `events`; the
+//! rest goes to workers, which drive the core themselves when they are done.
+
+use super::Gateway;
+use super::requests::{Pending, Reply};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn};
+use tombolo_core::checkpoint::{MetadataFault, load_descriptor, load_map_page};
+use tombolo_core::{
+    Answer, Command, DiskError, Event, JournalMark, JournalWrite, MetadataError, ReadPiece, Refusal, Token, WritePiece,
+};
+
+/// Between two looks whether a full disk has room again.
+/// Each look takes what room there is for a moment.
+const FULL_DISK_RETRY: Duration = Duration::from_secs(1);
+
+impl Gateway {
+    pub(super) fn execute(self: &Arc<Self>, command: Command, events: &mut Vec<Event>) {
+        match command {
+            Command::Answer { token, result } => self.answer(token, result),
+            Command::WriteSlots { token, pieces } => events.push(self.write_slots(token, &pieces)),
+            Command::ReadSlots { token, pieces } => self.read_slots(token, pieces, events),
+            Command::Merge { token } => {
+                let sums = self.requests.merge(token);
+                events.push(Event::Merged { token, sums });
+            }
+            Command::WriteJournal(write) => events.extend(self.write_journal(write)),
+            Command::Sync { mark } => self.sync(mark),
+            Command::TrimJournal { keep_from } => {
+                let gateway = self.clone();
+                self.checkpointing.run(move || {
+                    if let Err(error) = gateway.journal.remove_below(keep_from) {
+                        tracing::warn!(%error, keep_from, "old journal segments could not be removed");
+                    }
+                });
+            }
+            Command::LoadPage {
+                volume,
+                page,
+                generation,
+            } => {
+                let result = self.read_metadata(|reading| load_map_page(reading, volume, page));
+                events.push(Event::PageLoaded {
+                    volume,
+                    page,
+                    generation,
+                    result,
+                });
+            }
+            Command::LoadDescriptor { pvbn } => {
+                let result = self.read_metadata(|reading| load_descriptor(reading, pvbn));
+                let result = result.map(|descriptor| descriptor.map(Arc::new));
+                events.push(Event::DescriptorLoaded { pvbn, result });
+            }
+            Command::Fetch {
+                fetch,
+                descriptor,
+                items,
+                demand,
+            } => self.fetch(fetch, descriptor, items, demand),
+            Command::Hash { job, items } => self.hash(job, items),
+            Command::Upload { job, items } => self.upload(job, items),
+            // Done under the core's lock.
+            Command::Remember { .. } => {}
+            Command::Forget { blocks } => self.forget_fingerprints(blocks),
+            Command::Verify { job, descriptor } => self.verify(job, descriptor),
+            Command::FindCopies { job, fingerprints } => self.find_copies(job, fingerprints),
+            Command::TellLoss(loss) => self.tell_loss(&loss),
+            Command::Checkpoint { frozen, pages_max } => self.checkpoint(frozen, pages_max),
+        }
+    }
+
+    /// `None`: there is no room now. Nothing is lost by that, so the write waits for room, and its clients with it.
+    fn write_journal(self: &Arc<Self>, write: JournalWrite) -> Option<Event> {
+        let result = match self.journal.write(&write) {
+            Err(error) if is_full(&error) => {
+                if !self.journal_is_full.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "no room for the journal; what clients change waits until there is some");
+                }
+                let gateway = self.clone();
+                self.journaling.run(move || gateway.write_journal_waiting(write));
+                return None;
+            }
+            result => result.map_err(|error| disk_error("journal write", &error)),
+        };
+        if write.offset == 0 {
+            self.make_spare_segment(write.segment + 1);
+        }
+        let (lsn, end) = (write.lsn, write.end);
+        Some(Event::JournalWritten { lsn, end, result })
+    }
+
+    fn write_journal_waiting(self: &Arc<Self>, write: JournalWrite) {
+        let result = loop {
+            match self.journal.write(&write) {
+                Err(error) if is_full(&error) => thread::sleep(FULL_DISK_RETRY),
+                result => break result,
+            }
+        };
+        if self.journal_is_full.swap(false, Ordering::Relaxed) && result.is_ok() {
+            tracing::info!("there is room for the journal again");
+        }
+        self.make_spare_segment(write.segment + 1);
+        self.drive(Event::JournalWritten {
+            lsn: write.lsn,
+            end: write.end,
+            result: result.map_err(|error| disk_error("journal write", &error)),
+        });
+    }
+
+    /// So that the next segment is there when the disk is full, and no write waits for its making.
+    /// `segment` is the next to be begun.
+    pub(super) fn make_spare_segment(self: &Arc<Self>, segment: u64) {
+        self.make_spare_segment_later(segment, false);
+    }
+
+    /// The same at a start, when the first change may need the segment: the core hears before it that there is no room.
+    pub(super) fn make_first_spare_segment(self: &Arc<Self>, segment: u64) {
+        let error = self.journal.make_spare().err().filter(is_full);
+        if let Some(error) = &error {
+            self.report_no_room(segment, error);
+        }
+        self.make_spare_segment_later(segment, error.is_some());
+    }
+
+    fn make_spare_segment_later(self: &Arc<Self>, segment: u64, is_told: bool) {
+        let gateway = self.clone();
+        self.journaling
+            .run(move || gateway.make_spare_segment_waiting(segment, is_told));
+    }
+
+    /// What clients change then waits before it is in the journal's order, and can be refused.
+    fn report_no_room(self: &Arc<Self>, segment: u64, error: &io::Error) {
+        tracing::warn!(%error, "no room for the journal's next segment; what clients change will wait until there is some");
+        self.drive(Event::JournalFull { segment });
+    }
+
+    fn make_spare_segment_waiting(self: &Arc<Self>, segment: u64, mut is_told: bool) {
+        loop {
+            match self.journal.make_spare() {
+                Ok(()) => break,
+                Err(error) if is_full(&error) => {
+                    if !is_told {
+                        self.report_no_room(segment, &error);
+                    }
+                    is_told = true;
+                    thread::sleep(FULL_DISK_RETRY);
+                }
+                Err(error) => {
+                    // Whoever needs it will find the same, and tell the core.
+                    tracing::warn!(%error, "the journal's next segment could not be made ahead");
+                    break;
+                }
+            }
+        }
+        if is_told {
+            tracing::info!("there is room for the journal's next segment again");
+            self.drive(Event::JournalHasRoom);
+        }
+    }
+
+    fn answer(&self, token: Token, result: Result<Answer, Refusal>) {
+        let Some(Pending { data, reply }) = self.requests.take(token) else {
+            return;
+        };
+        if let Err(refusal) = &result {
+            tracing::debug!(token = token.0, %refusal, "request refused");
+        }
+        match reply {
+            Reply::Channel(sender) => {
+                let _ = sender.send(result);
+            }
+            Reply::Call(call) => call(result, data),
+            Reply::Edge => {}
+            Reply::Client(completion, started) => {
+                self.meters.observe(&started, result.is_ok());
+                completion.complete(crate::frontends::nbd_answer(result, data));
+            }
+        }
+    }
+
+    fn write_slots(&self, token: Token, pieces: &[WritePiece]) -> Event {
+        let buffer = self.requests.take_written(token);
+        let write = |piece: &WritePiece| {
+            let start = piece.index as usize * BLOCK_BYTES;
+            self.cache.write(
+                piece.slots.first,
+                &buffer[start..start + piece.slots.count as usize * BLOCK_BYTES],
+            )
+        };
+        let result = pieces
+            .iter()
+            .try_for_each(write)
+            .map_err(|error| disk_error("cache file write", &error));
+        Event::SlotsWritten { token, result }
+    }
+
+    fn read_slots(self: &Arc<Self>, token: Token, pieces: Vec<ReadPiece>, events: &mut Vec<Event>) {
+        let mut buffer = self.requests.take_buffer(token);
+        let mut corrupt = Vec::new();
+        for (done, piece) in pieces.iter().enumerate() {
+            let bytes = piece_bytes(&mut buffer, piece);
+            match self.cache.try_read(piece.slot, bytes) {
+                Ok(true) => find_corrupt(piece, bytes, &mut corrupt),
+                // The disk is slow and others wait on this thread: a worker reads the rest.
+                Ok(false) => {
+                    let gateway = self.clone();
+                    return self
+                        .io
+                        .run(move || gateway.read_slots_waiting(token, &pieces[done..], buffer, corrupt));
+                }
+                Err(error) => {
+                    self.requests.put_buffer(token, buffer);
+                    return events.push(self.slots_unread(token, &pieces[done..], corrupt, &error));
+                }
+            }
+        }
+        self.requests.put_buffer(token, buffer);
+        events.push(Event::SlotsRead {
+            token,
+            result: Ok(()),
+            corrupt,
+            unreadable: Vec::new(),
+        });
+    }
+
+    /// Which slots the failed read of a piece comes from: the core has copies of most elsewhere.
+    fn slots_unread(&self, token: Token, pieces: &[ReadPiece], corrupt: Vec<Lcbn>, error: &io::Error) -> Event {
+        let mut block = [0; BLOCK_BYTES];
+        let slots = |piece: &ReadPiece| (piece.slot.0..piece.slot.0 + piece.sums.len() as u32).map(Lcbn);
+        let is_unreadable = |slot: &Lcbn| self.cache.read(*slot, &mut block).is_err();
+        let unreadable = pieces.iter().flat_map(slots).filter(is_unreadable).collect();
+        let result = Err(disk_error("cache file read", error));
+        Event::SlotsRead {
+            token,
+            result,
+            corrupt,
+            unreadable,
+        }
+    }
+
+    fn read_slots_waiting(
+        self: &Arc<Self>,
+        token: Token,
+        pieces: &[ReadPiece],
+        mut buffer: Vec<u8>,
+        mut corrupt: Vec<Lcbn>,
+    ) {
+        for (done, piece) in pieces.iter().enumerate() {
+            let bytes = piece_bytes(&mut buffer, piece);
+            match self.cache.read(piece.slot, bytes) {
+                Ok(()) => find_corrupt(piece, bytes, &mut corrupt),
+                Err(error) => {
+                    self.requests.put_buffer(token, buffer);
+                    return self.drive(self.slots_unread(token, &pieces[done..], corrupt, &error));
+                }
+            }
+        }
+        self.requests.put_buffer(token, buffer);
+        self.drive(Event::SlotsRead {
+            token,
+            result: Ok(()),
+            corrupt,
+            unreadable: Vec::new(),
+        });
+    }
+
+    /// Cache file and journal side by side: recovery checks the data of every record that was not yet known to be
+    /// durable, so neither has to wait for the other.
+    fn sync(self: &Arc<Self>, mark: JournalMark) {
+        let gateway = self.clone();
+        if !self.cache.needs_sync() {
+            return self.syncing.run(move || {
+                let journal = gateway.journal.sync();
+                let result = journal.map_err(|error| disk_error("journal sync", &error));
+                gateway.synced(mark, result);
+            });
+        }
+        self.syncing.run(move || {
+            let (sender, receiver) = channel();
+            let other = gateway.clone();
+            gateway.cache_syncing.run(move || {
+                let _ = sender.send(other.cache.sync());
+            });
+            let journal = gateway
+                .journal
+                .sync()
+                .map_err(|error| disk_error("journal sync", &error));
+            let cache = receiver
+                .recv()
+                .unwrap_or_else(|_| Err(io::Error::other("the worker has stopped")));
+            let cache = cache.map_err(|error| disk_error("cache file sync", &error));
+            gateway.synced(mark, journal.and(cache));
+        });
+    }
+
+    fn synced(self: &Arc<Self>, mark: JournalMark, result: Result<(), DiskError>) {
+        if result.is_ok() {
+            self.cache.note_journal(mark);
+        }
+        self.drive(Event::Synced { result });
+    }
+
+    fn read_metadata<T>(
+        &self,
+        read: impl FnOnce(&super::metadata::Reading<'_>) -> Result<T, MetadataFault<String>>,
+    ) -> Result<T, MetadataError> {
+        let reading = self.metadata.read().map_err(|error| MetadataError(error.to_string()))?;
+        read(&reading).map_err(|fault| MetadataError(fault.to_string()))
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn piece_bytes<'b>(buffer: &'b mut [u8], piece: &ReadPiece) -> &'b mut [u8] {
+    let start = piece.index as usize * BLOCK_BYTES;
+    &mut buffer[start..start + piece.sums.len() * BLOCK_BYTES]
+}
+
+/// Wrong bytes do not stay in the buffer: the block may be a hole by the time that it is looked for again.
+fn find_corrupt(piece: &ReadPiece, bytes: &mut [u8], corrupt: &mut Vec<Lcbn>) {
+    for (offset, (block, sum)) in (0u32..).zip(bytes.chunks_exact_mut(BLOCK_BYTES).zip(&piece.sums)) {
+        if BlockSum::of(block) != *sum {
+            block.fill(0);
+            corrupt.push(Lcbn(piece.slot.0 + offset));
+        }
+    }
+}
+
+pub(super) fn disk_error(operation: &'static str, error: &io::Error) -> DiskError {
+    tracing::error!(operation, %error, "local disk");
+    DiskError {
+        operation,
+        reason: error.to_string(),
+    }
+}

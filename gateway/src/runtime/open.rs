@@ -1,0 +1,426 @@
+//! Opens a state directory: lock, cache file, journal, metadata, index; recovers the core; starts the threads.
+
+use super::Gateway;
+use super::cache_file::{CacheFile, publish};
+use super::clock::{self, Clock};
+use super::cloud::Cloud;
+use super::first_start::{self, Paths, make_cache, make_if_new};
+use super::generation::{Found, Generation};
+use super::index_files::IndexFiles;
+use super::journal_files::JournalFiles;
+use super::metadata::{Metadata, MetadataOpenError};
+use super::own_store::{ForeignStore, OwnStore, samples};
+use super::policies::{self, HistoryFile};
+use super::requests::Requests;
+use super::trace_recorder::Recorder;
+use super::workers::Workers;
+use crate::frontends::OPERATIONS;
+use crate::metrics::histogram::Meters;
+use crate::settings::PolicySettings;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex};
+use tombolo_base::{BlockSum, Lcbn};
+use tombolo_cloud_driver::object::Compression;
+use tombolo_cloud_driver::retry::RetryPolicy;
+use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, StoreError};
+use tombolo_core::cache_header::{CacheHeader, Mark};
+use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, recover};
+use tombolo_core::{Config, Core, Policies};
+use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage};
+
+/// What a gateway is made of.
+pub struct Options {
+    pub state_directory: PathBuf,
+    /// Where what a kill leaves and a boot does not is kept.
+    pub runtime_directory: PathBuf,
+    pub core: Config,
+    pub policies: PolicySettings,
+    pub index: tombolo_dedup::Config,
+    pub metadata_map_bytes: u64,
+    pub store: Arc<dyn ObjectStore>,
+    /// Also one that has none of the objects that it should have.
+    pub accept_foreign_store: bool,
+    pub retry: RetryPolicy,
+    pub limits: Limits,
+    pub compression: Compression,
+    pub io_threads: usize,
+    pub hash_threads: usize,
+}
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{path}: {action}: {error}")]
+    Disk {
+        path: PathBuf,
+        action: &'static str,
+        error: io::Error,
+    },
+    #[error("{path} is in use by another gateway (process {holder}); one state directory serves one gateway")]
+    InUse { path: PathBuf, holder: String },
+    #[error("{path}: {error}")]
+    Metadata { path: PathBuf, error: heed::Error },
+    #[error("local metadata: {0}")]
+    MetadataOpen(#[from] MetadataOpenError),
+    #[error(
+        "{0} is missing, but the journal or the cache file is there; it says where all data lies: restore the state \
+         directory from a copy"
+    )]
+    MetadataLost(PathBuf),
+    #[error(
+        "{0} is missing, and with it what was flushed lately; put it back, or restore the state directory from a copy"
+    )]
+    JournalLost(PathBuf),
+    #[error("{path} was cut: it has {found} of {made} bytes; put it back as it was")]
+    CacheCut { path: PathBuf, found: u64, made: u64 },
+    #[error("fingerprint index in {path}: {error}")]
+    Index {
+        path: PathBuf,
+        error: IndexError<io::Error>,
+    },
+    #[error("recovery of {path}: {error}")]
+    Recovery {
+        path: PathBuf,
+        error: RecoveryError<String>,
+    },
+    #[error("store: {0}")]
+    Store(StoreError),
+    #[error(transparent)]
+    ForeignStore(#[from] ForeignStore),
+}
+
+impl Gateway {
+    pub fn open(options: Options) -> Result<Arc<Self>, OpenError> {
+        let state = options.state_directory.clone();
+        let disk = |action: &'static str, path: &Path| {
+            let path = path.to_owned();
+            move |error| OpenError::Disk { path, action, error }
+        };
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&state)
+            .map_err(disk("cannot make the state directory", &state))?;
+        let lock = lock(&state)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("cloud")
+            .enable_all()
+            .build()
+            .map_err(disk("cannot start threads", &state))?;
+        let store_answers = check_store(&runtime, &options.store)?;
+        let paths = Paths::new(&state);
+        make_if_new(&paths, options.core.slot_count, options.metadata_map_bytes)?;
+        let opened = CacheFile::open(&paths.cache).map_err(disk("cannot open the cache file", &paths.cache))?;
+        if let Some((found, made)) = opened.as_ref().and_then(CacheFile::cut) {
+            let path = paths.cache.clone();
+            return Err(OpenError::CacheCut { path, found, made });
+        }
+        let journal_path = paths.journal.clone();
+        let journal = JournalFiles::open(journal_path.clone(), options.core.segment_bytes)
+            .map_err(disk("cannot open the journal", &journal_path))?;
+        let metadata_path = paths.metadata.clone();
+        let noted = opened.as_ref().map(CacheFile::noted).unwrap_or_default();
+        let metadata = Metadata::open(&metadata_path, options.metadata_map_bytes, noted.metadata_bytes)?;
+        let metadata_fault = |error| OpenError::Metadata {
+            path: metadata_path.clone(),
+            error,
+        };
+        let index_path = paths.index.clone();
+        let index_files = IndexFiles::open(index_path.clone()).map_err(disk("cannot open the index", &index_path))?;
+        let manifest = metadata.manifest().map_err(metadata_fault)?;
+        let mut index = open_index(&index_files, manifest, options.index).map_err(|error| OpenError::Index {
+            path: index_path.clone(),
+            error,
+        })?;
+
+        let clock = Arc::new(Clock::default());
+        let history_file = HistoryFile::new(&state);
+        let chosen = options.policies;
+        let policies = Policies {
+            replacement: policies::replacement(chosen.replacement, options.core.slot_count),
+            prefetcher: policies::prefetcher(&chosen.prefetch, history_file.path(), clock.now()),
+            addressing: chosen.addressing,
+            economy: chosen.economy,
+        };
+        let parts = Parts {
+            config: options.core,
+            wall_micros: clock::wall_micros(),
+            policies,
+        };
+        let began = std::time::Instant::now();
+        let (mut core, report, store_samples) = {
+            let reading = metadata.read().map_err(metadata_fault)?;
+            let (core, report) = recover(
+                clock.now(),
+                parts,
+                &reading,
+                &Disk {
+                    cache: opened.as_ref(),
+                    journal: &journal,
+                },
+            )
+            .map_err(|error| OpenError::Recovery {
+                path: state.clone(),
+                error,
+            })?;
+            let store_samples = match options.accept_foreign_store {
+                true => Vec::new(),
+                false => samples(&reading, &report.objects),
+            };
+            (core, report, store_samples)
+        };
+        core.learn_replay_cost(report.records, began.elapsed().as_micros() as u64);
+        let store = Arc::new(OwnStore::new(options.store, store_samples));
+        if store_answers {
+            store.check_at_start(&runtime)?;
+        }
+        let found = Found {
+            identity: core.identity(),
+            journal_end: core.journal_mark().lsn,
+        };
+        let generation = Generation::open(&options.runtime_directory, found).map_err(disk(
+            "cannot note what clients were answered",
+            &options.runtime_directory,
+        ))?;
+        // From here on the state is ours to change.
+        let mut cache = match opened {
+            Some(cache) => cache,
+            None => make_lost_cache(&paths, &core)?,
+        };
+        cache.keep_below(core.slots_used_to());
+        finish_recovery(&journal, &index_files, &mut index, &report)
+            .map_err(disk("cannot tidy up the journal", &journal_path))?;
+        // What was replayed counts as durable from here on, and so do the names of all that a first start has made.
+        for folder in [&metadata_path, &state] {
+            File::open(folder)
+                .and_then(|opened| opened.sync_all())
+                .map_err(disk("sync", folder))?;
+        }
+        cache.note_pvbn(core.next_pvbn());
+        cache.sync().map_err(disk("sync", &paths.cache))?;
+        journal.sync_existing().map_err(disk("sync", &journal_path))?;
+        cache.note_journal(core.journal_mark());
+        cache.note_metadata(metadata.file_bytes());
+
+        let threads =
+            |name, count, niceness| Workers::new(name, count, niceness).map_err(disk("cannot start threads", &state));
+        let first_segment = core.journal_mark().segment;
+        let gateway = Arc::new(Self {
+            core: Mutex::new(core),
+            clock,
+            requests: Requests::default(),
+            meters: Meters::new(&OPERATIONS),
+            clients: Mutex::default(),
+            connections_begun: AtomicU32::new(0),
+            recorder: Recorder::default(),
+            generation,
+            history_file: Mutex::new(history_file),
+            cache,
+            journal,
+            metadata,
+            index: Mutex::new(index),
+            index_files,
+            index_is_full: AtomicBool::new(false),
+            index_entries_dropped: AtomicU64::new(0),
+            index_checkpoint: Mutex::default(),
+            cloud: Cloud::new(store, options.retry, options.limits, options.compression, runtime),
+            io: threads("io", options.io_threads, 0)?,
+            hashing: threads("hash", options.hash_threads, 10)?,
+            syncing: threads("sync", 1, 0)?,
+            cache_syncing: threads("sync-cache", 1, 0)?,
+            journaling: threads("journal", 1, 0)?,
+            journal_is_full: AtomicBool::new(false),
+            checkpointing: threads("checkpoint", 1, 5)?,
+            compacting: threads("compact", 1, 15)?,
+            timer: Mutex::new(None),
+            _lock: lock,
+        });
+        gateway.start_timer().map_err(disk("cannot start threads", &state))?;
+        gateway.make_first_spare_segment(first_segment);
+        // The recovered state gets a first checkpoint soon and the flush pipeline a first look.
+        gateway.drive(tombolo_core::Event::Tick);
+        Ok(gateway)
+    }
+}
+
+/// Nothing that is dirty was in it, so an empty one does as well.
+fn make_lost_cache(paths: &Paths, core: &Core) -> Result<CacheFile, OpenError> {
+    let header = CacheHeader {
+        identity: core.identity(),
+        slot_count: core.slot_count(),
+        mark: Mark::default(),
+    };
+    make_cache(paths, &header)?;
+    publish(&paths.cache).map_err(first_start::disk(&paths.cache, "cannot make the cache file"))?;
+    let opened = CacheFile::open(&paths.cache);
+    let opened = opened.and_then(|opened| opened.ok_or_else(|| io::ErrorKind::NotFound.into()));
+    opened.map_err(first_start::disk(&paths.cache, "cannot open the cache file"))
+}
+
+/// Does it answer? A missing bucket or wrong credentials will not mend themselves; a store that cannot be reached may.
+fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn ObjectStore>) -> Result<bool, OpenError> {
+    match runtime.block_on(store.check()) {
+        Ok(()) => Ok(true),
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::Retry | ErrorKind::Throttled | ErrorKind::Unreachable
+            ) =>
+        {
+            tracing::warn!(%error, "the store does not answer; starting on the local cache alone");
+            Ok(false)
+        }
+        Err(error) => Err(OpenError::Store(error)),
+    }
+}
+
+fn lock(state: &Path) -> Result<File, OpenError> {
+    let path = state.join("lock");
+    let disk = |error| OpenError::Disk {
+        path: path.clone(),
+        action: "cannot open the lock file",
+        error,
+    };
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(disk)?;
+    // SAFETY: the descriptor is open; the call touches no memory of ours.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let holder = fs::read_to_string(&path).unwrap_or_default();
+        return Err(OpenError::InUse {
+            path: state.to_owned(),
+            holder: holder.trim().to_owned(),
+        });
+    }
+    file.set_len(0).map_err(disk)?;
+    io::Write::write_all(&mut &file, std::process::id().to_string().as_bytes()).map_err(disk)?;
+    Ok(file)
+}
+
+fn open_index(
+    files: &IndexFiles,
+    manifest: Option<Vec<u8>>,
+    config: tombolo_dedup::Config,
+) -> Result<Index, IndexError<io::Error>> {
+    let manifest = manifest
+        .map(|bytes| Manifest::decode(&bytes))
+        .transpose()
+        .unwrap_or_else(|error| {
+            tracing::warn!(%error, "the fingerprint index's manifest is damaged; it begins anew");
+            None
+        });
+    let policy = OnBadRun::Drop(OlderRuns::Keep);
+    let (mut index, bad_runs) = Index::open(files, &manifest.unwrap_or_default(), config, policy)?;
+    for bad in bad_runs {
+        tracing::warn!(run = %bad.run, error = %bad.error, "a run of the fingerprint index is dropped; only dedup suffers");
+    }
+    for orphan in index.orphans(&files.list().unwrap_or_default()) {
+        if let Err(error) = files.delete(orphan) {
+            tracing::warn!(%error, run = %orphan, "an orphaned run of the fingerprint index could not be removed");
+        }
+    }
+    Ok(index)
+}
+
+/// What recovery gave up must be gone before anything new is written, or a second crash could bring it back.
+fn finish_recovery(
+    journal: &JournalFiles,
+    index_files: &IndexFiles,
+    index: &mut Index,
+    report: &Report,
+) -> io::Result<()> {
+    if let Some((segment, offset)) = report.cut {
+        journal.zero_from(segment, offset)?;
+    }
+    for segment in &report.obsolete_segments {
+        journal.remove(*segment)?;
+    }
+    for descriptor in &report.objects {
+        for block in descriptor.blocks() {
+            if index.insert(block.fingerprint, block.pvbn).is_ok() {
+                continue;
+            }
+            // The run that this writes is named by the first checkpoint, which holds these objects too.
+            let flushed = index
+                .flush_memtable(index_files)
+                .map_err(|error| io::Error::other(error.to_string()))?;
+            tracing::debug!(
+                runs = flushed.runs.len(),
+                "the fingerprint index is flushed in recovery"
+            );
+            let inserted = index.insert(block.fingerprint, block.pvbn);
+            inserted.map_err(|error| io::Error::other(error.to_string()))?;
+        }
+    }
+    if report.torn_bytes > 0 {
+        tracing::warn!(
+            bytes = report.torn_bytes,
+            batches = report.given_up_batches,
+            "the end of the journal is given up: it was never flushed, and not all of it had reached the disk"
+        );
+    }
+    tracing::info!(
+        batches = report.batches,
+        records = report.records,
+        torn_bytes = report.torn_bytes,
+        clean_slots = report.clean_slots,
+        dirty_blocks = report.dirty_blocks,
+        "recovered"
+    );
+    Ok(())
+}
+
+pub(crate) fn fresh_identity() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: the buffer is ours and as long as said. Without entropy the time has to do.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got == bytes.len() as isize {
+        return u64::from_le_bytes(bytes);
+    }
+    let since_epoch = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    since_epoch.as_nanos() as u64
+}
+
+struct Disk<'w> {
+    /// `None`: there is no cache file.
+    cache: Option<&'w CacheFile>,
+    journal: &'w JournalFiles,
+}
+
+impl LocalDisk for Disk<'_> {
+    fn segments(&self) -> Result<Vec<u64>, String> {
+        self.journal
+            .list()
+            .map_err(|error| format!("{}: {error}", self.journal.directory().display()))
+    }
+
+    fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String> {
+        self.journal
+            .read(segment)
+            .map_err(|error| format!("journal segment {segment}: {error}"))
+    }
+
+    fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
+        Ok(self.cache.map(|cache| cache.header().to_vec()))
+    }
+
+    fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
+        let cache = self.cache.ok_or_else(|| "there is no cache file".to_owned())?;
+        cache
+            .sum(slot)
+            .map_err(|error| format!("cache file, slot {}: {error}", slot.0))
+    }
+}

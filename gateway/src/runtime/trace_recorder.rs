@@ -1,0 +1,358 @@
+//! Records what clients ask for into a trace file (docs/FORMAT.md, "Traces"), for the simulator.
+//!
+//! A client's thread looks at one flag; while nothing is recorded that is all. While something is, it puts the request
+//! into a bounded queue, and where the queue is full the record is dropped and counted: recording never waits, and
+//! never makes a client wait. One thread takes the queue, makes names for the contents, and writes.
+//!
+//! Contents are named by SHA-256 over a salt and the block's sum. The salt is drawn for each trace and kept nowhere, so
+//! that a trace tells which of its blocks are equal, and nothing else of them.
+
+use super::open::fresh_identity;
+use crate::admin::model::{ControlError, ErrorKind, TraceState, TraceStatus};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tombolo_base::{BlockSum, Fingerprint, VolumeId};
+use tombolo_core::{ClientId, Event, Span};
+use tombolo_trace::columnar::{FileHeader, Writer};
+use tombolo_trace::{Operation, Record};
+
+/// Requests that wait to be written.
+const QUEUE_REQUESTS_MAX: usize = 1 << 14;
+/// Sums that wait with them, 8 MiB.
+const QUEUE_SUMS_MAX: u64 = 1 << 19;
+/// The writer looks into the queue as often: were it woken for each request, the client would pay for that.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// A reader of the unfinished file misses no more than this.
+const CHUNK_AGE_MAX: Duration = Duration::from_secs(5);
+/// What a request may add to the file: NBD allows 32 MiB, that is names of 8192 blocks.
+const RECORD_BYTES_MAX: u64 = 1 << 17;
+const BLOCK_BYTES: u64 = tombolo_base::BLOCK_BYTES as u64;
+
+#[derive(Default)]
+pub struct Recorder {
+    is_active: Arc<AtomicBool>,
+    /// The latest recording, held for the time that it takes to put a request into the queue.
+    recording: Mutex<Option<Recording>>,
+    /// Held by whoever starts or stops.
+    change: Mutex<()>,
+}
+
+struct Recording {
+    path: PathBuf,
+    bytes_max: u64,
+    began: Instant,
+    /// None: it was stopped.
+    queue: Option<SyncSender<Entry>>,
+    thread: Option<JoinHandle<()>>,
+    counts: Arc<Counts>,
+}
+
+/// What the clients' threads and the writer both count.
+#[derive(Default)]
+struct Counts {
+    records: AtomicU64,
+    dropped: AtomicU64,
+    bytes: AtomicU64,
+    queued_sums: AtomicU64,
+    end: Mutex<Option<End>>,
+}
+
+/// Why the writer has ended.
+#[derive(Clone, Debug)]
+enum End {
+    Stopped,
+    Full,
+    Failed(String),
+}
+
+/// A request on its way to the file.
+struct Entry {
+    time_us: u64,
+    operation: Operation,
+    client: ClientId,
+    span: Span,
+    sums: Vec<Option<BlockSum>>,
+}
+
+impl Recorder {
+    /// Notes what a client asks for.
+    pub fn note(&self, client: ClientId, event: &Event) {
+        if self.is_active.load(Ordering::Relaxed) {
+            self.note_event(client, event);
+        }
+    }
+
+    #[cold]
+    fn note_event(&self, client: ClientId, event: &Event) {
+        match event {
+            Event::Read { span, .. } => self.put(client, Operation::Read, *span, &[]),
+            Event::Write { span, sums, .. } => self.put(client, Operation::Write, *span, sums),
+            // What the blocks will hold is not known yet.
+            Event::WritePartly { write, .. } => {
+                let written = write.written().into_iter().filter(|span| span.count > 0);
+                written.for_each(|span| self.put(client, Operation::Write, span, &[]));
+                let zeroes = write.zeroes.into_iter();
+                zeroes.for_each(|span| self.put(client, Operation::Discard, span, &[]));
+            }
+            Event::Zero { span, .. } => self.put(client, Operation::Discard, *span, &[]),
+            Event::Flush { .. } => self.put(client, Operation::Flush, NOTHING, &[]),
+            Event::Commit { change, .. } => {
+                let holes = change.holes.iter();
+                holes.for_each(|span| self.put(client, Operation::Discard, *span, &[]));
+            }
+            _ => {}
+        }
+    }
+
+    fn put(&self, client: ClientId, operation: Operation, span: Span, sums: &[Option<BlockSum>]) {
+        let recording = lock(&self.recording);
+        let Some(Recording {
+            queue: Some(queue),
+            began,
+            counts,
+            ..
+        }) = &*recording
+        else {
+            return;
+        };
+        let count = sums.len() as u64;
+        let has_room = counts.queued_sums.fetch_add(count, Ordering::Relaxed) + count <= QUEUE_SUMS_MAX;
+        // The time is taken under the lock, so that times do not go back in the file.
+        let sent = has_room && {
+            let entry = Entry {
+                time_us: began.elapsed().as_micros() as u64,
+                operation,
+                client,
+                span,
+                sums: sums.to_vec(),
+            };
+            queue.try_send(entry).is_ok()
+        };
+        if !sent {
+            counts.queued_sums.fetch_sub(count, Ordering::Relaxed);
+            counts.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Begins to record into a new file.
+    pub fn start(&self, path: &Path, bytes_max: u64) -> Result<TraceStatus, ControlError> {
+        let _change = lock(&self.change);
+        if self.status().state == TraceState::Recording {
+            let message = "a trace is being recorded; stop it first";
+            return Err(ControlError::new(ErrorKind::Busy, message));
+        }
+        self.end();
+        let refuse = |error: io::Error| {
+            let kind = match error.kind() {
+                io::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+                _ => ErrorKind::Invalid,
+            };
+            ControlError::new(kind, format!("{}: {error}", path.display()))
+        };
+        let counts = Arc::new(Counts::default());
+        let (sender, receiver) = sync_channel(QUEUE_REQUESTS_MAX);
+        let job = WriterJob {
+            writer: open(path).map_err(refuse)?,
+            salt: salt().map_err(refuse)?,
+            receiver,
+            counts: counts.clone(),
+            bytes_max,
+            dropped: 0,
+        };
+        let is_active = self.is_active.clone();
+        let work = move || job.run(&is_active);
+        let thread = thread::Builder::new()
+            .name("trace".into())
+            .spawn(work)
+            .map_err(refuse)?;
+        *lock(&self.recording) = Some(Recording {
+            path: path.to_owned(),
+            bytes_max,
+            began: Instant::now(),
+            queue: Some(sender),
+            thread: Some(thread),
+            counts,
+        });
+        self.is_active.store(true, Ordering::Relaxed);
+        tracing::info!(path = %path.display(), "recording a trace");
+        Ok(self.status())
+    }
+
+    /// Ends the recording and waits until the file is whole.
+    pub fn stop(&self) -> TraceStatus {
+        let _change = lock(&self.change);
+        self.end();
+        self.status()
+    }
+
+    fn end(&self) {
+        self.is_active.store(false, Ordering::Relaxed);
+        let thread = lock(&self.recording).as_mut().and_then(|recording| {
+            recording.queue = None;
+            recording.thread.take()
+        });
+        // Without the lock: clients do not wait for the disk.
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the recorder's thread panicked");
+        }
+    }
+
+    pub fn status(&self) -> TraceStatus {
+        let recording = lock(&self.recording);
+        let Some(recording) = &*recording else {
+            return TraceStatus::default();
+        };
+        let counts = &recording.counts;
+        let (state, error) = match &*lock(&counts.end) {
+            None => (TraceState::Recording, None),
+            Some(End::Stopped) => (TraceState::Finished, None),
+            Some(End::Full) => (TraceState::Full, None),
+            Some(End::Failed(reason)) => (TraceState::Failed, Some(reason.clone())),
+        };
+        TraceStatus {
+            state,
+            path: Some(recording.path.display().to_string()),
+            records: counts.records.load(Ordering::Relaxed),
+            dropped: counts.dropped.load(Ordering::Relaxed),
+            bytes: counts.bytes.load(Ordering::Relaxed),
+            bytes_max: recording.bytes_max,
+            error,
+        }
+    }
+}
+
+const NOTHING: Span = Span {
+    volume: VolumeId(0),
+    first: 0,
+    count: 0,
+};
+
+type TraceWriter = Writer<BufWriter<File>>;
+
+fn open(path: &Path) -> io::Result<TraceWriter> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let header = FileHeader {
+        identity: fresh_identity(),
+        began_us: since_epoch.as_micros() as u64,
+        ..FileHeader::default()
+    };
+    Writer::new(BufWriter::new(file), header)
+}
+
+/// Without entropy there is no trace: it would give contents away.
+fn salt() -> io::Result<[u8; 32]> {
+    let mut salt = [0; 32];
+    // SAFETY: the buffer is ours and as long as said.
+    match unsafe { libc::getrandom(salt.as_mut_ptr().cast(), salt.len(), 0) } {
+        32 => Ok(salt),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The thread that writes.
+struct WriterJob {
+    writer: TraceWriter,
+    salt: [u8; 32],
+    receiver: Receiver<Entry>,
+    counts: Arc<Counts>,
+    bytes_max: u64,
+    /// Of the dropped, those that the file tells of.
+    dropped: u64,
+}
+
+impl WriterJob {
+    fn run(mut self, is_active: &AtomicBool) {
+        let result = self.write_all();
+        is_active.store(false, Ordering::Relaxed);
+        let counts = self.counts.clone();
+        let end = match result.and_then(|end| self.finish().map(|()| end)) {
+            Ok(end) => end,
+            Err(error) => {
+                tracing::error!(%error, "the recording of the trace ends here");
+                End::Failed(error.to_string())
+            }
+        };
+        *lock(&counts.end) = Some(end);
+    }
+
+    /// Until nobody sends any more, or the file is as large as it may be.
+    fn write_all(&mut self) -> io::Result<End> {
+        let mut chunk_due = Instant::now() + CHUNK_AGE_MAX;
+        loop {
+            match self.receiver.try_recv() {
+                Ok(entry) => self.write(&entry)?,
+                Err(TryRecvError::Empty) => thread::sleep(LOOK_INTERVAL),
+                Err(TryRecvError::Disconnected) => return Ok(End::Stopped),
+            }
+            if Instant::now() >= chunk_due {
+                self.writer.end_chunk()?;
+                self.writer.get_mut().flush()?;
+                chunk_due = Instant::now() + CHUNK_AGE_MAX;
+            }
+            if self.writer.bytes_at_most() + RECORD_BYTES_MAX >= self.bytes_max {
+                return Ok(End::Full);
+            }
+        }
+    }
+
+    fn write(&mut self, entry: &Entry) -> io::Result<()> {
+        let counts = &self.counts;
+        counts.queued_sums.fetch_sub(entry.sums.len() as u64, Ordering::Relaxed);
+        let dropped = counts.dropped.load(Ordering::Relaxed);
+        self.writer.dropped(dropped - self.dropped);
+        self.dropped = dropped;
+        let Span { volume, first, count } = entry.span;
+        let name = |sum: &Option<BlockSum>| sum.map_or(0, |sum| name_of(&self.salt, sum));
+        let record = Record {
+            time_us: entry.time_us,
+            operation: entry.operation,
+            client: entry.client.0,
+            volume: volume.0,
+            first,
+            count,
+            bytes: count.saturating_mul(BLOCK_BYTES),
+            contents: entry.sums.iter().map(name).collect(),
+        };
+        self.writer.push(&record)?;
+        counts.records.store(self.writer.records(), Ordering::Relaxed);
+        counts.bytes.store(self.writer.bytes(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn finish(self) -> io::Result<()> {
+        let counts = self.counts;
+        let mut writer = self.writer;
+        writer.dropped(counts.dropped.load(Ordering::Relaxed) - self.dropped);
+        let file = writer.finish()?.into_inner().map_err(|error| error.into_error())?;
+        file.sync_all()?;
+        counts.bytes.store(file.metadata()?.len(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Never zero, which names a block of zeroes.
+fn name_of(salt: &[u8; 32], sum: BlockSum) -> u64 {
+    let mut salted = [0; 40];
+    salted[..32].copy_from_slice(salt);
+    salted[32..].copy_from_slice(&sum.0.to_le_bytes());
+    let mut name = [0; 8];
+    name.copy_from_slice(&Fingerprint::of(&salted).0[..8]);
+    u64::from_le_bytes(name).max(1)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests;
