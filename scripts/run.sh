@@ -259,7 +259,7 @@ Push everything to the store and see how little a second copy adds
   qemu-img convert -n -f raw -O raw $run/demo.img 'nbd+unix:///copy?socket=$run/runtime/nbd.sock'
   $cli drain --wait && $cli status
 
-One share through three doors
+One share through three protocols
   cp -r /usr/share/doc/bash $run/share/
   nfs-ls 'nfs://$address/$share/bash?version=3&nfsport=$nfs_port&mountport=$mount_port'
   smbclient -p $smb_port -U root%$smb_password //$address/$share -c 'ls bash/*'

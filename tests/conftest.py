@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness.doors import Door
 from harness.fault_proxy import FaultProxy
+from harness.front_ends import FrontEnd
 from harness.ganesha import Ganesha
 from harness.gateway import Gateway
 from harness.guest import Guest, make_network
@@ -151,11 +151,11 @@ def smbd(gateway: Gateway, share: str, mount: Mount, folder: Path, closing: Exit
 
 
 @pytest.fixture
-def doors(mount: Mount, ganesha: Ganesha, smbd: Smbd, closing: ExitStack) -> dict[str, Door]:
+def front_ends(mount: Mount, ganesha: Ganesha, smbd: Smbd, closing: ExitStack) -> dict[str, FrontEnd]:
     """All of them lead to one share."""
-    opened: dict[str, Door] = {"mount": mount.door(), "nfs": ganesha.door(), "smb": smbd.door()}
-    for door in opened.values():
-        closing.callback(door.close)
+    opened: dict[str, FrontEnd] = {"mount": mount.front_end(), "nfs": ganesha.front_end(), "smb": smbd.front_end()}
+    for front_end in opened.values():
+        closing.callback(front_end.close)
     return opened
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from conftest import SEED
-from harness.doors import Kind, LocalDoor, Status
 from harness.exerciser import Divergence, Exerciser
 from harness.file_verifier import FileWorker, FileWriters, LostFile
+from harness.front_ends import Kind, LocalFrontEnd, Status
 from harness.ganesha import Ganesha
 from harness.nfs import NfsError
 from harness.smb import SmbError
@@ -55,7 +55,7 @@ def plain_smbd(folder: Path, tree: Path, closing: ExitStack) -> Smbd:
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + 5))
 def test_model_agrees_with_the_local_file_system(tree: Path, seed: int) -> None:
-    exerciser = Exerciser(seed, [LocalDoor(tree)])
+    exerciser = Exerciser(seed, [LocalFrontEnd(tree)])
     exerciser.run(600)
     assert 0.1 < exerciser.refusals / exerciser.steps < 0.4
 
@@ -65,24 +65,26 @@ def test_same_seed_does_the_same(tree: Path, folder: Path) -> None:
     second.mkdir()
     models = []
     for place in (tree, second):
-        exerciser = Exerciser(SEED, [LocalDoor(place)])
+        exerciser = Exerciser(SEED, [LocalFrontEnd(place)])
         exerciser.run(300)
         models.append({path: getattr(node, "content", None) for path, node in exerciser.model.walk()})
     assert models[0] == models[1]
 
 
-def test_doors_of_plain_servers_see_each_other_at_once(tree: Path, plain_ganesha: Ganesha, plain_smbd: Smbd) -> None:
-    with closing(plain_ganesha.door()) as nfs, closing(plain_smbd.door()) as smb:
-        Exerciser(SEED, [LocalDoor(tree), nfs, smb]).run(400)
+def test_front_ends_of_plain_servers_see_each_other_at_once(
+    tree: Path, plain_ganesha: Ganesha, plain_smbd: Smbd
+) -> None:
+    with closing(plain_ganesha.front_end()) as nfs, closing(plain_smbd.front_end()) as smb:
+        Exerciser(SEED, [LocalFrontEnd(tree), nfs, smb]).run(400)
 
 
-class StaleSize(LocalDoor):
+class StaleSize(LocalFrontEnd):
     def status(self, path: str) -> Status:
         found = super().status(path)
         return Status(found.kind, found.size & ~1, found.links, found.inode) if found.kind is Kind.FILE else found
 
 
-class FlippedBit(LocalDoor):
+class FlippedBit(LocalFrontEnd):
     def read(self, path: str, offset: int, length: int) -> bytes:
         data = bytearray(super().read(path, offset, length))
         if len(data) > 5000:
@@ -90,12 +92,12 @@ class FlippedBit(LocalDoor):
         return bytes(data)
 
 
-class ForgottenName(LocalDoor):
+class ForgottenName(LocalFrontEnd):
     def names(self, path: str) -> list[str]:
         return super().names(path)[:5]
 
 
-class GarbageBeyondTheEnd(LocalDoor):
+class GarbageBeyondTheEnd(LocalFrontEnd):
     """Growing a file brings back what was cut off before."""
 
     def truncate(self, path: str, size: int) -> None:
@@ -105,7 +107,7 @@ class GarbageBeyondTheEnd(LocalDoor):
             super().write(path, size - 1, b"x")
 
 
-class RenameThatCopies(LocalDoor):
+class RenameThatCopies(LocalFrontEnd):
     def rename(self, source: str, target: str) -> None:
         if self.status(source).kind is Kind.SYMLINK:
             super().rename(source, target)
@@ -114,13 +116,13 @@ class RenameThatCopies(LocalDoor):
         self.link(target, source) if self.status(target).kind is Kind.FILE else None
 
 
-class OneInode(LocalDoor):
+class OneInode(LocalFrontEnd):
     def status(self, path: str) -> Status:
         found = super().status(path)
         return Status(found.kind, found.size, found.links, 1)
 
 
-class WrongRefusal(LocalDoor):
+class WrongRefusal(LocalFrontEnd):
     def rmdir(self, path: str) -> None:
         try:
             super().rmdir(path)
@@ -129,15 +131,15 @@ class WrongRefusal(LocalDoor):
 
 
 @pytest.mark.parametrize(
-    "door", [StaleSize, FlippedBit, ForgottenName, GarbageBeyondTheEnd, RenameThatCopies, OneInode, WrongRefusal]
+    "front end", [StaleSize, FlippedBit, ForgottenName, GarbageBeyondTheEnd, RenameThatCopies, OneInode, WrongRefusal]
 )
-def test_exerciser_sees_a_fault(tree: Path, door: type[LocalDoor]) -> None:
+def test_exerciser_sees_a_fault(tree: Path, front_end: type[LocalFrontEnd]) -> None:
     with pytest.raises((Divergence, OSError)) as fault:
-        Exerciser(SEED, [door(tree)]).run(2000)
+        Exerciser(SEED, [front_end(tree)]).run(2000)
     assert f"seed {SEED}, step" in str(fault.value)
 
 
-class DoorWithMemory(LocalDoor):
+class FrontEndWithMemory(LocalFrontEnd):
     """Remembers sizes, as a cache without invalidation does."""
 
     def __init__(self, folder: Path) -> None:
@@ -148,12 +150,12 @@ class DoorWithMemory(LocalDoor):
         return self._seen.setdefault(path, super().status(path))
 
 
-def test_exerciser_sees_a_door_that_is_late(tree: Path) -> None:
+def test_exerciser_sees_a_front_end_that_is_late(tree: Path) -> None:
     with pytest.raises(Divergence, match="memory:"):
-        Exerciser(SEED, [LocalDoor(tree), DoorWithMemory(tree)]).run(2000)
+        Exerciser(SEED, [LocalFrontEnd(tree), FrontEndWithMemory(tree)]).run(2000)
 
 
-class DoorThatIsLate(LocalDoor):
+class FrontEndThatIsLate(LocalFrontEnd):
     """Says three times more what it said before."""
 
     def __init__(self, folder: Path) -> None:
@@ -171,14 +173,14 @@ class DoorThatIsLate(LocalDoor):
         return found
 
 
-def test_exerciser_waits_only_for_doors_that_may_be_late(tree: Path) -> None:
+def test_exerciser_waits_only_for_front_ends_that_may_be_late(tree: Path) -> None:
     with pytest.raises(Divergence, match="late:"):
-        Exerciser(SEED, [LocalDoor(tree), DoorThatIsLate(tree)], may_be_late=["local"], settle_s=10).run(2000)
+        Exerciser(SEED, [LocalFrontEnd(tree), FrontEndThatIsLate(tree)], may_be_late=["local"], settle_s=10).run(2000)
 
 
 def test_exerciser_counts_what_was_late(tree: Path) -> None:
-    door = DoorThatIsLate(tree)
-    exerciser = Exerciser(SEED, [LocalDoor(tree), door], may_be_late=["late"], settle_s=10)
+    front_end = FrontEndThatIsLate(tree)
+    exerciser = Exerciser(SEED, [LocalFrontEnd(tree), front_end], may_be_late=["late"], settle_s=10)
     with pytest.raises(Divergence, match="late:"):  # In the end it is late with a change of its own.
         exerciser.run(2000)
     assert 0 < exerciser.late_looks < exerciser.looks
@@ -200,7 +202,7 @@ def test_exerciser_counts_what_was_late(tree: Path) -> None:
     ],
 )
 def test_model_refuses_as_linux_does(tree: Path, operation: str, arguments: tuple[str, ...], refusal: int) -> None:
-    for place in (TreeModel(), LocalDoor(tree)):
+    for place in (TreeModel(), LocalFrontEnd(tree)):
         place.create("file")
         place.mkdir("folder")
         place.create("folder/inside")
@@ -214,48 +216,48 @@ def test_model_refuses_as_linux_does(tree: Path, operation: str, arguments: tupl
 
 def test_nfs_client_speaks_with_a_foreign_server(tree: Path, plain_ganesha: Ganesha) -> None:
     data = random.Random(SEED).randbytes(3 << 20)
-    with closing(plain_ganesha.door()) as door:
-        door.create("file", 0o600)
-        door.write("file", 5, data)
-        door.sync("file")
-        door.chown("file", 7, 8)
+    with closing(plain_ganesha.front_end()) as front_end:
+        front_end.create("file", 0o600)
+        front_end.write("file", 5, data)
+        front_end.sync("file")
+        front_end.chown("file", 7, 8)
         assert (tree / "file").read_bytes() == bytes(5) + data
-        assert door.read("file", 5, 4 << 20) == data
-        assert door.status("file") == Status(Kind.FILE, len(data) + 5, 1, (tree / "file").stat().st_ino)
+        assert front_end.read("file", 5, 4 << 20) == data
+        assert front_end.status("file") == Status(Kind.FILE, len(data) + 5, 1, (tree / "file").stat().st_ino)
         assert ((tree / "file").stat().st_uid, (tree / "file").stat().st_mode & 0o777) == (7, 0o600)
         with pytest.raises(NfsError) as refused:
-            door.create("file")
+            front_end.create("file")
         assert refused.value.errno == errno.EEXIST
-    with closing(plain_ganesha.door(version=4)) as door:
-        assert door.read("file", 5, 100) == data[:100]
-    with pytest.raises(NfsError, match="ACCES"), closing(plain_ganesha.door(uid=1000, gid=1000)) as door:
-        door.read("file", 0, 1)
+    with closing(plain_ganesha.front_end(version=4)) as front_end:
+        assert front_end.read("file", 5, 100) == data[:100]
+    with pytest.raises(NfsError, match="ACCES"), closing(plain_ganesha.front_end(uid=1000, gid=1000)) as front_end:
+        front_end.read("file", 0, 1)
 
 
 def test_nfs_client_waits_for_a_server_that_comes_back(plain_ganesha: Ganesha) -> None:
-    with closing(plain_ganesha.door()) as door:
-        door.create("file")
+    with closing(plain_ganesha.front_end()) as front_end:
+        front_end.create("file")
         plain_ganesha.kill9()
         plain_ganesha.start()
-        door.write("file", 0, b"after")
-        assert door.read("file", 0, 10) == b"after"
+        front_end.write("file", 0, b"after")
+        assert front_end.read("file", 0, 10) == b"after"
 
 
 def test_smb_client_speaks_with_a_foreign_server(tree: Path, plain_smbd: Smbd) -> None:
     data = random.Random(SEED).randbytes(1 << 20)
-    with closing(plain_smbd.door()) as door:
-        door.create("file")
-        door.write("file", 5, data)
-        door.sync("file")
+    with closing(plain_smbd.front_end()) as front_end:
+        front_end.create("file")
+        front_end.write("file", 5, data)
+        front_end.sync("file")
         assert (tree / "file").read_bytes() == bytes(5) + data
-        assert door.read("file", 5, 4 << 20) == data
-        assert door.status("file") == Status(Kind.FILE, len(data) + 5, 1, (tree / "file").stat().st_ino)
+        assert front_end.read("file", 5, 4 << 20) == data
+        assert front_end.status("file") == Status(Kind.FILE, len(data) + 5, 1, (tree / "file").stat().st_ino)
         with pytest.raises(SmbError) as refused:
-            door.truncate("absent", 5)
+            front_end.truncate("absent", 5)
         assert refused.value.errno == errno.ENOENT
         plain_smbd.kill9()
         with pytest.raises(ConnectionError):
-            door.create("second")
+            front_end.create("second")
     plain_smbd.start()
     assert "file" in plain_smbd.smbclient("ls")
 
@@ -265,8 +267,8 @@ def test_locks_of_plain_servers_exclude_each_other(tree: Path, plain_ganesha: Ga
     first, second = plain_ganesha.lock("file", 0, 10), plain_ganesha.lock("file", 5, 10)
     assert first.held
     assert not second.held
-    with closing(plain_smbd.door()) as door, (tree / "file").open("r+b") as local:
-        locks = door.open_to_lock("file")
+    with closing(plain_smbd.front_end()) as front_end, (tree / "file").open("r+b") as local:
+        locks = front_end.open_to_lock("file")
         with pytest.raises(BlockingIOError):
             fcntl.lockf(local, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 9)
         assert not locks.try_lock(9, 1)
@@ -291,16 +293,16 @@ def test_files_of_a_killed_plain_server_are_kept(
     writers = FileWriters(SEED, threads=3, exactly_once=False)
     for _ in range(2):
         if server == "ganesha":
-            writers.start(plain_ganesha.door)
+            writers.start(plain_ganesha.front_end)
         else:
-            writers.start(plain_smbd.door, survives=ConnectionError)
+            writers.start(plain_smbd.front_end, survives=ConnectionError)
         before = writers.changes
         wait_for(lambda limit=before + 60: writers.changes > limit, 60, "60 more changes")  # type: ignore[misc]
         for killed in (plain_ganesha, plain_smbd):
             killed.kill9()
             killed.start()
         writers.stop()
-        writers.verify(LocalDoor(tree))
+        writers.verify(LocalFrontEnd(tree))
 
 
 def damage_by_cutting(file: Path) -> None:
@@ -331,13 +333,13 @@ def damage_by_adding(file: Path) -> None:
     [damage_by_cutting, damage_by_altering, damage_by_removing, damage_by_swapping, damage_by_adding],
 )
 def test_verifier_of_files_sees_damage(tree: Path, damage: Callable[[Path], None]) -> None:
-    worker, door = FileWorker(SEED, "worker"), LocalDoor(tree)
-    worker.prepare(door)
-    worker.change_until(door, lambda: worker.changes > 100)
-    worker.verify(door)
+    worker, front_end = FileWorker(SEED, "worker"), LocalFrontEnd(tree)
+    worker.prepare(front_end)
+    worker.change_until(front_end, lambda: worker.changes > 100)
+    worker.verify(front_end)
     damage(sorted((tree / "worker").glob("file*"))[0])
     with pytest.raises(LostFile):
-        worker.verify(door)
+        worker.verify(front_end)
 
 
 # Readers of what suites say

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from conftest import SEED
-from harness.doors import Door
 from harness.file_verifier import FileWriters
+from harness.front_ends import FrontEnd
 from harness.ganesha import Ganesha
 from harness.gateway import Gateway
 from harness.iscsi import IscsiDisk
@@ -58,9 +58,9 @@ class Blocks:
 
 
 class Files:
-    """Folders of a door and who writes to them."""
+    """Folders of a front end and who writes to them."""
 
-    def __init__(self, name: str, connect: Callable[[], Door], mount: Mount, exactly_once: bool) -> None:
+    def __init__(self, name: str, connect: Callable[[], FrontEnd], mount: Mount, exactly_once: bool) -> None:
         self._connect = connect
         self._mount = mount
         self._writers = FileWriters(SEED, 1, exactly_once)
@@ -75,7 +75,7 @@ class Files:
 
     def verify(self) -> None:
         self._writers.stop()
-        self._writers.verify(self._mount.door())
+        self._writers.verify(self._mount.front_end())
 
 
 @dataclass
@@ -116,9 +116,9 @@ class House:
 @pytest.fixture
 def house(gateway: Gateway, mount: Mount, ganesha: Ganesha, smbd: Smbd, tgtd: Tgtd) -> House:
     files = [
-        Files("mount", mount.door, mount, exactly_once=True),
-        Files("nfs", ganesha.door, mount, exactly_once=False),
-        Files("smb", smbd.door, mount, exactly_once=True),
+        Files("mount", mount.front_end, mount, exactly_once=True),
+        Files("nfs", ganesha.front_end, mount, exactly_once=False),
+        Files("smb", smbd.front_end, mount, exactly_once=True),
     ]
     return House(gateway, ganesha, smbd, tgtd, Blocks(gateway, tgtd), files)
 

@@ -74,7 +74,7 @@ def test_fsx_finds_no_fault(mount: Mount, source: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [SEED, SEED + 1])
 def test_random_operations_agree_with_the_model(mount: Mount, seed: int) -> None:
-    Exerciser(seed, [mount.door()]).run(1000)
+    Exerciser(seed, [mount.front_end()]).run(1000)
 
 
 def test_git_works_in_a_share(mount: Mount, source: Path) -> None:
@@ -385,7 +385,7 @@ def test_nothing_is_changed_through_a_read_only_mount(mount: Mount, make_mount: 
 
 
 def test_two_mounts_of_a_share_see_each_other_at_once(mount: Mount, make_mount: MountFactory) -> None:
-    Exerciser(SEED, [mount.door(), make_mount().start().door()]).run(600)
+    Exerciser(SEED, [mount.front_end(), make_mount().start().front_end()]).run(600)
 
 
 def test_mount_outlives_its_daemon(gateway: Gateway, mount: Mount) -> None:

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from conftest import SEED, GatewayFactory, s3_settings
-from harness.doors import Kind, refusals
 from harness.exerciser import Exerciser
 from harness.fault_proxy import FaultProxy
+from harness.front_ends import Kind, refusals
 from harness.ganesha import Ganesha
 from harness.gateway import Gateway
 from harness.mount import Mount
-from harness.nfs import NfsDoor, NfsError
+from harness.nfs import NfsError, NfsFrontEnd
 from harness.nfs_exclusive import create_exclusively, root_handle
 from harness.object_store import S3Server
 from harness.tools import wait_for
@@ -29,10 +29,10 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def nfs(ganesha: Ganesha, closing: ExitStack) -> NfsDoor:
-    door = ganesha.door()
-    closing.callback(door.close)
-    return door
+def nfs(ganesha: Ganesha, closing: ExitStack) -> NfsFrontEnd:
+    front_end = ganesha.front_end()
+    closing.callback(front_end.close)
+    return front_end
 
 
 ServerFactory = Callable[..., Ganesha]
@@ -53,11 +53,11 @@ def make_ganesha(gateway: Gateway, share: str, folder: Path, closing: ExitStack)
 
 
 @pytest.mark.parametrize("seed", [SEED, SEED + 1])
-def test_random_operations_agree_with_the_model(nfs: NfsDoor, seed: int) -> None:
+def test_random_operations_agree_with_the_model(nfs: NfsFrontEnd, seed: int) -> None:
     Exerciser(seed, [nfs]).run(600)
 
 
-def test_large_file_is_read_back(nfs: NfsDoor, gateway: Gateway) -> None:
+def test_large_file_is_read_back(nfs: NfsFrontEnd, gateway: Gateway) -> None:
     data = random.Random(SEED).randbytes(24 * MIB)
     nfs.create("file")
     nfs.write("file", 1, data)
@@ -67,24 +67,24 @@ def test_large_file_is_read_back(nfs: NfsDoor, gateway: Gateway) -> None:
     assert nfs.read("file", 0, 100) == b"\0" + data[:99]
 
 
-def test_version_4_shows_the_same_files(nfs: NfsDoor, ganesha: Ganesha) -> None:
+def test_version_4_shows_the_same_files(nfs: NfsFrontEnd, ganesha: Ganesha) -> None:
     nfs.create("file")
     nfs.write("file", 0, b"content")
     nfs.mkdir("folder")
-    with contextlib.closing(ganesha.door(version=4)) as second:
+    with contextlib.closing(ganesha.front_end(version=4)) as second:
         assert sorted(second.names("")) == ["file", "folder"]
         assert second.read("file", 0, 100) == b"content"
         assert second.status("file") == nfs.status("file")
 
 
-def test_long_directory_is_listed_once_and_whole(nfs: NfsDoor) -> None:
+def test_long_directory_is_listed_once_and_whole(nfs: NfsFrontEnd) -> None:
     names = [f"{number:04}-{'x' * (number % 200)}" for number in range(3000)]
     for name in names:
         nfs.create(name)
     assert sorted(nfs.names("")) == names
 
 
-def test_all_kinds_of_files_can_be_made(nfs: NfsDoor, mount: Mount) -> None:
+def test_all_kinds_of_files_can_be_made(nfs: NfsFrontEnd, mount: Mount) -> None:
     for name, kind in (("pipe", stat.S_IFIFO), ("socket", stat.S_IFSOCK)):
         nfs.mknod(name, kind | 0o640)
         assert stat.S_IFMT((mount.folder / name).lstat().st_mode) == kind
@@ -99,14 +99,14 @@ def test_all_kinds_of_files_can_be_made(nfs: NfsDoor, mount: Mount) -> None:
     assert nfs.status("soft").kind is Kind.SYMLINK
 
 
-def test_rights_are_those_of_the_user(nfs: NfsDoor, ganesha: Ganesha) -> None:
+def test_rights_are_those_of_the_user(nfs: NfsFrontEnd, ganesha: Ganesha) -> None:
     nfs.chmod("", 0o755)
     nfs.mkdir("private", 0o700)
     nfs.create("private/file")
     nfs.create("readable", 0o644)
     nfs.mkdir("open")
     nfs.chmod("open", 0o1777)
-    with contextlib.closing(ganesha.door(uid=1000, gid=1000)) as user:
+    with contextlib.closing(ganesha.front_end(uid=1000, gid=1000)) as user:
         assert refusals(
             lambda: user.status("private/file"),
             lambda: user.write("readable", 0, b"x"),
@@ -120,7 +120,7 @@ def test_rights_are_those_of_the_user(nfs: NfsDoor, ganesha: Ganesha) -> None:
             user.unlink("open/roots")
 
 
-def test_root_is_nobody_unless_told_otherwise(gateway: Gateway, share: str, ganesha: Ganesha, nfs: NfsDoor) -> None:
+def test_root_is_nobody_unless_told_otherwise(gateway: Gateway, share: str, ganesha: Ganesha, nfs: NfsFrontEnd) -> None:
     shown = gateway.cli("export", "nfs", share, "--show")
     assert "root_squash" in shown
     assert "no_root_squash" not in shown
@@ -129,15 +129,19 @@ def test_root_is_nobody_unless_told_otherwise(gateway: Gateway, share: str, gane
     own.write_text(own.read_text().replace("no_root_squash", "root_squash"))
     ganesha.stop()
     ganesha.start()
-    with contextlib.closing(ganesha.door()) as squashed, pytest.raises(NfsError):
+    with contextlib.closing(ganesha.front_end()) as squashed, pytest.raises(NfsError):
         squashed.read("secret", 0, 1)
 
 
 def test_read_only_export_permits_no_change(make_ganesha: ServerFactory, mount: Mount) -> None:
     (mount.folder / "file").write_bytes(b"x")
-    with contextlib.closing(make_ganesha("--read-only").door()) as door:
-        assert door.read("file", 0, 10) == b"x"
-        changes = [lambda: door.create("new"), lambda: door.write("file", 0, b"y"), lambda: door.unlink("file")]
+    with contextlib.closing(make_ganesha("--read-only").front_end()) as front_end:
+        assert front_end.read("file", 0, 10) == b"x"
+        changes = [
+            lambda: front_end.create("new"),
+            lambda: front_end.write("file", 0, b"y"),
+            lambda: front_end.unlink("file"),
+        ]
         assert refusals(*changes) <= {errno.EROFS, errno.EACCES}
 
 
@@ -147,10 +151,10 @@ def test_clients_that_are_not_named_are_refused(ganesha: Ganesha) -> None:
     own.write_text(own.read_text().replace("Clients = *", "Clients = 192.0.2.1"))
     ganesha.start()
     with pytest.raises(NfsError):
-        ganesha.door()
+        ganesha.front_end()
 
 
-def test_removed_file_is_stale_for_who_had_it_open(nfs: NfsDoor, mount: Mount) -> None:
+def test_removed_file_is_stale_for_who_had_it_open(nfs: NfsFrontEnd, mount: Mount) -> None:
     nfs.create("file")
     nfs.write("file", 0, b"old")
     write = nfs.open_to_write("file")
@@ -161,7 +165,7 @@ def test_removed_file_is_stale_for_who_had_it_open(nfs: NfsDoor, mount: Mount) -
     assert (mount.folder / "file").read_bytes() == b"new"
 
 
-def test_change_through_the_mount_is_seen_soon(nfs: NfsDoor, mount: Mount) -> None:
+def test_change_through_the_mount_is_seen_soon(nfs: NfsFrontEnd, mount: Mount) -> None:
     """Ganesha keeps attributes and names for a second; it is told at once."""
 
     def soon(seen: Callable[[], bool]) -> None:
@@ -185,7 +189,7 @@ def test_change_through_the_mount_is_seen_soon(nfs: NfsDoor, mount: Mount) -> No
         soon(lambda name=f"name{number}": not is_there(name))  # type: ignore[misc]
 
 
-def test_client_sees_only_a_pause_when_the_daemon_is_restarted(gateway: Gateway, nfs: NfsDoor) -> None:
+def test_client_sees_only_a_pause_when_the_daemon_is_restarted(gateway: Gateway, nfs: NfsFrontEnd) -> None:
     nfs.create("file")
     gateway.kill9()
     gateway.start()
@@ -196,7 +200,7 @@ def test_client_sees_only_a_pause_when_the_daemon_is_restarted(gateway: Gateway,
     assert sorted(nfs.names("")) == ["file", "folder"]
 
 
-def test_client_sees_only_a_pause_when_ganesha_is_killed(ganesha: Ganesha, nfs: NfsDoor) -> None:
+def test_client_sees_only_a_pause_when_ganesha_is_killed(ganesha: Ganesha, nfs: NfsFrontEnd) -> None:
     nfs.create("file")
     nfs.write("file", 0, b"before")
     ganesha.kill9()
@@ -206,7 +210,7 @@ def test_client_sees_only_a_pause_when_ganesha_is_killed(ganesha: Ganesha, nfs: 
     assert nfs.names("") == ["renamed"]
 
 
-def test_second_server_of_one_name_is_turned_away(gateway: Gateway, share: str, nfs: NfsDoor, folder: Path) -> None:
+def test_second_server_of_one_name_is_turned_away(gateway: Gateway, share: str, nfs: NfsFrontEnd, folder: Path) -> None:
     """It would end the locks and open files of the first, which would come back and do the same to it."""
     nfs.create("file")
     attached = gateway.process.log_path.read_text().count("a client is attached")
@@ -248,7 +252,7 @@ def test_exclusive_creation_is_one_step(gateway: Gateway, ganesha: Ganesha) -> N
         create_exclusively(ganesha.port, root, "file", b"another!")
 
 
-def test_quota_reaches_the_client(gateway: Gateway, share: str, nfs: NfsDoor) -> None:
+def test_quota_reaches_the_client(gateway: Gateway, share: str, nfs: NfsFrontEnd) -> None:
     gateway.cli("share", "quota", share, "4MiB")
     nfs.create("file")
     with pytest.raises(NfsError):  # libnfs does not say why.
@@ -268,20 +272,20 @@ def test_writer_waits_while_the_store_is_away(
     server.start()
     data = random.Random(SEED).randbytes(48 * MIB)
     proxy.refuse()
-    with ThreadPoolExecutor(1) as pool, contextlib.closing(server.door()) as door:
-        door.create("file")
-        writing = pool.submit(door.write, "file", 0, data)
+    with ThreadPoolExecutor(1) as pool, contextlib.closing(server.front_end()) as front_end:
+        front_end.create("file")
+        writing = pool.submit(front_end.write, "file", 0, data)
         time.sleep(8)
         assert not writing.done(), "more was taken than the cap permits"
         assert gateway.status()["dirty_bytes"] <= gateway.dirty_bytes_max
         proxy.listen()
         writing.result(120)
-        assert door.read("file", 0, len(data)) == data
+        assert front_end.read("file", 0, len(data)) == data
     gateway.check()
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(SEED, SEED + 20))
-def test_long_random_operations_agree_with_the_model(nfs: NfsDoor, seed: int) -> None:
+def test_long_random_operations_agree_with_the_model(nfs: NfsFrontEnd, seed: int) -> None:
     Exerciser(seed, [nfs]).run(4000)

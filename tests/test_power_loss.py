@@ -198,7 +198,7 @@ def change_files_until_cut(machine: Machine, writers: FileWriters) -> None:
             mount.launch()
             wait_for(lambda: mounted_type(mount.folder) is not None or not machine.gateway.process.running, 60, "mount")
             if mounted_type(mount.folder) is not None:
-                writers.start(mount.door, survives=OSError)
+                writers.start(mount.front_end, survives=OSError)
             machine.gateway.process.wait(CUT_WAIT_S)
             # The machine is off, and with it the mount: who waits there gets an error.
             mount.kill9()
@@ -213,7 +213,7 @@ def verify_files(machine: Machine, writers: FileWriters) -> None:
         mount.start()
         for worker in writers.workers:
             if worker.changes:
-                worker.verify(mount.door())
+                worker.verify(mount.front_end())
 
 
 def file_power_cuts(machine: Machine, rounds: int, ignored: str = "") -> FileWriters:

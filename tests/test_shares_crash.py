@@ -15,8 +15,8 @@ import pytest
 
 from conftest import SEED, MountFactory
 from harness import suites
-from harness.doors import Door
 from harness.file_verifier import FileWriters, Survived
+from harness.front_ends import FrontEnd
 from harness.ganesha import Ganesha
 from harness.gateway import Gateway
 from harness.mount import Mount
@@ -34,7 +34,7 @@ def wait_for_changes(writers: FileWriters) -> None:
 
 
 def restart_rounds(
-    writers: FileWriters, rounds: int, connect: Callable[[], Door], killed: Gateway | Ganesha, seed: int = SEED
+    writers: FileWriters, rounds: int, connect: Callable[[], FrontEnd], killed: Gateway | Ganesha, seed: int = SEED
 ) -> None:
     """The writers never stop and never see an error."""
     generator = random.Random(seed)
@@ -49,7 +49,7 @@ def restart_rounds(
 
 
 def broken_rounds(
-    writers: FileWriters, rounds: int, connect: Callable[[], Door], killed: Smbd, survives: Survived
+    writers: FileWriters, rounds: int, connect: Callable[[], FrontEnd], killed: Smbd, survives: Survived
 ) -> None:
     """The writers lose their connections, and begin anew."""
     for _ in range(rounds):
@@ -62,31 +62,31 @@ def broken_rounds(
 
 def kill_rounds_under_mount(gateway: Gateway, mount: Mount, again: Mount, rounds: int) -> None:
     writers = FileWriters(SEED, THREADS)
-    restart_rounds(writers, rounds, mount.door, gateway)
-    writers.verify(mount.door())
+    restart_rounds(writers, rounds, mount.front_end, gateway)
+    writers.verify(mount.front_end())
     gateway.check()
     # As somebody sees it who has nothing in memory.
     again.start()
-    writers.verify(again.door())
+    writers.verify(again.front_end())
 
 
 def kill_rounds_under_nfs(gateway: Gateway, ganesha: Ganesha, mount: Mount, rounds: int) -> None:
     writers = FileWriters(SEED, THREADS)
-    restart_rounds(writers, rounds, ganesha.door, gateway)
-    writers.verify(mount.door())
+    restart_rounds(writers, rounds, ganesha.front_end, gateway)
+    writers.verify(mount.front_end())
     gateway.check()
 
 
 def kill_rounds_of_ganesha(ganesha: Ganesha, mount: Mount, rounds: int) -> None:
     writers = FileWriters(SEED, THREADS, exactly_once=False)
-    restart_rounds(writers, rounds, ganesha.door, ganesha)
-    writers.verify(mount.door())
+    restart_rounds(writers, rounds, ganesha.front_end, ganesha)
+    writers.verify(mount.front_end())
 
 
 def kill_rounds_of_smbd(smbd: Smbd, mount: Mount, rounds: int) -> None:
     writers = FileWriters(SEED, THREADS)
-    broken_rounds(writers, rounds, smbd.door, smbd, ConnectionError)
-    writers.verify(mount.door())
+    broken_rounds(writers, rounds, smbd.front_end, smbd, ConnectionError)
+    writers.verify(mount.front_end())
 
 
 def kill_rounds_under_postgres(gateway: Gateway, mount: Mount, folder: Path, rounds: int) -> None:
@@ -158,7 +158,7 @@ def test_files_survive_a_kill_and_reach_the_store_afterwards(
 ) -> None:
     data = random.Random(SEED).randbytes(8 << 20)
     (mount.folder / "file").write_bytes(data)
-    mount.door().sync("file")
+    mount.front_end().sync("file")
     mount.stop()
     gateway.kill9()
     gateway.start().drain()

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from conftest import SEED
-from harness.doors import refusals
 from harness.exerciser import Exerciser
+from harness.front_ends import refusals
 from harness.gateway import Gateway
 from harness.mount import Mount
-from harness.smb import SmbDoor, SmbError
+from harness.smb import SmbError, SmbFrontEnd
 from harness.smbd import Smbd
 from harness.tools import run
 
@@ -23,10 +23,10 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def smb(smbd: Smbd, closing: ExitStack) -> SmbDoor:
-    door = smbd.door()
-    closing.callback(door.close)
-    return door
+def smb(smbd: Smbd, closing: ExitStack) -> SmbFrontEnd:
+    front_end = smbd.front_end()
+    closing.callback(front_end.close)
+    return front_end
 
 
 ServerFactory = Callable[..., Smbd]
@@ -46,11 +46,11 @@ def make_smbd(gateway: Gateway, share: str, mount: Mount, folder: Path, closing:
     return make
 
 
-def test_random_operations_agree_with_the_model(smb: SmbDoor) -> None:
+def test_random_operations_agree_with_the_model(smb: SmbFrontEnd) -> None:
     Exerciser(SEED, [smb]).run(400)
 
 
-def test_large_file_is_read_back(smb: SmbDoor, mount: Mount) -> None:
+def test_large_file_is_read_back(smb: SmbFrontEnd, mount: Mount) -> None:
     data = random.Random(SEED).randbytes(16 * MIB)
     smb.create("file")
     smb.write("file", 1, data)
@@ -67,7 +67,7 @@ def test_smbclient_puts_lists_and_gets(smbd: Smbd, folder: Path) -> None:
     assert back.read_bytes() == local.read_bytes()
 
 
-def test_names_are_found_whatever_their_case(smb: SmbDoor) -> None:
+def test_names_are_found_whatever_their_case(smb: SmbFrontEnd) -> None:
     smb.create("Name")
     smb.write("NAME", 0, b"x")
     assert smb.read("name", 0, 10) == b"x"
@@ -95,7 +95,7 @@ def test_windows_attributes_and_streams_are_kept(smbd: Smbd, mount: Mount, folde
 def test_files_belong_to_the_user_who_makes_them(smbd: Smbd, mount: Mount) -> None:
     mount.folder.chmod(0o1777)
     smbd.add_user("daemon")
-    with contextlib.closing(smbd.door("daemon")) as user, contextlib.closing(smbd.door()) as root:
+    with contextlib.closing(smbd.front_end("daemon")) as user, contextlib.closing(smbd.front_end()) as root:
         user.create("mine")
         root.create("roots")
         assert (mount.folder / "mine").owner() == "daemon"
@@ -106,29 +106,29 @@ def test_wrong_password_and_unlisted_user_are_refused(make_smbd: ServerFactory) 
     server = make_smbd("--user", "root")
     server.add_user("daemon")
     with pytest.raises(OSError):
-        SmbDoor(server.port, server.share, "root", "wrong")
-    with pytest.raises(OSError), contextlib.closing(server.door("daemon")) as user:
+        SmbFrontEnd(server.port, server.share, "root", "wrong")
+    with pytest.raises(OSError), contextlib.closing(server.front_end("daemon")) as user:
         user.names("")
-    with contextlib.closing(server.door()) as root:
+    with contextlib.closing(server.front_end()) as root:
         assert root.names("") == []
 
 
 def test_read_only_share_permits_no_change(make_smbd: ServerFactory, mount: Mount) -> None:
     (mount.folder / "file").write_bytes(b"x")
-    with contextlib.closing(make_smbd("--read-only").door()) as door:
-        assert door.read("file", 0, 10) == b"x"
-        refusals(lambda: door.create("new"), lambda: door.unlink("file"), lambda: door.mkdir("folder"))
+    with contextlib.closing(make_smbd("--read-only").front_end()) as front_end:
+        assert front_end.read("file", 0, 10) == b"x"
+        refusals(lambda: front_end.create("new"), lambda: front_end.unlink("file"), lambda: front_end.mkdir("folder"))
 
 
 def test_nobody_gets_in_while_the_share_is_not_mounted(smbd: Smbd, mount: Mount) -> None:
     """Files would end up on the disk below."""
     mount.stop()
-    with pytest.raises(OSError), contextlib.closing(smbd.door()) as door:
-        door.create("astray")
+    with pytest.raises(OSError), contextlib.closing(smbd.front_end()) as front_end:
+        front_end.create("astray")
     assert list(mount.folder.iterdir()) == []
     mount.start()
-    with contextlib.closing(smbd.door()) as door:
-        door.create("file")
+    with contextlib.closing(smbd.front_end()) as front_end:
+        front_end.create("file")
 
 
 def test_encryption_can_be_required(make_smbd: ServerFactory) -> None:
@@ -140,7 +140,7 @@ def test_encryption_can_be_required(make_smbd: ServerFactory) -> None:
     assert run([*words, "-m", "SMB2_10", address, "-c", "ls"], expected_codes=range(256)).returncode != 0
 
 
-def test_client_sees_only_a_pause_when_the_daemon_is_killed(gateway: Gateway, smb: SmbDoor) -> None:
+def test_client_sees_only_a_pause_when_the_daemon_is_killed(gateway: Gateway, smb: SmbFrontEnd) -> None:
     smb.create("file")
     gateway.kill9()
     gateway.start()
@@ -151,5 +151,5 @@ def test_client_sees_only_a_pause_when_the_daemon_is_killed(gateway: Gateway, sm
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(SEED, SEED + 10))
-def test_long_random_operations_agree_with_the_model(smb: SmbDoor, seed: int) -> None:
+def test_long_random_operations_agree_with_the_model(smb: SmbFrontEnd, seed: int) -> None:
     Exerciser(seed, [smb]).run(3000)

@@ -12,7 +12,7 @@ from bench.blocks import compare_blocks
 from bench.builds import compare_builds
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
-from bench.files import DOORS, compare_files
+from bench.files import FRONT_ENDS, compare_files
 from bench.report import Section
 from bench.simulator import measure_simulator
 from harness.gateway import Gateway, merged
@@ -36,7 +36,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--size-mib", type=int, default=1024, help="size of the LUNs")
     parser.add_argument("--cloud-size-mib", type=int, default=512, help="data per round of a cloud workload")
     parser.add_argument("--quick-files", action="store_true", help="only see that the file part runs")
-    parser.add_argument("--door", choices=("all", *DOORS), default="all", help="of the file part: what to measure")
+    parser.add_argument(
+        "--front-end", choices=("all", *FRONT_ENDS), default="all", help="of the file part: what to measure"
+    )
     parser.add_argument("--folder", type=Path, default=REPOSITORY / "build", help="a folder on the disk to measure")
     parser.add_argument("--name", help="name of the result files; `bench`, or `bench-PART` for one part")
     return parser.parse_args(arguments)
@@ -73,8 +75,8 @@ def measure_blocks(options: argparse.Namespace, folder: Path, stack: ExitStack) 
 
 
 def measure_files(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
-    doors = list(DOORS) if options.door == "all" else [options.door]
-    return compare_files(folder, QUICK if options.quick_files else FULL, doors, stack)
+    front_ends = list(FRONT_ENDS) if options.front_end == "all" else [options.front_end]
+    return compare_files(folder, QUICK if options.quick_files else FULL, front_ends, stack)
 
 
 def measure_replays(options: argparse.Namespace, folder: Path, _: ExitStack) -> Part:

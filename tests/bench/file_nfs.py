@@ -46,11 +46,11 @@ class Served:
 
     def __init__(self, ganesha: Ganesha) -> None:
         ganesha.start()
-        door = ganesha.door()
+        front_end = ganesha.front_end()
         for index in range(CLIENTS):
-            door.mkdir(f"c{index}")
-        door.create(f"c0/{DATA}")
-        door.close()
+            front_end.mkdir(f"c{index}")
+        front_end.create(f"c0/{DATA}")
+        front_end.close()
         query = f"version=3&nfsport={ganesha.port}&mountport={ganesha.mount_port}&dircache=0&autoreconnect=-1"
         self.clients = [
             ("nfs", f"nfs://{ganesha.address}{ganesha.pseudo}/c{index}?{query}") for index in range(CLIENTS)

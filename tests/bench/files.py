@@ -1,4 +1,4 @@
-"""The file part: shares through both doors, NFS and mount, out of one daemon.
+"""The file part: shares through both front ends, NFS and mount, out of one daemon.
 
 The daemon's journal, cache and store and the folders of all others lie in one ext4.
 """
@@ -15,11 +15,11 @@ from bench.report import Section
 from harness.gateway import Gateway
 
 MIB = 1 << 20
-DOORS = {"nfs": compare_nfs, "mount": compare_mounts}
+FRONT_ENDS = {"nfs": compare_nfs, "mount": compare_mounts}
 
 
 def compare_files(
-    folder: Path, scale: Scale, doors: Sequence[str], stack: ExitStack
+    folder: Path, scale: Scale, front_ends: Sequence[str], stack: ExitStack
 ) -> tuple[list[Section], dict[str, int]]:
     """The sections, and the daemon's memory."""
     data_mib = scale.data_bytes // MIB
@@ -34,7 +34,7 @@ def compare_files(
     stack.callback(gateway.close)
     gateway.start()
     sections: list[Section] = []
-    for door in doors:
+    for front_end in front_ends:
         with ExitStack() as held:
-            sections += DOORS[door](gateway, disk.folder, scale, held)
+            sections += FRONT_ENDS[front_end](gateway, disk.folder, scale, held)
     return sections, {"highest_under_file_load": gateway.process.resident_bytes(peak=True)}

@@ -28,7 +28,7 @@ def generator() -> Path:
 
 
 def load_at_once(wheres: Sequence[tuple[str, str]], *workload: str | int) -> list[dict[str, Any]]:
-    """The figures of one process per (kind of door, place), all under the same workload."""
+    """The figures of one process per (kind of front end, place), all under the same workload."""
     processes: list[subprocess.Popen[str]] = []
     try:
         for where in wheres:

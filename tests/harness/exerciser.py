@@ -1,8 +1,8 @@
-"""Seeded random operations through several doors to one tree, each compared with a model in memory.
+"""Seeded random operations through several front ends to one tree, each compared with a model in memory.
 
-After every change, what was touched is looked at through all doors: what one door did, the others must see at once.
-Only doors whose server hears of changes in its own time may be late, by `settle_s`, and not with their own. Every
-`WHOLE_EVERY` operations, and at the end, each door's whole view is compared. A failure names seed, step and the
+After every change, what was touched is looked at through all front ends: what one did, the others must see at once.
+Only front ends whose server hears of changes in its own time may be late, by `settle_s`, and not with their own. Every
+`WHOLE_EVERY` operations, and at the end, each front end's whole view is compared. A failure names seed, step and the
 operations that led there, so that it can be replayed.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from harness.doors import Door, Kind
+from harness.front_ends import FrontEnd, Kind
 from harness.tree_model import DirectoryNode, FileNode, Node, SymlinkNode, TreeModel
 
 WHOLE_EVERY = 250
@@ -28,18 +28,18 @@ NAMES = [
 
 
 class Divergence(AssertionError):
-    """A door does not show what the model says."""
+    """A front end does not show what the model says."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: its words for the trace, the paths it touches, and how to do it on a model or a door."""
+    """One operation: its words for the trace, the paths it touches, and how to do it on a model or a front end."""
 
     operation: str
     arguments: tuple[object, ...]
     paths: tuple[str, ...]
 
-    def apply(self, to: TreeModel | Door) -> object:
+    def apply(self, to: TreeModel | FrontEnd) -> object:
         function: Callable[..., object] = getattr(to, self.operation)
         return function(*self.arguments)
 
@@ -59,12 +59,12 @@ def outcome(action: Callable[[], object]) -> tuple[object, int]:
 
 
 class Exerciser:
-    """All doors must lead to the same empty directory, `folder`, which nothing else changes."""
+    """All front ends must lead to the same empty directory, `folder`, which nothing else changes."""
 
     def __init__(
         self,
         seed: int,
-        doors: Sequence[Door],
+        front_ends: Sequence[FrontEnd],
         folder: str = "",
         may_be_late: Collection[str] = (),
         settle_s: float = 0.0,
@@ -74,11 +74,11 @@ class Exerciser:
         self.refusals = 0
         self.looks = 0
         self.late_looks = 0
-        """At doors that may be late, and those of them that did not show the change at once."""
+        """At front ends that may be late, and those of them that did not show the change at once."""
         self._may_be_late = may_be_late
         self._settle_s = settle_s
         self.model = TreeModel()
-        self._doors = list(doors)
+        self._front_ends = list(front_ends)
         self._random = random.Random(seed)
         self._trace: list[str] = []
         if folder:
@@ -93,33 +93,32 @@ class Exerciser:
         self.compare_all()
 
     def step(self) -> None:
-        """One operation through a random door, and a look through each."""
-        door = self._random.choice(self._doors)
-        step = self._draw(door)
+        """One operation through a random front end, and a look through each."""
+        front_end = self._random.choice(self._front_ends)
+        step = self._draw(front_end)
         self.steps += 1
-        self._trace = [*self._trace[-TRACE_SHOWN:], f"{self.steps} {door.name}: {step}"]
+        self._trace = [*self._trace[-TRACE_SHOWN:], f"{self.steps} {front_end.name}: {step}"]
         expected, expected_errno = outcome(partial(step.apply, self.model))
-        found, found_errno = outcome(partial(step.apply, door))
+        found, found_errno = outcome(partial(step.apply, front_end))
         self.refusals += expected_errno != 0
-        same_errno = expected_errno == found_errno or (not door.exact_errors and expected_errno and found_errno)
+        same_errno = expected_errno == found_errno or (not front_end.exact_errors and expected_errno and found_errno)
         if not same_errno or (step.operation == "read" and found != expected):
-            raise self._divergence(
-                f"{door.name}: {step}: {self._said(found, found_errno)}, not {self._said(expected, expected_errno)}"
-            )
+            said, right = self._said(found, found_errno), self._said(expected, expected_errno)
+            raise self._divergence(f"{front_end.name}: {step}: {said}, not {right}")
         for path in step.paths:
-            for looking in self._doors:
-                if looking is not door and looking.name in self._may_be_late:
+            for looking in self._front_ends:
+                if looking is not front_end and looking.name in self._may_be_late:
                     self._compare_soon(looking, path)
                 else:
                     self._compare(looking, path)
 
-    def _compare_soon(self, door: Door, path: str) -> None:
+    def _compare_soon(self, front_end: FrontEnd, path: str) -> None:
         self.looks += 1
         deadline = time.monotonic() + self._settle_s
         is_late = False
         while True:
             try:
-                return self._compare(door, path)
+                return self._compare(front_end, path)
             except (Divergence, OSError):
                 if time.monotonic() >= deadline:
                     raise
@@ -128,61 +127,65 @@ class Exerciser:
                 time.sleep(0.002)
 
     def compare_all(self) -> None:
-        """Every door's view of the whole tree."""
-        for door in self._doors:
+        """Every front end's view of the whole tree."""
+        for front_end in self._front_ends:
             inodes: dict[int, int] = {}
             for path, node in self.model.walk():
                 if path.startswith(self._folder):
-                    self._compare(door, path)
-                    self._compare_identity(door, path, node, inodes)
+                    self._compare(front_end, path)
+                    self._compare_identity(front_end, path, node, inodes)
 
-    def _compare_identity(self, door: Door, path: str, node: Node, inodes: dict[int, int]) -> None:
+    def _compare_identity(self, front_end: FrontEnd, path: str, node: Node, inodes: dict[int, int]) -> None:
         """Two names have one inode number exactly if they are links to one node."""
-        if isinstance(node, SymlinkNode) and not door.makes_links:
+        if isinstance(node, SymlinkNode) and not front_end.makes_links:
             return
-        inode = door.status(path).inode
+        inode = front_end.status(path).inode
         if inodes.setdefault(inode, id(node)) != id(node):
-            raise self._divergence(f"{door.name}: {path!r} has inode number {inode} of another file")
+            raise self._divergence(f"{front_end.name}: {path!r} has inode number {inode} of another file")
 
-    def _compare(self, door: Door, path: str) -> None:
+    def _compare(self, front_end: FrontEnd, path: str) -> None:
         node = self.model.find(path)
-        if isinstance(node, SymlinkNode) and not door.makes_links:
+        if isinstance(node, SymlinkNode) and not front_end.makes_links:
             return
-        found, code = outcome(lambda: door.status(path))
+        found, code = outcome(lambda: front_end.status(path))
         if node is None:
             if code not in (errno.ENOENT, errno.ENOTDIR):
-                raise self._divergence(f"{door.name}: {path!r} should not be there: {self._said(found, code)}")
+                raise self._divergence(f"{front_end.name}: {path!r} should not be there: {self._said(found, code)}")
             return
         if code:
-            raise self._divergence(f"{door.name}: {path!r} should be there: {errno.errorcode[code]}")
-        self._compare_node(door, path, node)
+            raise self._divergence(f"{front_end.name}: {path!r} should be there: {errno.errorcode[code]}")
+        self._compare_node(front_end, path, node)
 
-    def _compare_node(self, door: Door, path: str, node: Node) -> None:
-        status = door.status(path)
+    def _compare_node(self, front_end: FrontEnd, path: str, node: Node) -> None:
+        status = front_end.status(path)
         if status.kind != node.kind:
-            raise self._divergence(f"{door.name}: {path!r} is a {status.kind}, not a {node.kind}")
+            raise self._divergence(f"{front_end.name}: {path!r} is a {status.kind}, not a {node.kind}")
         if isinstance(node, FileNode):
             if (status.size, status.links) != (len(node.content), node.links):
-                raise self._divergence(f"{door.name}: {path!r}: {status}, not {len(node.content)}, {node.links}")
-            self._compare_content(door, path, bytes(node.content))
+                raise self._divergence(f"{front_end.name}: {path!r}: {status}, not {len(node.content)}, {node.links}")
+            self._compare_content(front_end, path, bytes(node.content))
         elif isinstance(node, SymlinkNode):
-            if (target := door.readlink(path)) != node.target:
-                raise self._divergence(f"{door.name}: {path!r} leads to {target!r}, not {node.target!r}")
+            if (target := front_end.readlink(path)) != node.target:
+                raise self._divergence(f"{front_end.name}: {path!r} leads to {target!r}, not {node.target!r}")
         else:
-            self._compare_names(door, path, node)
+            self._compare_names(front_end, path, node)
 
-    def _compare_names(self, door: Door, path: str, node: DirectoryNode) -> None:
-        hidden = {name for name, below in node.entries.items() if below.kind is Kind.SYMLINK and not door.makes_links}
-        names = [name for name in door.names(path) if name not in hidden]
+    def _compare_names(self, front_end: FrontEnd, path: str, node: DirectoryNode) -> None:
+        hidden = {
+            name for name, below in node.entries.items() if below.kind is Kind.SYMLINK and not front_end.makes_links
+        }
+        names = [name for name in front_end.names(path) if name not in hidden]
         if sorted(names) != sorted(set(node.entries) - hidden):
-            raise self._divergence(f"{door.name}: {path!r} lists {sorted(names)}, not {sorted(node.entries)}")
+            raise self._divergence(f"{front_end.name}: {path!r} lists {sorted(names)}, not {sorted(node.entries)}")
 
-    def _compare_content(self, door: Door, path: str, content: bytes) -> None:
-        found = door.read(path, 0, len(content) + 1)
+    def _compare_content(self, front_end: FrontEnd, path: str, content: bytes) -> None:
+        found = front_end.read(path, 0, len(content) + 1)
         if found == content:
             return
         at = next((at for at, pair in enumerate(zip(found, content, strict=False)) if pair[0] != pair[1]), -1)
-        raise self._divergence(f"{door.name}: {path!r}: {len(found)} of {len(content)} bytes, the first wrong at {at}")
+        raise self._divergence(
+            f"{front_end.name}: {path!r}: {len(found)} of {len(content)} bytes, the first wrong at {at}"
+        )
 
     def _divergence(self, what: str) -> Divergence:
         return Divergence(f"seed {self.seed}, step {self.steps}: {what}\n  " + "\n  ".join(self._trace))
@@ -193,21 +196,21 @@ class Exerciser:
             return errno.errorcode.get(code, str(code))
         return f"{len(result)} bytes" if isinstance(result, bytes) else repr(result)
 
-    def _draw(self, door: Door) -> Step:
-        """A random operation that this door can say and that means the same through every door."""
+    def _draw(self, front_end: FrontEnd) -> Step:
+        """A random operation that this front end can say and that means the same through every front end."""
         while True:
             weights = [weight for weight, _ in DRAWN.values()]
             operation = self._random.choices(list(DRAWN), weights)[0]
             step = DRAWN[operation][1](self)
-            if self._is_sayable(door, step):
+            if self._is_sayable(front_end, step):
                 return step
 
-    def _is_sayable(self, door: Door, step: Step) -> bool:
+    def _is_sayable(self, front_end: FrontEnd, step: Step) -> bool:
         nodes = [self.model.find(path) for path in step.paths]
         symlinks = [isinstance(node, SymlinkNode) for node in nodes]
         if step.operation in ("read", "write", "truncate", "link") and symlinks[0]:
             return False  # These follow links, or not, as each protocol pleases.
-        if door.makes_links:
+        if front_end.makes_links:
             return True
         if step.operation in ("link", "symlink") or any(symlinks):
             return False

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from harness.doors import Door
+from harness.front_ends import FrontEnd
 
 NAME_COUNT = 12
 FILE_BYTES_MAX = 60_000
@@ -52,66 +52,66 @@ class NameHistory:
 
 @dataclass
 class FileWorker:
-    """The names of one directory, changed by one thread through one door at a time."""
+    """The names of one directory, changed by one thread through one front end at a time."""
 
     seed: int
     folder: str
     exactly_once: bool = True
-    """Whether the door hides the repetition of requests. If not, one that was carried out before its answer was lost
-    may be answered with "exists" or "is not there"."""
+    """Whether the front end hides the repetition of requests. If not, one that was carried out before its answer was
+    lost may be answered with "exists" or "is not there"."""
     syncs_all: bool = False
     """Whether each change is on stable storage before it counts as acknowledged."""
     changes: int = 0
     history: dict[str, NameHistory] = field(default_factory=dict)
     versions: int = 0
 
-    def prepare(self, door: Door) -> None:
+    def prepare(self, front_end: FrontEnd) -> None:
         try:
-            door.mkdir(self.folder)
+            front_end.mkdir(self.folder)
             if self.syncs_all:
-                door.sync("")
+                front_end.sync("")
         except OSError as refused:
             if refused.errno != errno.EEXIST:
                 raise
 
-    def change_until(self, door: Door, stop: Callable[[], bool]) -> None:
+    def change_until(self, front_end: FrontEnd, stop: Callable[[], bool]) -> None:
         generator = random.Random(self.seed * 1_000_003 + self.changes)
         while not stop():
-            self._change(door, generator)
+            self._change(front_end, generator)
 
-    def _change(self, door: Door, generator: random.Random) -> None:
+    def _change(self, front_end: FrontEnd, generator: random.Random) -> None:
         name = f"file{generator.randrange(NAME_COUNT)}"
         known = self.history.setdefault(name, NameHistory())
         self.versions += 1
         if known.acknowledged is None or generator.random() < 0.4:
             known.sent = content_of(self.seed, name, self.versions)
-            self._replace(door, name, known.sent)
+            self._replace(front_end, name, known.sent)
         elif generator.random() < 0.7:
             record = content_of(self.seed, name, self.versions, APPEND_BYTES_MAX)
             known.sent = known.acknowledged + record
-            door.write(self._path(name), len(known.acknowledged), record)
+            front_end.write(self._path(name), len(known.acknowledged), record)
             if generator.random() < 0.5:
-                door.sync(self._path(name))
+                front_end.sync(self._path(name))
         else:
             known.sent = None
-            self._once(lambda: door.unlink(self._path(name)), errno.ENOENT)
+            self._once(lambda: front_end.unlink(self._path(name)), errno.ENOENT)
         if self.syncs_all:
-            self._sync(door, name, known.sent)
+            self._sync(front_end, name, known.sent)
         known.acknowledged = known.sent
         self.changes += 1
 
-    def _sync(self, door: Door, name: str, content: bytes | None) -> None:
+    def _sync(self, front_end: FrontEnd, name: str, content: bytes | None) -> None:
         if content is not None:
-            door.sync(self._path(name))
-        door.sync(self.folder)
+            front_end.sync(self._path(name))
+        front_end.sync(self.folder)
 
-    def _replace(self, door: Door, name: str, content: bytes) -> None:
+    def _replace(self, front_end: FrontEnd, name: str, content: bytes) -> None:
         """As an editor saves: a new file, synced, renamed over the old one."""
         new = self._path(f"new{self.versions}")
-        self._once(lambda: door.create(new), errno.EEXIST)
-        door.write(new, 0, content)
-        door.sync(new)
-        self._once(lambda: door.rename(new, self._path(name)), errno.ENOENT)
+        self._once(lambda: front_end.create(new), errno.EEXIST)
+        front_end.write(new, 0, content)
+        front_end.sync(new)
+        self._once(lambda: front_end.rename(new, self._path(name)), errno.ENOENT)
 
     def _once(self, request: Callable[[], None], if_repeated: int) -> None:
         try:
@@ -120,21 +120,21 @@ class FileWorker:
             if self.exactly_once or refused.errno != if_repeated:
                 raise
 
-    def verify(self, door: Door) -> None:
+    def verify(self, front_end: FrontEnd) -> None:
         """Checks every name; what is found is promised from here on."""
-        present = {name for name in door.names(self.folder) if not name.startswith("new")}
+        present = {name for name in front_end.names(self.folder) if not name.startswith("new")}
         strangers = present - set(self.history)
         if strangers:
             raise LostFile(f"{self.folder} (seed {self.seed}) holds {sorted(strangers)}, which were never made")
         for name, known in sorted(self.history.items()):
-            found = self._content(door, name) if name in present else None
+            found = self._content(front_end, name) if name in present else None
             if not known.allows(found):
                 raise LostFile(f"{self._path(name)} (seed {self.seed}): {self._described(found, known)}")
             known.acknowledged = known.sent = found
 
-    def _content(self, door: Door, name: str) -> bytes:
+    def _content(self, front_end: FrontEnd, name: str) -> bytes:
         path = self._path(name)
-        return door.read(path, 0, door.status(path).size)
+        return front_end.read(path, 0, front_end.status(path).size)
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}"
@@ -148,7 +148,7 @@ class FileWorker:
 
 
 class FileWriters:
-    """Several `FileWorker`s at once, each in a thread with a door of its own."""
+    """Several `FileWorker`s at once, each in a thread with a front end of its own."""
 
     def __init__(self, seed: int, threads: int, exactly_once: bool = True, syncs_all: bool = False) -> None:
         self.workers = [FileWorker(seed + index, f"worker{index}", exactly_once, syncs_all) for index in range(threads)]
@@ -160,7 +160,7 @@ class FileWriters:
     def changes(self) -> int:
         return sum(worker.changes for worker in self.workers)
 
-    def start(self, connect: Callable[[], Door], survives: Survived = ()) -> None:
+    def start(self, connect: Callable[[], FrontEnd], survives: Survived = ()) -> None:
         """Starts to write. An error of a kind in `survives` ends a thread quietly: its server was killed."""
         self._stopping.clear()
         self._faults.clear()
@@ -185,19 +185,19 @@ class FileWriters:
         if self._faults:
             raise self._faults[0]
 
-    def verify(self, door: Door) -> None:
+    def verify(self, front_end: FrontEnd) -> None:
         for worker in self.workers:
-            worker.verify(door)
+            worker.verify(front_end)
 
-    def _work(self, worker: FileWorker, connect: Callable[[], Door], survives: Survived) -> None:
+    def _work(self, worker: FileWorker, connect: Callable[[], FrontEnd], survives: Survived) -> None:
         try:
-            door = connect()
+            front_end = connect()
             try:
-                worker.prepare(door)
-                worker.change_until(door, self._stopping.is_set)
+                worker.prepare(front_end)
+                worker.change_until(front_end, self._stopping.is_set)
             finally:
                 with suppress(OSError):
-                    door.close()
+                    front_end.close()
         except survives:
             return
         except BaseException as fault:  # Handed to the thread that calls stop().

@@ -12,7 +12,7 @@ import platform
 from pathlib import Path
 
 from harness.gateway import Gateway
-from harness.nfs import NfsDoor
+from harness.nfs import NfsFrontEnd
 from harness.nfs_locker import NfsLock
 from harness.process import Process
 from harness.tools import REPOSITORY, free_port
@@ -128,6 +128,6 @@ class Ganesha:
         """A client of its own that asks for a lock over NFSv4 and keeps it until it is released."""
         return NfsLock(self.folder, self.port, self.pseudo, path, (start, length), exclusive)
 
-    def door(self, version: int = 3, reconnects: int = -1, uid: int = 0, gid: int = 0) -> NfsDoor:
+    def front_end(self, version: int = 3, reconnects: int = -1, uid: int = 0, gid: int = 0) -> NfsFrontEnd:
         """A client in this process."""
-        return NfsDoor(self.port, self.mount_port, self.pseudo, version, reconnects, uid, gid)
+        return NfsFrontEnd(self.port, self.mount_port, self.pseudo, version, reconnects, uid, gid)

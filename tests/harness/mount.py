@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Self
 
-from harness.doors import LocalDoor
+from harness.front_ends import LocalFrontEnd
 from harness.gateway import Gateway
 from harness.process import Process
 
@@ -71,5 +71,5 @@ class Mount:
             if library.umount2(os.fsencode(self.folder), MNT_DETACH) != 0:
                 raise OSError(ctypes.get_errno(), f"cannot unmount {self.folder}")
 
-    def door(self) -> LocalDoor:
-        return LocalDoor(self.folder, "mount")
+    def front_end(self) -> LocalFrontEnd:
+        return LocalFrontEnd(self.folder, "mount")

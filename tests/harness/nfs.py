@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from harness.doors import Status, status_of
+from harness.front_ends import Status, status_of
 
 IO_BYTES_MAX = 256 << 10
 LINK_BYTES_MAX = 4096
@@ -110,7 +110,7 @@ class NfsError(OSError):
     """The server answered with an error, here as an errno, or the connection failed."""
 
 
-class NfsDoor:
+class NfsFrontEnd:
     """One mounted export. Waits out a server that says "try again later", as the kernel's client does."""
 
     makes_links = True
@@ -158,7 +158,7 @@ class NfsDoor:
             self._close(handle)
 
     def open_to_write(self, path: str) -> Callable[[int, bytes], None]:
-        """Opens a file for as long as this door is: what writes through that handle, whatever the name leads to."""
+        """Opens a file for as long as this lives: what writes through that handle, whatever the name leads to."""
         handle = self._handle("nfs_open", path, os.O_WRONLY)
 
         def write(offset: int, data: bytes) -> None:
@@ -240,7 +240,7 @@ class NfsDoor:
     def try_lock_once(self, path: str, start: int, length: int, exclusive: bool) -> Callable[[], None] | None:
         """Opens a file of version 4 and locks a range of it: what unlocks it, or None when another holds a lock there.
 
-        libnfs 4.0 loses count of its state after that, so a door is good for one lock: see `harness.nfs_locker`.
+        libnfs 4.0 loses count of its state after that, so a front end is good for one lock: see `harness.nfs_locker`.
         """
         handle = self._handle("nfs_open", path, os.O_RDWR)
 

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from harness.nfs import NfsDoor
+from harness.nfs import NfsFrontEnd
 from harness.process import Process
 from harness.tools import REPOSITORY
 
@@ -49,8 +49,8 @@ class NfsLock:
 
 def main() -> None:
     port, export, path, start, length, kind, stop = sys.argv[1:]
-    door = NfsDoor(int(port), 0, export, version=4)
-    unlock = door.try_lock_once(path, int(start), int(length), exclusive=kind == "x")
+    front_end = NfsFrontEnd(int(port), 0, export, version=4)
+    unlock = front_end.try_lock_once(path, int(start), int(length), exclusive=kind == "x")
     print(HELD if unlock else DENIED, flush=True)
     while not Path(stop).exists():
         time.sleep(0.02)

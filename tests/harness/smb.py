@@ -13,10 +13,10 @@ from smbclient import SMBDirEntry
 from smbprotocol.exceptions import SMBException, SMBOSError, SMBResponseException
 from smbprotocol.open import LockFlags, Open, SMB2LockElement
 
-from harness.doors import Status, status_of
+from harness.front_ends import Status, status_of
 
 SHARE_ALL = "rwd"
-"""Other handles may read, write and delete meanwhile, as other doors do without asking."""
+"""Other handles may read, write and delete meanwhile, as other front ends do without asking."""
 IO_BYTES_MAX = 256 << 10
 STATUS_LOCK_NOT_GRANTED = 0xC0000055
 
@@ -38,7 +38,7 @@ def _raised_as_os_error(what: str) -> Iterator[None]:
         raise ConnectionError(f"{what}: {lost}") from lost
 
 
-class SmbDoor:
+class SmbFrontEnd:
     """One session with one share of a server on a loopback port."""
 
     name = "smb"
@@ -138,8 +138,8 @@ class SmbDoor:
 class SmbLocks:
     """An open file of an `SmbDoor`; its locks are those of one lock owner."""
 
-    def __init__(self, door: SmbDoor, path: str) -> None:
-        self._entered = door._opened(path, "r+b")
+    def __init__(self, front_end: SmbFrontEnd, path: str) -> None:
+        self._entered = front_end._opened(path, "r+b")
         self._file = self._entered.__enter__()
 
     def try_lock(self, start: int, length: int, exclusive: bool = True) -> bool:

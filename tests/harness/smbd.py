@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harness.gateway import Gateway
 from harness.process import Process
-from harness.smb import SmbDoor
+from harness.smb import SmbFrontEnd
 from harness.tools import free_port, run
 
 PASSWORD = "tombolo-test"
@@ -20,8 +20,8 @@ PLAIN_SHARE = """
     kernel share modes = no
     strict sync = yes
 """
-"""Locks are taken in the file system too, so that other doors see them; oplocks would let clients keep what other doors
-change."""
+"""Locks are taken in the file system too, so that other front ends see them; oplocks would let clients keep what
+others change."""
 
 
 class Smbd:
@@ -107,8 +107,8 @@ class Smbd:
     def close(self) -> None:
         self.process.kill9_family()
 
-    def door(self, user: str = "root") -> SmbDoor:
-        return SmbDoor(self.port, self.share, user, PASSWORD)
+    def front_end(self, user: str = "root") -> SmbFrontEnd:
+        return SmbFrontEnd(self.port, self.share, user, PASSWORD)
 
     def smbclient(self, command: str, user: str = "root") -> str:
         """Runs commands of smbclient in the share; returns what it said."""

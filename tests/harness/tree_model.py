@@ -7,7 +7,7 @@ import errno
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from harness.doors import Kind
+from harness.front_ends import Kind
 
 
 @dataclass(eq=False)

@@ -94,7 +94,7 @@ impl FileError {
             Self::Damaged(_) | Self::Inconsistent(_) | Self::Failed(_) | Self::Lost => 5,
             Self::NoSuchPosition => 6, // ENXIO
             Self::TooBig => 7,         // E2BIG
-            // EAGAIN: what POSIX says for a lock; for a busy store the doors turn it into "try again later".
+            // EAGAIN: what POSIX says for a lock; for a busy store the front ends turn it into "try again later".
             Self::Busy(_) | Self::Locked => 11,
             Self::AccessDenied => 13,    // EACCES
             Self::InUse(_) => 16,        // EBUSY

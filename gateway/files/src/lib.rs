@@ -3,7 +3,7 @@
 //! Pure but for locks between threads: no file, socket, clock or thread of its own. Storage and time come from the
 //! caller, so the same code runs over the gateway and over a model in memory.
 //!
-//! Who may do what is for the doors to decide; the service keeps what no door can: that names, link counts, data and
+//! Who may do what is for the front ends to decide; the service keeps what no front end can: that names, link counts, data and
 //! their records agree, also after a crash in the middle of anything.
 #![forbid(unsafe_code)]
 

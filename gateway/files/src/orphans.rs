@@ -104,7 +104,7 @@ impl<S: Storage> FileService<S> {
     }
 
     /// Inodes without a name that stay because of the session. A kernel that has come back after a restart of the service
-    /// may know nothing of some of them, and will never forget those: its door asks it, and forgets them in its place.
+    /// may know nothing of some of them, and will never forget those: its front end asks it, and forgets them in its place.
     pub fn kept_by(&self, session: u64) -> Vec<u64> {
         locked(&self.open_files).orphans_of(session)
     }

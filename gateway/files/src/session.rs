@@ -1,7 +1,7 @@
 //! Sessions: one client's use of one share, over connections that come and go and over restarts of the service.
 //!
 //! A session owns locks, opens and the notes of its requests. It lives until it is ended: by its client's next
-//! incarnation, by the door when it does not come back in time, or with its share.
+//! incarnation, by the front end when it does not come back in time, or with its share.
 
 use crate::edit::Edit;
 use crate::error::FileError;

@@ -4,7 +4,7 @@
 //
 // Says "ready" once it is connected, begins when a line comes on its standard input, and prints what it measured as one
 // line of JSON. Times are of the monotonic clock, which all processes of the machine share.
-#include "door.h"
+#include "front_end.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,61 +65,61 @@ static const char *entry(const char *prefix, uint64_t index) {
 }
 
 // The rate of one call on each of `count` names.
-static double rate_of(struct door *door, uint64_t count, void (*call)(struct door *, const char *),
+static double rate_of(struct front_end *front_end, uint64_t count, void (*call)(struct front_end *, const char *),
                       const char *prefix) {
     double begun = seconds_now();
-    for (uint64_t index = 0; index < count; ++index) call(door, entry(prefix, index));
+    for (uint64_t index = 0; index < count; ++index) call(front_end, entry(prefix, index));
     return (double)count / (seconds_now() - begun);
 }
 
-static double rate_of_rename(struct door *door, uint64_t count) {
+static double rate_of_rename(struct front_end *front_end, uint64_t count) {
     double begun = seconds_now();
-    for (uint64_t index = 0; index < count; ++index) door->calls->rename(door, entry("a", index), entry("b", index));
+    for (uint64_t index = 0; index < count; ++index) front_end->calls->rename(front_end, entry("a", index), entry("b", index));
     return (double)count / (seconds_now() - begun);
 }
 
-static double rate_of_list(struct door *door, uint64_t count) {
+static double rate_of_list(struct front_end *front_end, uint64_t count) {
     double begun = seconds_now();
     long listed = 0;
     do {
-        long found = door->calls->list(door);
+        long found = front_end->calls->list(front_end);
         if (found < (long)count) fail("list", ".", "names are missing");
         listed += found;
     } while (seconds_now() - begun < list_seconds_min);
     return (double)listed / (seconds_now() - begun);
 }
 
-static void measure_names(struct door *door, uint64_t count) {
-    double create = rate_of(door, count, door->calls->create, "a");
+static void measure_names(struct front_end *front_end, uint64_t count) {
+    double create = rate_of(front_end, count, front_end->calls->create, "a");
     nanosleep(&(struct timespec){.tv_sec = (time_t)kernel_cache_s,
                                  .tv_nsec = (long)((kernel_cache_s - (double)(time_t)kernel_cache_s) * 1e9)}, NULL);
-    double status = rate_of(door, count, door->calls->status, "a");
-    double list = rate_of_list(door, count);
-    double rename = rate_of_rename(door, count);
-    double remove = rate_of(door, count, door->calls->remove, "b");
+    double status = rate_of(front_end, count, front_end->calls->status, "a");
+    double list = rate_of_list(front_end, count);
+    double rename = rate_of_rename(front_end, count);
+    double remove = rate_of(front_end, count, front_end->calls->remove, "b");
     printf("{\"create\": %.2f, \"stat\": %.2f, \"readdir\": %.2f, \"rename\": %.2f, \"unlink\": %.2f}\n", create, status,
            list, rename, remove);
 }
 
 // Files are removed afterwards, outside the measured time.
-static void measure_files(struct door *door, uint64_t count, size_t bytes, bool stable) {
+static void measure_files(struct front_end *front_end, uint64_t count, size_t bytes, bool stable) {
     unsigned char *data = malloc(bytes);
     if (data == NULL) fail("files", "", "no memory");
     uint64_t state = (uint64_t)(seconds_now() * 1e9) ^ ((uint64_t)getpid() << 40);
     double begun = seconds_now();
     for (uint64_t index = 0; index < count; ++index) {
         fill_unique(data, bytes, &state);
-        door->calls->store(door, entry("s", index), data, bytes, stable);
+        front_end->calls->store(front_end, entry("s", index), data, bytes, stable);
     }
     double ended = seconds_now();
     printf("{\"begun\": %.6f, \"ended\": %.6f}\n", begun, ended);
-    for (uint64_t index = 0; index < count; ++index) door->calls->remove(door, entry("s", index));
+    for (uint64_t index = 0; index < count; ++index) front_end->calls->remove(front_end, entry("s", index));
     free(data);
 }
 
-static void measure_data(struct door *door, const char *name, const struct transfer *transfer) {
+static void measure_data(struct front_end *front_end, const char *name, const struct transfer *transfer) {
     double begun = seconds_now();
-    uint64_t requests = nfs_transfer(door, name, transfer);
+    uint64_t requests = nfs_transfer(front_end, name, transfer);
     double per_s = (double)requests / (seconds_now() - begun);
     printf("{\"iops\": %.2f, \"mib_s\": %.3f}\n", per_s, per_s * (double)transfer->block_bytes / (1 << 20));
 }
@@ -127,14 +127,14 @@ static void measure_data(struct door *door, const char *name, const struct trans
 int main(int count, char **words) {
     if (count < 5) fail("usage", words[0], "see the head of its source");
     bool nfs = strcmp(words[1], "nfs") == 0;
-    struct door *door = nfs ? open_nfs_door(words[2]) : open_local_door(words[2]);
+    struct front_end *front_end = nfs ? open_nfs_front_end(words[2]) : open_local_front_end(words[2]);
     wait_for_start();
     if (count == 5 && strcmp(words[3], "names") == 0) {
-        measure_names(door, number(words[4]));
+        measure_names(front_end, number(words[4]));
     } else if (count == 7 && strcmp(words[3], "files") == 0) {
-        measure_files(door, number(words[4]), number(words[5]), strcmp(words[6], "stable") == 0);
+        measure_files(front_end, number(words[4]), number(words[5]), strcmp(words[6], "stable") == 0);
     } else if (nfs && count == 11 && strcmp(words[3], "data") == 0) {
-        measure_data(door, words[4], &(struct transfer){
+        measure_data(front_end, words[4], &(struct transfer){
             .writes = strcmp(words[5], "write") == 0,
             .random = strcmp(words[6], "random") == 0,
             .block_bytes = number(words[7]),

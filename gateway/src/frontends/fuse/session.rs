@@ -361,7 +361,7 @@ impl Inner {
                     .attempt(|| service.seek(caller, from, what))
                     .map(Reply::Position)
             }
-            // The doors check permissions before they ask.
+            // The front ends check permissions before they ask.
             Request::Access { .. } => service.getattr(caller, node).map(|_| Reply::Done),
             _ => Err(FileError::NotSupported("this request")),
         }

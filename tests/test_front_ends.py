@@ -1,4 +1,4 @@
-"""One share through the mount, NFS and SMB at once: what one door does, the others see at once; locks hold for all."""
+"""One share through the mount, NFS and SMB at once: what one does, the others see at once; locks hold for all."""
 
 import contextlib
 import fcntl
@@ -11,8 +11,8 @@ from typing import Protocol
 import pytest
 
 from conftest import SEED
-from harness.doors import Door
 from harness.exerciser import Exerciser
+from harness.front_ends import FrontEnd
 from harness.ganesha import Ganesha
 from harness.gateway import Gateway
 from harness.mount import Mount
@@ -20,17 +20,17 @@ from harness.smbd import Smbd
 from harness.tools import wait_for
 
 MIB = 1 << 20
-DOORS = ("mount", "nfs", "smb")
+FRONT_ENDS = ("mount", "nfs", "smb")
 LATE = "nfs3"
 NEWS_S = 0.5
 """News of a change reaches ganesha's memory on a connection of its own, and may be overtaken by the next question. The
 others ask the daemon each time."""
 LATE_SHARE_MAX = 0.1
-"""Of the looks through ganesha at what another door has changed."""
+"""Of the looks through ganesha at what another front end has changed."""
 
 
-def exerciser_of(doors: dict[str, Door], seed: int) -> Exerciser:
-    return Exerciser(seed, list(doors.values()), may_be_late=[LATE], settle_s=NEWS_S)
+def exerciser_of(front_ends: dict[str, FrontEnd], seed: int) -> Exerciser:
+    return Exerciser(seed, list(front_ends.values()), may_be_late=[LATE], settle_s=NEWS_S)
 
 
 def checked(exerciser: Exerciser, steps: int) -> None:
@@ -41,12 +41,12 @@ def checked(exerciser: Exerciser, steps: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [SEED, SEED + 1])
-def test_doors_see_each_other_at_once(doors: dict[str, Door], seed: int) -> None:
-    checked(exerciser_of(doors, seed), 400)
+def test_front_ends_see_each_other_at_once(front_ends: dict[str, FrontEnd], seed: int) -> None:
+    checked(exerciser_of(front_ends, seed), 400)
 
 
-def test_doors_agree_while_the_daemon_is_restarted(doors: dict[str, Door], gateway: Gateway) -> None:
-    exerciser = exerciser_of(doors, SEED)
+def test_front_ends_agree_while_the_daemon_is_restarted(front_ends: dict[str, FrontEnd], gateway: Gateway) -> None:
+    exerciser = exerciser_of(front_ends, SEED)
     for _ in range(3):
         exerciser.run(100)
         gateway.kill9()
@@ -54,9 +54,11 @@ def test_doors_agree_while_the_daemon_is_restarted(doors: dict[str, Door], gatew
     exerciser.run(100)
 
 
-@pytest.mark.parametrize(("writer", "reader"), list(permutations(DOORS, 2)))
-def test_large_file_of_one_door_is_read_by_another(doors: dict[str, Door], writer: str, reader: str) -> None:
-    first, second = doors[writer], doors[reader]
+@pytest.mark.parametrize(("writer", "reader"), list(permutations(FRONT_ENDS, 2)))
+def test_large_file_of_one_front_end_is_read_by_another(
+    front_ends: dict[str, FrontEnd], writer: str, reader: str
+) -> None:
+    first, second = front_ends[writer], front_ends[reader]
     data = random.Random(SEED).randbytes(4 * MIB)
     first.create("file")
     first.write("file", 0, data)
@@ -71,9 +73,9 @@ def test_large_file_of_one_door_is_read_by_another(doors: dict[str, Door], write
     wait_for(lambda: not has(second, "file"), 5, "end of the name")
 
 
-def has(door: Door, path: str) -> bool:
+def has(front_end: FrontEnd, path: str) -> bool:
     try:
-        door.status(path)
+        front_end.status(path)
     except OSError:
         return False
     return True
@@ -83,7 +85,7 @@ def has(door: Door, path: str) -> bool:
 
 
 class Locks(Protocol):
-    """Holds locks of one owner on one file, through some door."""
+    """Holds locks of one owner on one file, through some front end."""
 
     def try_lock(self, start: int, length: int) -> bool: ...
 
@@ -124,15 +126,15 @@ class NfsLocks:
 
 class SmbLocks:
     def __init__(self, smbd: Smbd, name: str) -> None:
-        self._door = smbd.door()
-        self._locks = self._door.open_to_lock(name)
+        self._front_end = smbd.front_end()
+        self._locks = self._front_end.open_to_lock(name)
 
     def try_lock(self, start: int, length: int) -> bool:
         return self._locks.try_lock(start, length)
 
     def close(self) -> None:
         self._locks.close()
-        self._door.close()
+        self._front_end.close()
 
 
 LockFactory = Callable[[str], contextlib.AbstractContextManager[Locks]]
@@ -140,24 +142,24 @@ LockFactory = Callable[[str], contextlib.AbstractContextManager[Locks]]
 
 @pytest.fixture
 def locks(mount: Mount, ganesha: Ganesha, smbd: Smbd) -> LockFactory:
-    """A file to lock is there; opens it through a door."""
+    """A file to lock is there; opens it through a front end."""
     (mount.folder / "locked").write_bytes(bytes(1000))
 
     @contextlib.contextmanager
-    def take(door: str) -> Iterator[Locks]:
+    def take(front_end: str) -> Iterator[Locks]:
         made: dict[str, Callable[[], Locks]] = {
             "mount": lambda: MountLocks(mount, "locked"),
             "nfs": lambda: NfsLocks(ganesha, "locked"),
             "smb": lambda: SmbLocks(smbd, "locked"),
         }
-        with contextlib.closing(made[door]()) as opened:
+        with contextlib.closing(made[front_end]()) as opened:
             yield opened
 
     return take
 
 
-@pytest.mark.parametrize(("holder", "other"), list(permutations(DOORS, 2)))
-def test_lock_of_one_door_keeps_another_out(locks: LockFactory, holder: str, other: str) -> None:
+@pytest.mark.parametrize(("holder", "other"), list(permutations(FRONT_ENDS, 2)))
+def test_lock_of_one_front_end_keeps_another_out(locks: LockFactory, holder: str, other: str) -> None:
     with locks(other) as second:
         with locks(holder) as first:
             assert first.try_lock(100, 50)
@@ -166,7 +168,7 @@ def test_lock_of_one_door_keeps_another_out(locks: LockFactory, holder: str, oth
         assert second.try_lock(100, 50)
 
 
-@pytest.mark.parametrize("holder", DOORS)
+@pytest.mark.parametrize("holder", FRONT_ENDS)
 def test_lock_is_kept_over_a_restart_of_the_daemon(gateway: Gateway, locks: LockFactory, holder: str) -> None:
     with locks("mount" if holder != "mount" else "smb") as second:
         with locks(holder) as first:
@@ -183,14 +185,14 @@ def test_lock_is_kept_over_a_restart_of_the_daemon(gateway: Gateway, locks: Lock
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(SEED, SEED + 20))
-def test_doors_see_each_other_over_long_runs(doors: dict[str, Door], seed: int) -> None:
-    checked(exerciser_of(doors, seed), 3000)
+def test_front_ends_see_each_other_over_long_runs(front_ends: dict[str, FrontEnd], seed: int) -> None:
+    checked(exerciser_of(front_ends, seed), 3000)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_doors_agree_over_fifty_restarts(doors: dict[str, Door], gateway: Gateway) -> None:
-    exerciser = exerciser_of(doors, SEED)
+def test_front_ends_agree_over_fifty_restarts(front_ends: dict[str, FrontEnd], gateway: Gateway) -> None:
+    exerciser = exerciser_of(front_ends, SEED)
     for _ in range(50):
         exerciser.run(60)
         gateway.kill9()

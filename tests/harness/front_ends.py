@@ -1,8 +1,8 @@
 """One way into a tree of files, whatever the protocol: the local file system, NFS, SMB.
 
-A door takes paths relative to the root of the share, with `/` between names and `""` for the root itself. What the
-server refuses is raised as `OSError` with its errno; a connection that is lost is a `ConnectionError`. No door follows
-a symbolic link in the last component. A door belongs to one thread.
+A front end takes paths relative to the root of the share, with `/` between names and `""` for the root itself. What the
+server refuses is raised as `OSError` with its errno; a connection that is lost is a `ConnectionError`. None follows a
+symbolic link in the last component. A front end belongs to one thread.
 """
 
 import os
@@ -30,7 +30,7 @@ class Status:
     inode: int
 
 
-class Door(Protocol):
+class FrontEnd(Protocol):
     name: str
     makes_links: bool
     """Whether hard and symbolic links can be made and seen; a server of SMB resolves the latter by itself."""
@@ -98,7 +98,7 @@ def status_of(mode: int, size: int, links: int, inode: int) -> Status:
     return Status(Kind.FILE, size, links, inode)
 
 
-class LocalDoor:
+class LocalFrontEnd:
     """System calls below a folder: a plain file system, or a mounted share."""
 
     makes_links = True
