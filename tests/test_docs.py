@@ -69,6 +69,11 @@ def test_links_lead_somewhere() -> None:
     assert not found({path: documents.broken_links(path) for path in markdown()})
 
 
+def test_linked_functions_are_where_links_lead() -> None:
+    linked = documents.missing_functions(REPOSITORY / "docs" / "ARCHITECTURE.md")
+    assert linked == []
+
+
 def test_named_files_exist() -> None:
     assert not found(
         {path: documents.missing_paths(text, REPOSITORY, path.parent) for path, text in markdown().items()}

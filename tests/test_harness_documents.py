@@ -144,6 +144,14 @@ def test_false_exit_codes_are_found() -> None:
     assert documents.unknown_exit_codes(text, known) == [8, 9, 12]
 
 
+def test_functions_that_are_elsewhere_are_found(folder: Path) -> None:
+    (folder / "a.rs").write_text("    pub(crate) fn there<T>(&self) {\n        gone();\n")
+    (folder / "b.c").write_text("static int *there(void)\n{\n\tgone();\n}\n")
+    document = folder / "a.md"
+    document.write_text("[`there`](a.rs) [`gone`](a.rs) [`there`](b.c) [`gone`](b.c) [`gone`](a.md) [text](a.rs)")
+    assert documents.missing_functions(document) == ["gone in a.rs", "gone in b.c"]
+
+
 def test_broken_links_are_found(folder: Path) -> None:
     (folder / "other.md").write_text("# The `tombolo` *daemon*, and more\n## Twice\n## Twice\n```\n# no heading\n```\n")
     document = folder / "document.md"

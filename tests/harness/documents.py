@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+FUNCTION_LINK = re.compile(r"\[`(\w+)`\]\(([^)#\s]+\.(?:rs|c|py))\)")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NOT_SOURCES = {"build", "run", "target", "corpus", "artifacts", "__pycache__", "node_modules"}
 # Units and bounds that a setting's name ends in.
@@ -83,6 +84,7 @@ def missing_from(crate: str, drawn: Mapping[str, set[str]], real: Mapping[str, s
 def unknown_metrics(text: str, known: set[str]) -> list[str]:
     """Names of metrics that do not exist, and in a paragraph with metrics ends of names, which nobody can look up. A
     name in a path or before `::`, `.` or `/` is a package's."""
+    text = FUNCTION_LINK.sub("", text)
     named = re.findall(r"(?<![\w/.])tombolo_[a-z_]*[a-z](?![\w*])(?!::|/|\.\w)", text)
     paragraphs = [paragraph for paragraph in text.split("\n\n") if "tombolo_" in paragraph]
     shortened = re.findall(r"`(_[a-z_]+)`", "\n".join(paragraphs))
@@ -216,6 +218,16 @@ def broken_links(document: Path) -> list[str]:
         if not file.exists() or (anchor and anchor not in anchors(file.read_text())):
             broken.append(target)
     return broken
+
+
+def missing_functions(document: Path) -> list[str]:
+    """Links whose text is a function that the file does not define."""
+    missing = []
+    for name, target in FUNCTION_LINK.findall(document.read_text()):
+        source = (document.parent / target).read_text()
+        if not re.search(rf"\b(?:fn|def) {name}\b|^[a-z][\w *]*\b{name}\(", source, re.MULTILINE):
+            missing.append(f"{name} in {target}")
+    return missing
 
 
 def missing_paths(text: str, root: Path, beside: Path) -> list[str]:
