@@ -30,6 +30,9 @@ pub struct DirtyBlock {
     pub stage: Stage,
 }
 
+/// Blocks that are gone may take as many places as those that are not, and these besides: so each is passed over once.
+const GONE_SPARE: usize = 64;
+
 #[derive(Debug)]
 pub struct Dirty {
     queue: VecDeque<DirtyBlock>,
@@ -222,7 +225,15 @@ impl Dirty {
             }
             self.cursor = block.pvbn.plus(1);
         }
+        self.forget_gone();
         self.ages.trim(self.first_pvbn());
+    }
+
+    /// One block that stays, in a store's outage for hours, holds up all behind it: what is gone there must not pile up.
+    fn forget_gone(&mut self) {
+        if self.queue.len() > 2 * self.count + GONE_SPARE {
+            self.queue.retain(|block| block.stage != Stage::Gone);
+        }
     }
 
     /// Up to `count` queued blocks below `target` whose records are durable; they become `Hashing`.
@@ -337,5 +348,32 @@ mod tests {
         let again = dirty.take_for_hashing(Pvbn(9), 10);
         assert_eq!(again.iter().map(|block| block.pvbn).collect::<Vec<_>>(), [Pvbn(7)]);
         assert_eq!(dirty.len(), 1);
+    }
+
+    #[test]
+    fn overwrites_behind_a_block_that_stays_take_no_memory() {
+        let mut dirty = Dirty::default();
+        let write = |dirty: &mut Dirty, pvbn: u64, block: u64| {
+            dirty.supersede(VolumeId(1), block, block + 1);
+            let block = DirtyBlock {
+                pvbn: Pvbn(pvbn),
+                slot: Lcbn(pvbn as u32),
+                volume: VolumeId(1),
+                block,
+                stage: Stage::Queued,
+            };
+            dirty.push(Instant(0), block);
+        };
+        for pvbn in 0..100_000 {
+            write(&mut dirty, pvbn, pvbn.min(10 + pvbn % 5));
+            assert!(dirty.queue.len() <= 2 * dirty.len() + GONE_SPARE);
+        }
+        assert_eq!(dirty.first_pvbn(), Some(Pvbn(0)), "the block that stays");
+        dirty.check_invariants();
+        dirty.set_durable(Pvbn(100_000));
+        let left = dirty.take_for_hashing(Pvbn(100_000), usize::MAX);
+        assert_eq!(left.len(), dirty.len());
+        let last = left.last().map(|block| (block.pvbn, block.block));
+        assert_eq!(last, Some((Pvbn(99_999), 14)));
     }
 }
