@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-COMMITTED = Path(__file__).parents[2] / "trace" / "tests" / "data"
+COMMITTED = Path(__file__).parents[3] / "trace" / "tests" / "data"
 BLOCKS = COMMITTED / "blocks.txt"
 ARC = COMMITTED / "arc_p3.lis"
 
