@@ -124,6 +124,24 @@ fn batch_of(write: &JournalWrite) -> Batch {
 }
 
 #[test]
+fn a_flush_covers_what_readers_saw_when_it_came() {
+    let mut held = Held::new(Config::default());
+    held.write(1, false);
+    held.end_journal_write();
+    // Seen by readers from now on, and not yet in the journal's file.
+    held.commit(2);
+    held.flush(3);
+    assert!(
+        held.syncs.is_empty(),
+        "a sync now would not bring the second change to the disk"
+    );
+    held.end_journal_write();
+    held.end_sync();
+    let answers = held.take_answers();
+    assert!(answers.contains(&(3, true)), "{answers:?}");
+}
+
+#[test]
 fn nothing_is_frozen_that_the_disk_might_refuse_to_have_journaled() {
     let mut held = Held::new(Config::default());
     held.write(1, false);
