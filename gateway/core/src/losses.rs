@@ -218,6 +218,10 @@ impl Core {
                         if target == Target::At(search.pvbn) {
                             redirects.add(volume, block, search.pvbn, copy);
                         }
+                        if redirects.blocks >= self.config.followers_max {
+                            // One block may be waited for by as many readers as there are: a batch is bounded.
+                            self.commit(core::mem::take(&mut redirects).records);
+                        }
                         healed.push(reader);
                     }
                     _ => failed.push((reader, search.pvbn, search.failure.clone())),

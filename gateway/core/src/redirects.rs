@@ -11,10 +11,12 @@ use tombolo_base::{Pvbn, VolumeId};
 #[derive(Default)]
 pub(crate) struct Redirects {
     pub records: Vec<Record>,
+    pub blocks: usize,
 }
 
 impl Redirects {
     pub fn add(&mut self, volume: VolumeId, block: u64, from: Pvbn, to: Pvbn) {
+        self.blocks += 1;
         if let Some(Record::Redirect {
             volume: last_volume,
             first,
