@@ -139,6 +139,9 @@ pub struct Core {
     pub(crate) totals: Totals,
     pub(crate) store: StoreState,
     pub(crate) failed: Option<DiskError>,
+    /// Dirty blocks that this start has found: more than the cap where that was set lower, or where blocks are among them
+    /// whose only copy was known to be damaged, which is not kept over a kill.
+    pub(crate) recovered_dirty: u32,
 }
 
 /// What the map says of a block.
@@ -325,7 +328,7 @@ impl Core {
         self.check_accounts();
         self.check_unmapped();
         assert!(
-            self.slots.dirty_count() <= self.config.dirty_blocks_max,
+            self.slots.dirty_count() <= self.config.dirty_blocks_max.max(self.recovered_dirty),
             "the backlog is bounded"
         );
         assert!(self.dirty.len() <= self.slots.dirty_count() as usize);

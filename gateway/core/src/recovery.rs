@@ -183,6 +183,7 @@ pub fn recover<M: MetadataRead>(
         });
     }
     core.slots.rebuild_free();
+    core.recovered_dirty = core.slots.dirty_count();
     let given_out = mark.map_or(0, |mark| mark.next_pvbn).max(core.next_pvbn.0);
     core.next_pvbn = Pvbn(given_out + PVBN_GAP);
     core.dirty.set_durable(core.next_pvbn);
@@ -446,6 +447,7 @@ fn empty_core(
         totals: superblock.totals,
         store: StoreState::default(),
         failed: None,
+        recovered_dirty: 0,
         config,
     }
 }
