@@ -237,3 +237,25 @@ def test_gateway_starts_without_a_reachable_cloud_and_serves_what_it_has(
         backlog.assert_readable(disk)
     proxy.listen()
     assert_cold_readable(gateway, backlog)
+
+
+def test_drain_ends_beside_a_writer(gateway: Gateway) -> None:
+    """It waits for what was dirty when it was called, not for what is written since."""
+    gateway.create_volume("vol", "1GiB")
+    is_over = threading.Event()
+
+    def work() -> None:
+        with gateway.disk("vol") as disk:
+            number = 0
+            while not is_over.wait(0.02):
+                disk.write(number % 65536 * 4096, random.Random(number).randbytes(4096))
+                number += 1
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    try:
+        time.sleep(1)
+        gateway.cli("drain", "--wait", "--timeout-s", "60")
+    finally:
+        is_over.set()
+        writer.join()

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Short enough for a smooth bar; a status costs microseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// What the daemon has uploaded counts as dirty until its confirmation is on stable storage. What is dirty for longer after
+/// the drain's end was written since it was asked for.
+const CONFIRMATION_TIME: Duration = Duration::from_secs(2);
 
 pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliError> {
     client.drain()?;
@@ -32,10 +35,15 @@ pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliErro
 
 fn wait(client: &Client, options: &DrainOptions, mut status: Status) -> Result<(), CliError> {
     let begun = Instant::now();
+    let mut ended = None;
     let mut display = Display::new(options.json, status.dirty_bytes);
     loop {
         display.show(&status)?;
-        if status.dirty_bytes == 0 {
+        ended = match status.upload.draining {
+            true => None,
+            false => ended.or_else(|| Some(Instant::now())),
+        };
+        if status.dirty_bytes == 0 || ended.is_some_and(|ended| ended.elapsed() >= CONFIRMATION_TIME) {
             return display.finish(&status);
         }
         if let Some(seconds) = options
@@ -119,9 +127,16 @@ impl Display {
             Self::Lines { json: false, .. } => {}
             Self::Bar(bar) => bar.finish_and_clear(),
         }
-        output::text(&match status.lost.blocks {
-            0 => "the store has everything".into(),
-            blocks => format!("the store has everything but {blocks} lost blocks; see `tombolo status`"),
+        let but = match status.lost.blocks {
+            0 => String::new(),
+            blocks => format!(" but {blocks} lost blocks; see `tombolo status`"),
+        };
+        output::text(&match status.dirty_bytes {
+            0 => format!("the store has everything{but}"),
+            bytes => format!(
+                "the store has everything that was there when this began{but}; {} have been written since",
+                HumanBytes(bytes)
+            ),
         })
     }
 }

@@ -137,6 +137,15 @@ fn drain_waits_until_nothing_is_dirty() {
 }
 
 #[test]
+fn drain_ends_beside_a_writer() {
+    let gateway = Gateway::start();
+    gateway.fake.0.lock().unwrap().dirty_bytes = MIB;
+    let shown = gateway.cli(&["drain", "--wait"], 0).out;
+    let last = "the store has everything that was there when this began; 1.00 MiB have been written since\n";
+    assert!(shown.ends_with(last), "{shown}");
+}
+
+#[test]
 fn drain_without_waiting_says_how_much_there_is() {
     let gateway = Gateway::start();
     gateway.fake.0.lock().unwrap().dirty_bytes = MIB;
