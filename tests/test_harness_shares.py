@@ -131,7 +131,7 @@ class WrongRefusal(LocalFrontEnd):
 
 
 @pytest.mark.parametrize(
-    "front end", [StaleSize, FlippedBit, ForgottenName, GarbageBeyondTheEnd, RenameThatCopies, OneInode, WrongRefusal]
+    "front_end", [StaleSize, FlippedBit, ForgottenName, GarbageBeyondTheEnd, RenameThatCopies, OneInode, WrongRefusal]
 )
 def test_exerciser_sees_a_fault(tree: Path, front_end: type[LocalFrontEnd]) -> None:
     with pytest.raises((Divergence, OSError)) as fault:
