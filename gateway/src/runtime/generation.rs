@@ -6,6 +6,9 @@
 //! machine lives on. A kill loses nothing of it, as it loses nothing of the journal. So a journal that ends below it has
 //! lost what was answered: a sync had failed, or an older copy of the state directory was put back.
 //!
+//! A state directory that has been served with another runtime directory meanwhile may have lost as much and grown past it
+//! again. So its file `generation` holds the number of the last one, which has to be the same.
+//!
 //! The file of another boot, an altered one and a missing one say nothing, and the generation is another one. A new
 //! generation is *settled* once nothing is left of what clients held in the one before; a start that was killed before
 //! that is followed by another new generation. docs/FORMAT.md has the bytes.
@@ -22,6 +25,8 @@ use tombolo_base::BlockSum;
 use tombolo_core::Lsn;
 
 const MAGIC: &[u8; 8] = b"TMBGENR1";
+const LAST_MAGIC: &[u8; 8] = b"TMBLAST1";
+const LAST_BYTES: usize = 24;
 const BOOT_BYTES: usize = 16;
 const SUM_AT: usize = 40;
 const LSN_AT: usize = 48;
@@ -43,6 +48,13 @@ pub struct Found {
     pub journal_end: Lsn,
 }
 
+#[derive(Clone, Copy, Debug)]
+pub struct Directories<'a> {
+    pub state: &'a Path,
+    /// Where clients that live through a restart of the gateway find it.
+    pub runtime: &'a Path,
+}
+
 /// Why a generation does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Break {
@@ -50,6 +62,8 @@ enum Break {
     Unknown,
     #[error("the start before was killed before it had served anybody")]
     Unsettled,
+    #[error("the state directory is a copy, or was served with another runtime directory meanwhile")]
+    ServedElsewhere,
     #[error("the journal ends at LSN {}, but changes up to LSN {} had been answered", .end.0, .noted.0)]
     Lost { end: Lsn, noted: Lsn },
 }
@@ -62,19 +76,37 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Before this start changes anything of what it has found. `directory` is made when it is missing.
-    pub fn open(directory: &Path, found: Found) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        Self::open_in_boot(directory, found, boot())
+    /// Before this start changes anything else of what it has found. The runtime directory is made when it is missing.
+    pub fn open(directories: Directories, found: Found) -> io::Result<Self> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directories.runtime)?;
+        Self::open_in_boot(directories, found, boot())
     }
 
-    fn open_in_boot(directory: &Path, found: Found, boot: Boot) -> io::Result<Self> {
-        let path = directory.join(format!("generation-{:016x}", found.identity));
+    fn open_in_boot(directories: Directories, found: Found, boot: Boot) -> io::Result<Self> {
+        let path = directories.runtime.join(format!("generation-{:016x}", found.identity));
+        let last = LastServed::read(directories.state)?;
         let before = Header::read(&path);
         let goes_on = match before.filter(|before| before.identity == found.identity && before.boot == boot) {
+            Some(before) if !last.permits(before.number) => Err(Break::ServedElsewhere),
             Some(before) => go_on(&path, before, found.journal_end)?,
             None => Err(Break::Unknown),
         };
+        let generation = Self::go_on_or_begin(goes_on, before, &path, found, boot)?;
+        // After the new one's file, which is not settled: a kill in between is followed by yet another generation.
+        last.replace(directories.state, generation.number)?;
+        Ok(generation)
+    }
+
+    fn go_on_or_begin(
+        goes_on: Result<Self, Break>,
+        before: Option<Header>,
+        path: &Path,
+        found: Found,
+        boot: Boot,
+    ) -> io::Result<Self> {
         match goes_on {
             Ok(same) => Ok(same),
             Err(reason) => {
@@ -86,7 +118,7 @@ impl Generation {
                     number,
                 };
                 Ok(Self {
-                    note: header.publish(&path, found.journal_end)?,
+                    note: header.publish(path, found.journal_end)?,
                     number,
                     is_new: true,
                 })
@@ -137,6 +169,10 @@ fn tell(reason: Break) {
         Break::Lost { .. } => tracing::warn!(
             %reason,
             "what was answered and not flushed is lost; clients that lived through it get an error at their next sync"
+        ),
+        Break::ServedElsewhere => tracing::warn!(
+            %reason,
+            "what clients on this machine were answered may be lost; those that lived through it get an error at their next sync"
         ),
         Break::Unknown | Break::Unsettled => tracing::info!(
             %reason,
@@ -224,6 +260,62 @@ impl Header {
     }
 }
 
+/// The number of the generation that served the state directory last, as its file `generation` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LastServed {
+    /// Of before that was noted.
+    NotNoted,
+    Unreadable,
+    Generation(u64),
+}
+
+impl LastServed {
+    const NAME: &str = "generation";
+
+    fn read(state: &Path) -> io::Result<Self> {
+        let bytes = match fs::read(state.join(Self::NAME)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::NotNoted),
+            other => other?,
+        };
+        let number = bytes
+            .get(8..16)
+            .and_then(|field| field.try_into().ok())
+            .map(u64::from_le_bytes);
+        Ok(match number {
+            Some(number) if bytes == Self::encode(number) => Self::Generation(number),
+            _ => Self::Unreadable,
+        })
+    }
+
+    fn encode(number: u64) -> [u8; LAST_BYTES] {
+        let mut bytes = [0; LAST_BYTES];
+        bytes[..8].copy_from_slice(LAST_MAGIC);
+        bytes[8..16].copy_from_slice(&number.to_le_bytes());
+        let sum = BlockSum::of(&bytes[..16]);
+        bytes[16..].copy_from_slice(&sum.0.to_le_bytes());
+        bytes
+    }
+
+    fn permits(self, number: u64) -> bool {
+        match self {
+            Self::NotNoted => true,
+            Self::Unreadable => false,
+            Self::Generation(last) => last == number,
+        }
+    }
+
+    /// Not synced: after a power failure each generation is another one.
+    fn replace(self, state: &Path, number: u64) -> io::Result<()> {
+        if self == Self::Generation(number) {
+            return Ok(());
+        }
+        let path = state.join(Self::NAME);
+        let new = path.with_extension("new");
+        fs::write(&new, Self::encode(number))?;
+        fs::rename(&new, &path)
+    }
+}
+
 /// The file, mapped: a store into it costs no system call, and is there for the next process from then on.
 #[derive(Debug)]
 struct Note {
@@ -298,8 +390,19 @@ mod tests {
         }
     }
 
+    /// The state directory lies in the runtime directory, under a name of its identity.
+    fn open_in_boot(runtime: &Path, found: Found, boot: Boot) -> Generation {
+        let state = &state(runtime, found.identity);
+        fs::create_dir_all(state).unwrap();
+        Generation::open_in_boot(Directories { state, runtime }, found, boot).unwrap()
+    }
+
+    fn state(runtime: &Path, identity: u64) -> PathBuf {
+        runtime.join(format!("state-{identity}"))
+    }
+
     fn open(folder: &Path, end: u64) -> Generation {
-        Generation::open_in_boot(folder, found(end), BOOT).unwrap()
+        open_in_boot(folder, found(end), BOOT)
     }
 
     /// A life that has answered changes up to `end`, settled.
@@ -355,7 +458,11 @@ mod tests {
     #[test]
     fn a_first_one_is_new_and_has_a_tag() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Generation::open(&folder.path().join("made"), found(1)).unwrap();
+        let directories = Directories {
+            state: folder.path(),
+            runtime: &folder.path().join("made"),
+        };
+        let first = Generation::open(directories, found(1)).unwrap();
         assert!(first.is_new());
         assert_ne!(first.number() & ((1 << TAG_BITS) - 1), 0);
     }
@@ -368,11 +475,47 @@ mod tests {
             identity: 8,
             ..found(100)
         };
-        let other = Generation::open_in_boot(folder.path(), other, BOOT).unwrap();
+        let other = open_in_boot(folder.path(), other, BOOT);
         assert!(other.is_new());
         assert!(goes_on(folder.path(), 100, number), "the one beside it is left alone");
-        let booted = Generation::open_in_boot(folder.path(), found(100), [4; BOOT_BYTES]).unwrap();
+        let booted = open_in_boot(folder.path(), found(100), [4; BOOT_BYTES]);
         assert!(booted.is_new());
+    }
+
+    #[test]
+    fn a_copy_that_was_served_with_another_runtime_directory_has_another() {
+        let (here, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let number = lived(here.path(), 100);
+        let copied = state(elsewhere.path(), 7);
+        fs::create_dir_all(&copied).unwrap();
+        let file = |state: PathBuf| state.join(LastServed::NAME);
+        fs::copy(file(state(here.path(), 7)), file(copied.clone())).unwrap();
+        let other = lived(elsewhere.path(), 200);
+        assert_ne!(other, number);
+        assert!(goes_on(here.path(), 200, number), "the one that stayed here");
+        fs::copy(file(copied), file(state(here.path(), 7))).unwrap();
+        assert!(!goes_on(here.path(), 200, number));
+    }
+
+    #[test]
+    fn a_state_directory_that_does_not_say_who_served_it_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let number = lived(folder.path(), 100);
+        let last = state(folder.path(), 7).join(LastServed::NAME);
+        let expected = fs::read(&last).unwrap();
+        assert_eq!(expected.len(), LAST_BYTES);
+        fs::remove_file(&last).unwrap();
+        assert!(goes_on(folder.path(), 100, number), "one of an older release");
+        assert_eq!(fs::read(&last).unwrap(), expected);
+        for at in 0..LAST_BYTES {
+            let folder = tempfile::tempdir().unwrap();
+            let number = lived(folder.path(), 100);
+            let last = state(folder.path(), 7).join(LastServed::NAME);
+            let mut bytes = fs::read(&last).unwrap();
+            bytes[at] ^= 1;
+            fs::write(&last, bytes).unwrap();
+            assert!(!goes_on(folder.path(), 100, number), "byte {at}");
+        }
     }
 
     #[test]
@@ -400,7 +543,7 @@ mod tests {
             identity: 8,
             ..found(100)
         };
-        drop(Generation::open_in_boot(folder.path(), foreign, BOOT).unwrap());
+        drop(open_in_boot(folder.path(), foreign, BOOT));
         fs::rename(folder.path().join("generation-0000000000000008"), path(folder.path())).unwrap();
         assert!(!goes_on(folder.path(), 100, number));
     }

@@ -5,7 +5,7 @@ use super::cache_file::{CacheFile, publish};
 use super::clock::{self, Clock};
 use super::cloud::Cloud;
 use super::first_start::{self, Paths, make_cache, make_if_new};
-use super::generation::{Found, Generation};
+use super::generation::{Directories, Found, Generation};
 use super::index_files::IndexFiles;
 use super::journal_files::JournalFiles;
 use super::metadata::{Metadata, MetadataOpenError};
@@ -184,7 +184,11 @@ impl Gateway {
             identity: core.identity(),
             journal_end: core.journal_mark().lsn,
         };
-        let generation = Generation::open(&options.runtime_directory, found).map_err(disk(
+        let directories = Directories {
+            state: &state,
+            runtime: &options.runtime_directory,
+        };
+        let generation = Generation::open(directories, found).map_err(disk(
             "cannot note what clients were answered",
             &options.runtime_directory,
         ))?;
