@@ -1,27 +1,27 @@
 //! The core's state, the dispatch of events, its deadlines, and what it tells about itself.
 
-use crate::checkpoint::{Frozen, Superblock, Totals, Volume};
 use crate::config::Config;
-use crate::dirty::Dirty;
-use crate::durability::Durability;
-use crate::entries::Entries;
 use crate::event::{Answer, Command, DiskError, Event, Refusal, Token};
-use crate::extent_map::{ExtentMap, Target};
-use crate::fetch::Fetches;
-use crate::flush::Flush;
-use crate::journal::Journal;
-use crate::losses::{Losses, LostRun};
-use crate::page::{MapPage, PAGE_ENTRIES};
-use crate::partial_write::PartialWrites;
-use crate::policies::{PolicySnapshot, PrefetchState};
-use crate::read::{Query, Reads};
-use crate::record::{Lsn, VOLUME_BLOCKS_MAX};
-use crate::slots::Slots;
-use crate::verification::Verification;
-use crate::volumes::VolumeChange;
-use crate::wall_clock::WallClock;
-use crate::weighted_lru::WeightedLru;
-use crate::write::Writes;
+use crate::format::checkpoint::{Frozen, Superblock, Totals, Volume};
+use crate::format::page::{MapPage, PAGE_ENTRIES};
+use crate::format::record::{Lsn, VOLUME_BLOCKS_MAX};
+use crate::state::dirty::Dirty;
+use crate::state::extent_map::{ExtentMap, Target};
+use crate::state::journal::Journal;
+use crate::state::slots::Slots;
+use crate::state::wall_clock::WallClock;
+use crate::state::weighted_lru::WeightedLru;
+use crate::steps::durability::Durability;
+use crate::steps::entries::Entries;
+use crate::steps::fetch::Fetches;
+use crate::steps::flush::Flush;
+use crate::steps::losses::{Losses, LostRun};
+use crate::steps::partial_write::PartialWrites;
+use crate::steps::policies::{PolicySnapshot, PrefetchState};
+use crate::steps::read::{Query, Reads};
+use crate::steps::verification::Verification;
+use crate::steps::volumes::VolumeChange;
+use crate::steps::write::Writes;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
 
@@ -413,7 +413,7 @@ impl Core {
     }
 
     /// How far the journal has been written: after recovery, what is durable once the caller has synced.
-    pub fn journal_mark(&self) -> crate::journal::JournalMark {
+    pub fn journal_mark(&self) -> crate::state::journal::JournalMark {
         self.journal.mark_of_written()
     }
 

@@ -1,10 +1,10 @@
 //! What the world tells the core, and what the core asks of the world. Every command that does something comes back
 //! as an event, with its success or its failure.
 
-use crate::checkpoint::Frozen;
-use crate::journal::{JournalMark, JournalWrite};
-use crate::page::MapPage;
-use crate::record::{LinkRun, Lsn, SlotRun};
+use crate::format::checkpoint::Frozen;
+use crate::format::page::MapPage;
+use crate::format::record::{LinkRun, Lsn, SlotRun};
+use crate::state::journal::{JournalMark, JournalWrite};
 use alloc::{string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, EntryChange, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_prefetch::ClientId;

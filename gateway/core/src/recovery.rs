@@ -5,25 +5,27 @@
 //! prefix of the journal. If any batch anywhere says that more than that was durable, flushed data is damaged, and
 //! recovery refuses instead of losing it in silence.
 
-use crate::cache_header::{CacheHeader, Mark};
-use crate::checkpoint::{MetadataFault, MetadataRead, SlotEntry, Superblock, Table, decode, decode_slot_page, get};
 use crate::config::Config;
 use crate::core_state::{Core, Counters, Overlay, StoreState};
-use crate::dirty::{Dirty, DirtyBlock, Stage};
-use crate::durability::{Durability, SlotTransition};
-use crate::fetch::Fetches;
-use crate::flush::Flush;
-use crate::journal::Journal;
-use crate::losses::Losses;
-use crate::partial_write::PartialWrites;
-use crate::policies::{Policies, PrefetchState};
-use crate::read::Reads;
-use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::slots::{SLOTS_PER_PAGE, SlotState, Slots};
-use crate::verification::Verification;
-use crate::wall_clock::WallClock;
-use crate::weighted_lru::WeightedLru;
-use crate::write::Writes;
+use crate::format::cache_header::{CacheHeader, Mark};
+use crate::format::checkpoint::{
+    MetadataFault, MetadataRead, SlotEntry, Superblock, Table, decode, decode_slot_page, get,
+};
+use crate::format::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::state::dirty::{Dirty, DirtyBlock, Stage};
+use crate::state::journal::Journal;
+use crate::state::slots::{SLOTS_PER_PAGE, SlotState, Slots};
+use crate::state::wall_clock::WallClock;
+use crate::state::weighted_lru::WeightedLru;
+use crate::steps::durability::{Durability, SlotTransition};
+use crate::steps::fetch::Fetches;
+use crate::steps::flush::Flush;
+use crate::steps::losses::Losses;
+use crate::steps::partial_write::PartialWrites;
+use crate::steps::policies::{Policies, PrefetchState};
+use crate::steps::read::Reads;
+use crate::steps::verification::Verification;
+use crate::steps::write::Writes;
 use alloc::{collections::BTreeMap, format, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
 
@@ -299,7 +301,7 @@ impl Segment {
         // Look for intact batches beyond the damage: they may say that the damaged part was durable.
         let identity = self.header.journal_identity;
         let mut at = 1;
-        while at + crate::record::BATCH_HEADER_BYTES <= rest.len() {
+        while at + crate::format::record::BATCH_HEADER_BYTES <= rest.len() {
             if rest[at..].starts_with(b"TJB1")
                 && let Ok((batch, length)) = Batch::decode(&rest[at..], identity)
                 && batch.lsn >= self.end
@@ -913,8 +915,8 @@ fn replay_record(core: &mut Core, time: WallTime, record: Record, report: &mut R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::Economy;
-    use crate::record::SlotRun;
+    use crate::format::record::SlotRun;
+    use crate::steps::policies::Economy;
     use crate::test_bench::{Bench, FIRST_PVBN};
     use tombolo_base::{BlockEncoding, Fingerprint};
 

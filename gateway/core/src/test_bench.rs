@@ -1,12 +1,12 @@
 //! A core with one object in the cloud, between a replacement policy and a prefetcher that write down what they are told.
 
-use crate::checkpoint::{MetadataRead, Superblock, Table};
 use crate::config::Config;
 use crate::core_state::Core;
 use crate::event::{Command, Event, FetchItem, JobId, Span, Token};
-use crate::extent_map::{Extent, Target};
-use crate::policies::{Economy, Policies, PolicyCounters};
+use crate::format::checkpoint::{MetadataRead, Superblock, Table};
 use crate::recovery::{NewDisk, Parts, recover};
+use crate::state::extent_map::{Extent, Target};
+use crate::steps::policies::{Economy, Policies, PolicyCounters};
 use alloc::sync::Arc;
 use std::sync::Mutex;
 use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};

@@ -1,7 +1,7 @@
 use super::*;
-use crate::checkpoint::{Entry, Superblock};
-use crate::entries::Entries;
-use crate::extent_map::{Extent, ExtentMap};
+use crate::format::checkpoint::{Entry, Superblock};
+use crate::state::extent_map::{Extent, ExtentMap};
+use crate::steps::entries::Entries;
 use core::convert::Infallible;
 use proptest::prelude::*;
 
