@@ -2,17 +2,17 @@
 
 use crate::config::Config;
 use crate::event::{Answer, Command, DiskError, Event, Refusal, Token};
-use crate::format::checkpoint::{Frozen, Superblock, Totals, Volume};
 use crate::format::page::{MapPage, PAGE_ENTRIES};
 use crate::format::record::{Lsn, VOLUME_BLOCKS_MAX};
+use crate::format::superblock::{Superblock, Totals, Volume};
 use crate::state::dirty::Dirty;
-use crate::state::extent_map::{ExtentMap, Target};
+use crate::state::extent_map::Target;
 use crate::state::journal::Journal;
+use crate::state::overlay::{Frozen, Overlay};
 use crate::state::slots::Slots;
 use crate::state::wall_clock::WallClock;
 use crate::state::weighted_lru::WeightedLru;
 use crate::steps::durability::Durability;
-use crate::steps::entries::Entries;
 use crate::steps::fetch::Fetches;
 use crate::steps::flush::Flush;
 use crate::steps::losses::{Losses, LostRun};
@@ -24,14 +24,6 @@ use crate::steps::volumes::VolumeChange;
 use crate::steps::write::Writes;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
-
-/// Changes since the last checkpoint; reads look here before local metadata.
-#[derive(Debug, Default)]
-pub(crate) struct Overlay {
-    pub map: ExtentMap,
-    pub objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
-    pub entries: Entries,
-}
 
 /// Events counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -350,7 +342,7 @@ impl Core {
         crate::event::JobId(self.next_job)
     }
 
-    pub(crate) fn check_span(&self, span: crate::event::Span) -> Result<(), Refusal> {
+    pub(crate) fn check_span(&self, span: tombolo_base::Span) -> Result<(), Refusal> {
         let blocks = self.size_of(span.volume)?;
         match span.first.checked_add(span.count) {
             Some(end) if end <= blocks => Ok(()),
@@ -362,7 +354,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn check_spans(&self, spans: impl IntoIterator<Item = crate::event::Span>) -> Result<(), Refusal> {
+    pub(crate) fn check_spans(&self, spans: impl IntoIterator<Item = tombolo_base::Span>) -> Result<(), Refusal> {
         spans.into_iter().try_for_each(|span| self.check_span(span))
     }
 
@@ -413,7 +405,7 @@ impl Core {
     }
 
     /// How far the journal has been written: after recovery, what is durable once the caller has synced.
-    pub fn journal_mark(&self) -> crate::state::journal::JournalMark {
+    pub fn journal_mark(&self) -> crate::format::cache_header::JournalMark {
         self.journal.mark_of_written()
     }
 

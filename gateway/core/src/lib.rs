@@ -33,19 +33,22 @@ pub use config::Config;
 pub use core_state::{Core, Counters, Snapshot, StoreState};
 pub use event::{
     Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, Loss, LossCause,
-    MetadataChange, MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun,
-    StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
+    MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token,
+    UploadFailure, UploadItem, WritePiece,
 };
-pub use format::checkpoint::{Frozen, Totals, Volume};
+pub use format::cache_header::JournalMark;
 pub use format::page::{MapPage, PAGE_ENTRIES};
 pub use format::record::{LinkRun, Lsn, SlotRun};
-pub use format::{cache_header, checkpoint, record, sealed};
+pub use format::superblock::{Superblock, Totals, Volume};
+pub use format::{cache_header, local_metadata, record, sealed, slot_page};
 pub use merge::Merge;
+pub use state::entry_overlay::{Entries, EntryLookup, EntryValue};
 pub use state::extent_map::{Extent, ExtentMap, Target};
-pub use state::journal::{JournalMark, JournalWrite, allocated_bytes};
-pub use steps::entries::{Entries, EntryLookup, EntryValue};
+pub use state::journal::{JournalWrite, allocated_bytes};
+pub use state::overlay::Frozen;
 pub use steps::losses::LostRun;
 pub use steps::policies::{Economy, Policies, PolicyCounters, PolicySnapshot, Tally};
+pub use tombolo_base::{MetadataChange, Span};
 pub use tombolo_prefetch::ClientId;
 pub use walks::entry_scan::{EntryScan, StoredEntry};
 pub use walks::link::{Link, LinkStep};

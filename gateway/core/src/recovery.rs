@@ -6,15 +6,17 @@
 //! recovery refuses instead of losing it in silence.
 
 use crate::config::Config;
-use crate::core_state::{Core, Counters, Overlay, StoreState};
+use crate::core_state::{Core, Counters, StoreState};
 use crate::format::cache_header::{CacheHeader, Mark};
-use crate::format::checkpoint::{
-    MetadataFault, MetadataRead, SlotEntry, Superblock, Table, decode, decode_slot_page, get,
-};
+use crate::format::local_metadata::{MetadataFault, MetadataRead, Table, decode, get};
 use crate::format::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::slot_page::SLOTS_PER_PAGE;
+use crate::format::slot_page::{SlotEntry, decode_slot_page};
+use crate::format::superblock::Superblock;
 use crate::state::dirty::{Dirty, DirtyBlock, Stage};
 use crate::state::journal::Journal;
-use crate::state::slots::{SLOTS_PER_PAGE, SlotState, Slots};
+use crate::state::overlay::Overlay;
+use crate::state::slots::{SlotState, Slots};
 use crate::state::wall_clock::WallClock;
 use crate::state::weighted_lru::WeightedLru;
 use crate::steps::durability::{Durability, SlotTransition};

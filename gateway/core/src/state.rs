@@ -2,9 +2,11 @@
 
 pub(crate) mod ages;
 pub(crate) mod dirty;
+pub(crate) mod entry_overlay;
 pub(crate) mod extent_map;
 pub(crate) mod journal;
 pub(crate) mod marks;
+pub(crate) mod overlay;
 pub(crate) mod slots;
 pub(crate) mod wall_clock;
 pub(crate) mod weighted_lru;

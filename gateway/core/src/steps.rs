@@ -4,7 +4,7 @@
 mod bounds_tests;
 mod dead_copies;
 pub(crate) mod durability;
-pub(crate) mod entries;
+mod entries;
 pub(crate) mod fetch;
 pub(crate) mod flush;
 pub(crate) mod losses;

@@ -2,14 +2,15 @@
 
 use crate::config::Config;
 use crate::core_state::Core;
-use crate::event::{Command, Event, FetchItem, JobId, Span, Token};
-use crate::format::checkpoint::{MetadataRead, Superblock, Table};
+use crate::event::{Command, Event, FetchItem, JobId, Token};
+use crate::format::local_metadata::{MetadataRead, Table};
+use crate::format::superblock::Superblock;
 use crate::recovery::{NewDisk, Parts, recover};
 use crate::state::extent_map::{Extent, Target};
 use crate::steps::policies::{Economy, Policies, PolicyCounters};
 use alloc::sync::Arc;
 use std::sync::Mutex;
-use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Instant, Lcbn, ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_cache::{Access as Use, Arrival, Capacity, Incoming, Lru, MissHint, Replacement, Residents};
 use tombolo_prefetch::{
     Access, Class, ClientId, Feedback, Likelihood, Outcome, Pattern, PrefetchOutcome, Prefetcher, Statistics,

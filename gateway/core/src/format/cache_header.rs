@@ -15,7 +15,6 @@
 //! or never written says nothing.
 
 use crate::format::record::Lsn;
-use crate::state::journal::JournalMark;
 use alloc::vec::Vec;
 use tombolo_base::{BLOCK_BYTES, DecodeError, Lcbn, Reader, Writer};
 use xxhash_rust::xxh3::xxh3_64;
@@ -164,6 +163,15 @@ fn check_sum(what: &'static str, bytes: &[u8], reader: &mut Reader<'_>) -> Resul
         return Err(DecodeError::Checksum { what, found, computed });
     }
     Ok(())
+}
+
+/// A position up to which cache file and journal are on stable storage. It is noted outside the journal, so that a
+/// journal whose end is gone is told from one that ends there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalMark {
+    /// The segment that was being written then.
+    pub segment: u64,
+    pub lsn: Lsn,
 }
 
 #[cfg(test)]

@@ -28,11 +28,10 @@
 //! were known to be on stable storage when the batch was made. The time is the machine's then: it tells how old what is
 //! dirty is, nothing else.
 
-use crate::event::Span;
-use alloc::{string::String, vec::Vec};
+use alloc::{string::String, vec, vec::Vec};
 use tombolo_base::{
-    BlockSum, DecodeError, ENTRY_KEY_BYTES_MAX, EntryChange, Lcbn, ObjectDescriptor, Pvbn, Reader, VolumeId, WallTime,
-    Writer,
+    BlockSum, DecodeError, ENTRY_KEY_BYTES_MAX, EntryChange, Lcbn, ObjectDescriptor, Pvbn, Reader, Span, VolumeId,
+    WallTime, Writer,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -538,6 +537,13 @@ fn batch_sum(bytes: &[u8]) -> u64 {
     hasher.update(&bytes[..40]);
     hasher.update(&bytes[BATCH_HEADER_BYTES..]);
     hasher.digest()
+}
+
+pub(crate) fn hole_records(holes: impl IntoIterator<Item = Span>) -> Vec<Record> {
+    let holes = holes.into_iter().filter(|hole| hole.count > 0);
+    holes
+        .map(|Span { volume, first, count }| Record::Hole { volume, first, count })
+        .collect()
 }
 
 #[cfg(test)]

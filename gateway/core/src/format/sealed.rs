@@ -7,7 +7,7 @@
 //! What it cannot tell is an older value of the same key, and that a key is absent which should be there. The superblock
 //! stands as it is: it has a sum of its own.
 
-use crate::format::checkpoint::Table;
+use crate::format::local_metadata::Table;
 use alloc::vec::Vec;
 use tombolo_base::DecodeError;
 use xxhash_rust::xxh3::Xxh3;

@@ -1,5 +1,6 @@
 //! The journal's writing side: positions, segments, and how far writes and syncs have come. It holds no record.
 
+use crate::format::cache_header::JournalMark;
 use crate::format::record::{Batch, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
 use alloc::{collections::BTreeMap, vec::Vec};
 use tombolo_base::WallTime;
@@ -7,15 +8,6 @@ use tombolo_base::WallTime;
 /// How long a segment file is made: beyond the size at which a new segment begins, as the last batch may pass it.
 pub fn allocated_bytes(segment_bytes: u64) -> u64 {
     segment_bytes + (segment_bytes / 64).max(4096)
-}
-
-/// A position up to which cache file and journal are on stable storage. It is noted outside the journal, so that a
-/// journal whose end is gone is told from one that ends there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JournalMark {
-    /// The segment that was being written then.
-    pub segment: u64,
-    pub lsn: Lsn,
 }
 
 /// Bytes for the world to write at an offset of a segment file; offset zero means a new segment.

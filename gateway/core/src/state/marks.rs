@@ -7,7 +7,7 @@
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 use tombolo_base::{Lcbn, VolumeId};
-use tombolo_prefetch::{Class, PrefetchOutcome, Tag};
+use tombolo_prefetch::{BLOCKS_MAX, Class, PrefetchOutcome, Tag};
 
 /// A suggested block: its address as the prefetcher names it, and the prefetcher's note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +173,18 @@ fn set(words: &mut [u64], slot: Lcbn) {
 
 fn unset(words: &mut [u64], slot: Lcbn) {
     words[(slot.0 / 64) as usize] &= !(1 << (slot.0 % 64));
+}
+
+/// Where a block lies, as one number for the policies: blocks of different volumes are far apart. A block whose place is
+/// not known, or does not count, has its PVBN in the space of PVBNs.
+pub fn address(volume: VolumeId, block: u64) -> u64 {
+    let spread = volume.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !(BLOCKS_MAX - 1);
+    spread | (block & (BLOCKS_MAX - 1))
+}
+
+/// Whether the right block follows the left one in the same suggestion.
+pub fn continues(left: &Mark, right: &Mark) -> bool {
+    left.volume == right.volume && left.tag == right.tag && left.class == right.class && left.block + 1 == right.block
 }
 
 #[cfg(test)]

@@ -13,15 +13,14 @@
 //!
 //! A slot that readers or uploaders hold (`pin`) is never reused before they let go.
 
+use crate::format::record::SlotRun;
+use crate::format::slot_page::SLOTS_PER_PAGE;
+use crate::state::marks::{Mark, Marks, Touched, address};
 use alloc::{boxed::Box, vec, vec::Vec};
 use hashbrown::{HashMap, HashTable};
 use tombolo_base::{BlockSum, Instant, Lcbn, PACK_BLOCKS, Pvbn};
 use tombolo_cache::{Access, Advice, Arrival, Cause, Expectation, Incoming, MissHint, Replacement, Residents, Verdict};
 use tombolo_prefetch::{PVBN_SPACE, PrefetchOutcome};
-
-use crate::format::record::SlotRun;
-use crate::state::marks::{Mark, Marks, Touched};
-use crate::steps::policies::address;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -69,9 +68,6 @@ pub struct Slots {
 
 /// How long a slot that the disk refused is left alone.
 const UNUSABLE_MS: u64 = 60_000;
-
-/// Slots per page of the persistent cache index.
-pub const SLOTS_PER_PAGE: u32 = 64;
 
 impl Slots {
     pub fn new(count: u32, policy: Box<dyn Replacement>) -> Self {

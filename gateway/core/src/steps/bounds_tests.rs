@@ -1,11 +1,11 @@
 //! What grows while something outside does not get on: checkpoints that fail, a disk that is full.
 
 use crate::config::Config;
-use crate::event::{Answer, Command, Event, MetadataError, Refusal, Span, Token};
+use crate::event::{Answer, Command, Event, MetadataError, Refusal, Token};
 use crate::steps::policies::Economy;
 use crate::test_bench::{Bench, SLOTS, VOLUME};
 use std::collections::BTreeMap;
-use tombolo_base::{BlockSum, Instant};
+use tombolo_base::{BlockSum, Instant, Span};
 
 const STALL_MS: u64 = 2_000;
 

@@ -1,10 +1,11 @@
 //! What becomes of the copy of a written block whose contents the cloud has already.
 
 use super::*;
-use crate::event::{Event, MetadataChange, Span, Token};
-use crate::steps::policies::{Economy, address};
+use crate::event::{Event, Token};
+use crate::state::marks::address;
+use crate::steps::policies::Economy;
 use crate::test_bench::{Bench, FIRST_PVBN, Told, VOLUME};
-use tombolo_base::BlockSum;
+use tombolo_base::{BlockSum, MetadataChange, Span};
 use tombolo_cache::{Access, Cause};
 use tombolo_prefetch::ClientId;
 

@@ -6,13 +6,16 @@
 //! 2. FLUSH and FUA are answered after a sync of cache file and journal that began when their records were written.
 //! 3. A slot is reused only when the record that made its block dispensable is durable.
 
-use crate::core_state::{Core, Overlay};
+use crate::core_state::Core;
 use crate::event::{Answer, Command, DiskError, MetadataError, Refusal, Token};
-use crate::format::checkpoint::{Frozen, SlotEntry, encode_slot_page};
 use crate::format::page::PAGE_ENTRIES;
 use crate::format::record::{LinkRun, Lsn, Record};
+use crate::format::slot_page::SLOTS_PER_PAGE;
+use crate::format::slot_page::{SlotEntry, encode_slot_page};
 use crate::state::extent_map::{Extent, Target};
-use crate::state::slots::{SLOTS_PER_PAGE, SlotState, likely_object};
+use crate::state::overlay::Frozen;
+use crate::state::overlay::Overlay;
+use crate::state::slots::{SlotState, likely_object};
 use alloc::{collections::BTreeMap, collections::VecDeque, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn, Pvbn};
 

@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::config::Config;
-use crate::event::{Event, HashResult, JobId, MetadataChange, Span};
-use crate::format::checkpoint::decode_slot_page;
+use crate::event::{Event, HashResult, JobId};
+use crate::format::cache_header::JournalMark;
 use crate::format::record::{Batch, SEGMENT_HEADER_BYTES};
-use crate::state::journal::{JournalMark, JournalWrite};
+use crate::format::slot_page::decode_slot_page;
+use crate::state::journal::JournalWrite;
 use crate::steps::policies::Economy;
 use crate::test_bench::{Bench, VOLUME};
 use alloc::collections::VecDeque;
-use tombolo_base::{BlockSum, EntryChange, Fingerprint};
+use tombolo_base::{BlockSum, EntryChange, Fingerprint, MetadataChange, Span};
 
 /// Beyond the object that the bench has in the cloud.
 const FIRST_BLOCK: u64 = 1 << 20;

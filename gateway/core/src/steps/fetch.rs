@@ -4,9 +4,9 @@
 use crate::core_state::Core;
 use crate::event::{BlockLoss, Command, FetchItem, JobId, Refusal, StoreFailure, Token};
 use crate::state::marks::Mark;
+use crate::state::marks::{address, continues};
 use crate::state::slots::SlotState;
 use crate::steps::losses::{Missed, Place};
-use crate::steps::policies::{address, continues};
 use alloc::{
     collections::{BTreeMap, VecDeque},
     string::String,

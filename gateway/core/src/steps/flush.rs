@@ -7,7 +7,7 @@
 
 use crate::core_state::Core;
 use crate::event::{Command, HashItem, HashResult, JobId, UploadFailure, UploadItem};
-use crate::format::checkpoint::OBJECT_SPAN_MAX;
+use crate::format::local_metadata::OBJECT_SPAN_MAX;
 use crate::format::record::Record;
 use crate::state::dirty::{DirtyBlock, Stage};
 use crate::state::slots::SlotState;

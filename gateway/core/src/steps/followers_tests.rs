@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::config::Config;
-use crate::event::{Event, MetadataChange, Span, StoreFailure, Token};
+use crate::event::{Event, StoreFailure, Token};
 use crate::format::record::Batch;
 use crate::format::record::SEGMENT_HEADER_BYTES;
 use crate::steps::policies::Economy;
 use crate::test_bench::{Bench, VOLUME};
-use tombolo_base::{BlockEncoding, BlockSum, Fingerprint};
+use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, MetadataChange, Span};
 
 const FIRST_BLOCK: u64 = 1 << 20;
 

@@ -15,9 +15,9 @@
 //! [`Event::Merged`]: crate::Event::Merged
 
 use crate::core_state::Core;
-use crate::event::{Answer, Command, PartialWrite, Refusal, Span, Token};
+use crate::event::{Answer, Command, PartialWrite, Refusal, Token};
 use alloc::{collections::BTreeMap, vec::Vec};
-use tombolo_base::BlockSum;
+use tombolo_base::{BlockSum, Span};
 use tombolo_prefetch::ClientId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 use super::*;
-use crate::event::{Event, MetadataChange, StoreFailure};
+use crate::event::{Event, StoreFailure};
 use crate::format::page::MapPage;
 use crate::format::record::{Batch, Record, SEGMENT_HEADER_BYTES};
 use crate::steps::policies::Economy;
 use crate::test_bench::{Bench, VOLUME};
 use std::collections::BTreeMap;
+use tombolo_base::MetadataChange;
 
 const WRITE: Token = Token(100);
 const HEAD: Token = Token(101);

@@ -6,13 +6,13 @@
 //! (module `ahead`). What becomes of prefetched blocks is gathered by `fetch` and `marks` and told at the end of a step.
 
 use crate::core_state::Core;
-use crate::state::marks::{Mark, Touched};
+use crate::state::marks::{Mark, Touched, address, continues};
 use alloc::{boxed::Box, vec::Vec};
 use tombolo_base::{BLOCK_BYTES, Instant, Lcbn, Pvbn, VolumeId};
 use tombolo_cache::{Advice, CostClass, Replacement};
 use tombolo_prefetch::{
-    Addressing, Admission, BLOCKS_MAX, Class, Feedback, PVBN_SPACE, PrefetchOutcome, Prefetcher, Prices, Statistics,
-    Suggestion, graph::History,
+    Addressing, Admission, Class, Feedback, PVBN_SPACE, PrefetchOutcome, Prefetcher, Prices, Statistics, Suggestion,
+    graph::History,
 };
 
 /// The policies that a core is built with.
@@ -238,13 +238,6 @@ impl PrefetchState {
     }
 }
 
-/// Where a block lies, as one number for the policies: blocks of different volumes are far apart. A block whose place is
-/// not known, or does not count, has its PVBN in the space of PVBNs.
-pub(crate) fn address(volume: VolumeId, block: u64) -> u64 {
-    let spread = volume.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !(BLOCKS_MAX - 1);
-    spread | (block & (BLOCKS_MAX - 1))
-}
-
 impl Core {
     /// Another replacement policy takes over the resident blocks, in the order in which the old one would have evicted
     /// them. Takes time in proportion to the cache.
@@ -426,11 +419,6 @@ impl Core {
             Addressing::Pvbn => address(PVBN_SPACE, pvbn.0),
         }
     }
-}
-
-/// Whether the right block follows the left one in the same suggestion.
-pub(crate) fn continues(left: &Mark, right: &Mark) -> bool {
-    left.volume == right.volume && left.tag == right.tag && left.class == right.class && left.block + 1 == right.block
 }
 
 #[cfg(test)]

@@ -5,13 +5,12 @@
 //! is weighed by what it would bring and cost; blocks that are resident or on their way are left out.
 
 use crate::core_state::{Core, Lookup};
-use crate::event::Span;
 use crate::state::extent_map::Target;
 use crate::state::marks::Mark;
+use crate::state::marks::address;
 use crate::steps::fetch::{Purpose, ranges};
-use crate::steps::policies::address;
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
-use tombolo_base::{ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_cache::Expectation;
 use tombolo_prefetch::{Class, Likelihood, Offer, PVBN_SPACE, PrefetchOutcome, Suggestion, Tag};
 

@@ -10,10 +10,9 @@
 
 use crate::core_state::{Core, Lookup};
 use crate::event::{
-    Answer, Command, DiskError, MetadataError, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun, StoreFailure,
-    Token,
+    Answer, Command, DiskError, MetadataError, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token,
 };
-use crate::format::checkpoint::least_first;
+use crate::format::local_metadata::least_first;
 use crate::format::page::{MapPage, PAGE_ENTRIES};
 use crate::state::extent_map::Target;
 use crate::state::slots::SlotState;
@@ -31,7 +30,7 @@ use alloc::{
 };
 use core::ops::Range;
 use hashbrown::HashMap;
-use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_cache as cache;
 use tombolo_prefetch::{Access, Addressing, ClientId, Outcome, PVBN_SPACE, Pattern};
 

@@ -2,11 +2,11 @@
 //! `cargo test --release -p tombolo-core the_cost_of_unmapping -- --ignored --nocapture`
 
 use crate::config::Config;
-use crate::event::{Answer, Command, Event, Span, Token};
+use crate::event::{Answer, Command, Event, Token};
 use crate::steps::policies::Economy;
 use crate::test_bench::{Bench, cpu_nanoseconds};
 use std::collections::BTreeMap;
-use tombolo_base::{BlockSum, Instant, VolumeId};
+use tombolo_base::{BlockSum, Instant, Span, VolumeId};
 
 /// 4 GiB, the most that one NBD request makes zeroes.
 const BLOCKS: u64 = 1 << 20;

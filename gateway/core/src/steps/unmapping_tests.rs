@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::config::Config;
-use crate::event::{Answer, Command, Event, HashItem, HashResult, JobId, Refusal, Span, Token};
+use crate::event::{Answer, Command, Event, HashItem, HashResult, JobId, Refusal, Token};
 use crate::steps::policies::Economy;
 use crate::test_bench::{Bench, FIRST_PVBN};
-use tombolo_base::{BlockSum, Fingerprint, Pvbn};
+use tombolo_base::{BlockSum, Fingerprint, Pvbn, Span};
 
 const BLOCKS: u64 = 1_000;
 const PIECE: u64 = 16;

@@ -2,8 +2,8 @@
 
 use crate::core_state::Core;
 use crate::event::{Answer, Refusal, Token};
-use crate::format::checkpoint::Volume;
 use crate::format::record::Record;
+use crate::format::superblock::Volume;
 use alloc::{string::String, vec, vec::Vec};
 use tombolo_base::VolumeId;
 

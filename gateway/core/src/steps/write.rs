@@ -6,8 +6,8 @@
 //! slots) or `unjournaled` (the disk is full, and the bytes are in their slots already), each in order of arrival.
 
 use crate::core_state::Core;
-use crate::event::{Answer, Command, DiskError, MetadataChange, PartialWrite, Refusal, Span, Token, WritePiece};
-use crate::format::record::{LinkRun, Record, SlotRun};
+use crate::event::{Answer, Command, DiskError, PartialWrite, Refusal, Token, WritePiece};
+use crate::format::record::{LinkRun, Record, SlotRun, hole_records};
 use crate::state::dirty::{DirtyBlock, Stage};
 use crate::steps::volumes::VolumeChange;
 use alloc::{
@@ -15,7 +15,7 @@ use alloc::{
     vec,
     vec::Vec,
 };
-use tombolo_base::{BlockSum, Instant, Lcbn, VolumeId};
+use tombolo_base::{BlockSum, Instant, Lcbn, MetadataChange, Span, VolumeId};
 
 /// A request that may have to wait for others.
 #[derive(Debug)]
@@ -657,13 +657,6 @@ fn write_pieces(sums: &[Option<BlockSum>], slots: &[Lcbn]) -> Vec<WritePiece> {
         }
     }
     pieces
-}
-
-pub(crate) fn hole_records(holes: impl IntoIterator<Item = Span>) -> Vec<Record> {
-    let holes = holes.into_iter().filter(|hole| hole.count > 0);
-    holes
-        .map(|Span { volume, first, count }| Record::Hole { volume, first, count })
-        .collect()
 }
 
 fn slot_runs(slots: &[Lcbn]) -> Vec<SlotRun> {

@@ -5,7 +5,7 @@
 //! the core was asked, without the core's lock.
 
 use crate::core_state::Core;
-use crate::steps::entries::{EntryLookup, EntryValue};
+use crate::state::entry_overlay::EntryValue;
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
 /// A key and its value.
@@ -98,26 +98,13 @@ fn last_of_full<T>(entries: &[(Vec<u8>, T)], wanted: usize) -> Option<&Vec<u8>> 
     last.map(|(key, _)| key)
 }
 
-impl EntryLookup {
-    /// The value, read from local metadata if the core does not know it.
-    ///
-    /// # Errors
-    /// Those of `read`.
-    pub fn or_stored<E>(self, read: impl FnOnce() -> Result<EntryValue, E>) -> Result<EntryValue, E> {
-        match self {
-            Self::Known(value) => Ok(value),
-            Self::Stored => read(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, MetadataChange, Token};
+    use crate::event::{Event, Token};
     use crate::steps::policies::Economy;
     use crate::test_bench::Bench;
-    use tombolo_base::EntryChange;
+    use tombolo_base::{EntryChange, MetadataChange};
 
     /// Keys that the core has changed, with `None` for those it has deleted, and keys that local metadata has.
     fn scan(changed: &[(u8, Option<u8>)], stored: &[(u8, u8)], range: [u8; 2], limit: usize) -> Vec<(u8, u8)> {

@@ -5,11 +5,11 @@
 //! the rest, together with the entries. Nobody else may change either span meanwhile.
 
 use crate::core_state::Core;
-use crate::event::{MetadataChange, ResolvedRun, Source, Span};
+use crate::event::{ResolvedRun, Source};
 use crate::format::record::LinkRun;
 use crate::walks::map_walk::{MapWalk, WalkStep};
 use alloc::{collections::VecDeque, vec::Vec};
-use tombolo_base::VolumeId;
+use tombolo_base::{MetadataChange, Span, VolumeId};
 
 /// What a link needs next.
 #[derive(Clone, Debug, PartialEq, Eq)]

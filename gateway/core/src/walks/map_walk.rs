@@ -2,10 +2,9 @@
 //! nor local metadata has anything, the walk goes on without asking block by block.
 
 use crate::core_state::Core;
-use crate::event::Span;
 use crate::format::page::PAGE_ENTRIES;
 use crate::steps::read::STATUS_BLOCKS_MAX;
-use tombolo_base::VolumeId;
+use tombolo_base::{Span, VolumeId};
 
 /// What the walk needs to know next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
