@@ -274,7 +274,7 @@ pub enum Command {
         page: u64,
         generation: u64,
     },
-    /// The object that holds `pvbn` ([`crate::checkpoint::load_descriptor`]).
+    /// The object that holds `pvbn` ([`crate::local_metadata::load_descriptor`]).
     LoadDescriptor {
         pvbn: Pvbn,
     },

@@ -21,8 +21,10 @@ mod config;
 mod core_state;
 mod event;
 mod format;
+mod invariants;
 mod merge;
 pub mod recovery;
+mod snapshot;
 mod state;
 mod steps;
 #[cfg(test)]
@@ -30,7 +32,7 @@ mod test_bench;
 mod walks;
 
 pub use config::Config;
-pub use core_state::{Core, Counters, Snapshot, StoreState};
+pub use core_state::{Core, Counters, StoreState};
 pub use event::{
     Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, Loss, LossCause,
     MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token,
@@ -42,12 +44,14 @@ pub use format::record::{LinkRun, Lsn, SlotRun};
 pub use format::superblock::{Superblock, Totals, Volume};
 pub use format::{cache_header, local_metadata, record, sealed, slot_page};
 pub use merge::Merge;
+pub use snapshot::{PolicySnapshot, Snapshot};
 pub use state::entry_overlay::{Entries, EntryLookup, EntryValue};
 pub use state::extent_map::{Extent, ExtentMap, Target};
 pub use state::journal::{JournalWrite, allocated_bytes};
 pub use state::overlay::Frozen;
-pub use steps::losses::LostRun;
-pub use steps::policies::{Economy, Policies, PolicyCounters, PolicySnapshot, Tally};
+pub use state::lost_blocks::LostRun;
+pub use state::policy_counters::{PolicyCounters, Tally};
+pub use state::prefetch_state::{Economy, Policies};
 pub use tombolo_base::{MetadataChange, Span};
 pub use tombolo_prefetch::ClientId;
 pub use walks::entry_scan::{EntryScan, StoredEntry};

@@ -14,20 +14,21 @@ use crate::format::slot_page::SLOTS_PER_PAGE;
 use crate::format::slot_page::{SlotEntry, decode_slot_page};
 use crate::format::superblock::Superblock;
 use crate::state::dirty::{Dirty, DirtyBlock, Stage};
+use crate::state::fetches::Fetches;
+use crate::state::flush_pipeline::Flush;
 use crate::state::journal::Journal;
+use crate::state::lost_blocks::Losses;
 use crate::state::overlay::Overlay;
+use crate::state::partial_writes::PartialWrites;
+use crate::state::prefetch_state::{Policies, PrefetchState};
+use crate::state::metadata_loads::MetadataLoads;
+use crate::state::reads::Reads;
 use crate::state::slots::{SlotState, Slots};
+use crate::state::verifications::Verification;
 use crate::state::wall_clock::WallClock;
 use crate::state::weighted_lru::WeightedLru;
+use crate::state::writes::Writes;
 use crate::steps::durability::{Durability, SlotTransition};
-use crate::steps::fetch::Fetches;
-use crate::steps::flush::Flush;
-use crate::steps::losses::Losses;
-use crate::steps::partial_write::PartialWrites;
-use crate::steps::policies::{Policies, PrefetchState};
-use crate::steps::read::Reads;
-use crate::steps::verification::Verification;
-use crate::steps::write::Writes;
 use alloc::{collections::BTreeMap, format, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
 
@@ -442,6 +443,7 @@ fn empty_core(
         writes: Writes::default(),
         partial_writes: PartialWrites::default(),
         reads: Reads::default(),
+        metadata_loads: MetadataLoads::default(),
         fetches: Fetches::default(),
         flush: Flush::default(),
         verification: Verification::new(config.present_objects_max),
@@ -918,7 +920,7 @@ fn replay_record(core: &mut Core, time: WallTime, record: Record, report: &mut R
 mod tests {
     use super::*;
     use crate::format::record::SlotRun;
-    use crate::steps::policies::Economy;
+    use crate::state::prefetch_state::Economy;
     use crate::test_bench::{Bench, FIRST_PVBN};
     use tombolo_base::{BlockEncoding, Fingerprint};
 

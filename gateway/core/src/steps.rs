@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod bounds_tests;
 mod dead_copies;
+mod dispatch;
 pub(crate) mod durability;
 mod entries;
 pub(crate) mod fetch;

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::event::{Answer, Command, Event, MetadataError, Refusal, Token};
-use crate::steps::policies::Economy;
+use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, SLOTS, VOLUME};
 use std::collections::BTreeMap;
 use tombolo_base::{BlockSum, Instant, Span};

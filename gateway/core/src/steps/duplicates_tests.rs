@@ -3,7 +3,7 @@
 use super::*;
 use crate::event::{Event, Token};
 use crate::state::marks::address;
-use crate::steps::policies::Economy;
+use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, FIRST_PVBN, Told, VOLUME};
 use tombolo_base::{BlockSum, MetadataChange, Span};
 use tombolo_cache::{Access, Cause};

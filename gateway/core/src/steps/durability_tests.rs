@@ -7,7 +7,7 @@ use crate::format::cache_header::JournalMark;
 use crate::format::record::{Batch, SEGMENT_HEADER_BYTES};
 use crate::format::slot_page::decode_slot_page;
 use crate::state::journal::JournalWrite;
-use crate::steps::policies::Economy;
+use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, VOLUME};
 use alloc::collections::VecDeque;
 use tombolo_base::{BlockSum, EntryChange, Fingerprint, MetadataChange, Span};

@@ -2,129 +2,16 @@
 //! prefetch that a reader has joined becomes demand. Demand goes before prefetch.
 
 use crate::core_state::Core;
-use crate::event::{BlockLoss, Command, FetchItem, JobId, Refusal, StoreFailure, Token};
-use crate::state::marks::Mark;
-use crate::state::marks::{address, continues};
+use crate::event::{BlockLoss, Command, FetchItem, JobId, Refusal, StoreFailure};
+use crate::state::fetches::{Fetch, Joined, Purpose, ranges};
+use crate::state::reads::Interest;
+use crate::state::lost_blocks::Missed;
+use crate::state::marks::continues;
 use crate::state::slots::SlotState;
-use crate::steps::losses::{Missed, Place};
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    string::String,
-    sync::Arc,
-    vec::Vec,
-};
-use hashbrown::HashMap;
-use tombolo_base::{BlockSum, Instant, Lcbn, ObjectDescriptor, Pvbn};
-use tombolo_cache::{Access, Arrival, Cause, MissHint};
-use tombolo_prefetch::{Class, PrefetchOutcome};
-
-/// A reader's interest in one block: the request and the block's place in it.
-pub(crate) type Interest = (Token, u32);
-
-/// Why a block is fetched.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Purpose {
-    /// A reader missed it; this is what the replacement policy knew of it then, and its address as the policy sees it.
-    Demand {
-        miss_hint: MissHint,
-        address: u64,
-        sequential: Option<bool>,
-    },
-    Prefetch(Mark),
-}
-
-impl Purpose {
-    fn miss_hint(&self) -> MissHint {
-        match self {
-            Self::Demand { miss_hint, .. } => *miss_hint,
-            Self::Prefetch(_) => MissHint::default(),
-        }
-    }
-
-    fn mark(&self) -> Option<Mark> {
-        match self {
-            Self::Demand { .. } => None,
-            Self::Prefetch(mark) => Some(*mark),
-        }
-    }
-
-    /// Where somebody expects the block to be asked for.
-    fn place(&self) -> Option<Place> {
-        self.mark().map(|mark| (mark.volume, mark.block))
-    }
-
-    fn access(&self, block: Pvbn) -> Access {
-        match *self {
-            Self::Demand {
-                address, sequential, ..
-            } => Access {
-                block,
-                address,
-                sequential,
-            },
-            Self::Prefetch(mark) => Access {
-                block,
-                address: address(mark.volume, mark.block),
-                sequential: Some(mark.class == Class::Sequential),
-            },
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Fetch {
-    descriptor: Arc<ObjectDescriptor>,
-    /// Indices into the descriptor's blocks, ascending, all for demand or all ahead of it.
-    blocks: Vec<(u16, Purpose)>,
-    queued_at: Instant,
-    launched_at: Instant,
-    /// Under which policies it was queued.
-    generation: u32,
-    /// One per block, once launched.
-    slots: Vec<Lcbn>,
-    waiters: BTreeMap<u16, Vec<Interest>>,
-    demand: bool,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Fetches {
-    fetches: BTreeMap<JobId, Fetch>,
-    /// The fetch and the index that brings each block.
-    blocks: HashMap<Pvbn, (JobId, u16)>,
-    demand: VecDeque<JobId>,
-    prefetch: VecDeque<JobId>,
-    launched: usize,
-}
-
-/// Blocks of one object whose gap is at most this far apart are fetched by one range.
-const GAP_BLOCKS_MAX: u16 = 16;
-
-/// The ranges that a fetch of these blocks of one object comes to; their indices ascend.
-pub(crate) fn ranges<T>(blocks: &[(u16, T)]) -> impl Iterator<Item = &[(u16, T)]> {
-    blocks.chunk_by(|left, right| right.0 - left.0 <= GAP_BLOCKS_MAX)
-}
-
-/// A reader has joined a fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Joined {
-    /// A prefetch brings the block, and no reader waited for it before.
-    pub is_first_of_prefetch: bool,
-}
-
-impl Fetches {
-    pub fn in_flight_count(&self) -> usize {
-        self.launched
-    }
-
-    /// Blocks queued or in flight.
-    pub fn block_count(&self) -> usize {
-        self.blocks.len()
-    }
-
-    pub fn contains(&self, pvbn: Pvbn) -> bool {
-        self.blocks.contains_key(&pvbn)
-    }
-}
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use tombolo_base::{BlockSum, ObjectDescriptor, Pvbn};
+use tombolo_cache::{Arrival, Cause};
+use tombolo_prefetch::PrefetchOutcome;
 
 impl Core {
     /// Joins the fetch that brings `pvbn`, if there is one.

@@ -7,94 +7,20 @@
 
 use crate::core_state::Core;
 use crate::event::{Command, HashItem, HashResult, JobId, UploadFailure, UploadItem};
-use crate::format::local_metadata::OBJECT_SPAN_MAX;
 use crate::format::record::Record;
 use crate::state::dirty::{DirtyBlock, Stage};
+use crate::state::flush_pipeline::{HashJob, Pending, Unreadable, Upload};
 use crate::state::slots::SlotState;
 use crate::steps::durability::SlotTransition;
 use crate::steps::redirects::Redirects;
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    vec::Vec,
-};
-use hashbrown::{HashMap, HashSet, hash_map::Entry};
+use alloc::{sync::Arc, vec::Vec};
+use hashbrown::{HashSet, hash_map::Entry};
 use tombolo_base::{Fingerprint, Instant, Lcbn, ObjectDescriptor, PACK_BLOCKS, Pvbn};
-
-#[derive(Debug)]
-struct HashJob {
-    blocks: Vec<Pvbn>,
-    slots: Vec<Lcbn>,
-    results: Option<Vec<HashResult>>,
-}
-
-#[derive(Debug)]
-struct Upload {
-    items: Vec<UploadItem>,
-    running: bool,
-    retry_at: Option<Instant>,
-    failures: u32,
-    /// Of them those of the local disk.
-    unread: u32,
-}
-
-/// A dirty block whose slot could not be read.
-#[derive(Debug)]
-struct Unreadable {
-    times: u32,
-    /// When it is tried again; `None` while it is.
-    retry_at: Option<Instant>,
-}
-
-/// Contents that are in the cloud, or on the way there, and that the index may not know yet.
-#[derive(Debug)]
-struct Pending {
-    pvbn: Pvbn,
-    is_confirmed: bool,
-    /// Dirty blocks of the same contents. They keep their slots until the confirmation: a redirect to a block that
-    /// a crash, a bad slot or an overwrite might still take away would lose them with it.
-    followers: Vec<Pvbn>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Flush {
-    /// The round takes blocks below this.
-    target: Option<Pvbn>,
-    /// Set while everything below this must go, however young.
-    pub drain_to: Option<Pvbn>,
-    hash_jobs: BTreeMap<JobId, HashJob>,
-    pack: Vec<UploadItem>,
-    pending: HashMap<Fingerprint, Pending>,
-    /// Confirmed, but a hash job that began before may still have missed them in the index.
-    recent: VecDeque<(JobId, Vec<(Fingerprint, Pvbn)>)>,
-    uploads: BTreeMap<JobId, Upload>,
-    /// Over all of `pending`, and of the objects that are being verified.
-    pub follower_count: usize,
-    unreadable: BTreeMap<Pvbn, Unreadable>,
-    /// Local metadata did not answer; no new hash job before this.
-    hash_retry_at: Option<Instant>,
-    /// Fingerprints that the index has taken in since a checkpoint last set it aside.
-    pub remembered: usize,
-}
 
 const HASH_RETRY_MS: u64 = 1_000;
 /// Why the only copy of a block is lost.
 pub(crate) const ALTERED: &str = "its only copy in the cache file does not match its checksum";
 const UNREADABLE: &str = "its only copy in the cache file cannot be read";
-
-impl Flush {
-    /// PVBNs ascend within an object and lie within a bounded span. A block that had to be hashed again comes late.
-    fn may_join_pack(&self, pvbn: Pvbn) -> bool {
-        let (Some(first), Some(last)) = (self.pack.first(), self.pack.last()) else {
-            return true;
-        };
-        last.pvbn < pvbn && pvbn.0 - first.pvbn.0 < OBJECT_SPAN_MAX
-    }
-
-    pub fn uploads_in_flight(&self) -> usize {
-        self.uploads.values().filter(|upload| upload.running).count()
-    }
-}
 
 impl Core {
     pub(crate) fn pump_flush(&mut self) {

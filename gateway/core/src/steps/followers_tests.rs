@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::event::{Event, StoreFailure, Token};
 use crate::format::record::Batch;
 use crate::format::record::SEGMENT_HEADER_BYTES;
-use crate::steps::policies::Economy;
+use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, VOLUME};
 use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, MetadataChange, Span};
 

@@ -6,123 +6,14 @@
 use crate::core_state::{Core, Lookup};
 use crate::event::{Command, JobId, Loss, LossCause, StoreFailure};
 use crate::state::extent_map::Target;
-use crate::steps::fetch::Interest;
+use crate::state::lost_blocks::{LOST_BLOCKS_MAX, LostRun, Missed, Place, Search};
 use crate::steps::redirects::Redirects;
-use alloc::{
-    collections::BTreeMap,
-    string::{String, ToString},
-    sync::Arc,
-    vec::Vec,
-};
-use tombolo_base::{ObjectDescriptor, Pvbn, VolumeId};
+use alloc::{string::ToString, sync::Arc, vec::Vec};
+use tombolo_base::{ObjectDescriptor, Pvbn};
 use tombolo_prefetch::PVBN_SPACE;
 
-/// A place in a volume.
-pub(crate) type Place = (VolumeId, u64);
-
-/// A block of an object that a fetch did not bring.
-pub(crate) struct Missed {
-    /// Which block of the object.
-    pub index: u16,
-    /// Where it was asked for.
-    pub place: Option<Place>,
-    pub readers: Vec<Interest>,
-    pub reason: String,
-}
-
-/// A lost block that readers wait for, in case the cloud has its contents under another name.
-#[derive(Debug)]
-struct Search {
-    pvbn: Pvbn,
-    readers: Vec<Interest>,
-    failure: StoreFailure,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Losses {
-    /// Blocks that the cloud does not have as it should, and whether that was told.
-    stored: BTreeMap<Pvbn, bool>,
-    /// Where such blocks were asked for.
-    places: BTreeMap<Place, Pvbn>,
-    searches: BTreeMap<JobId, Vec<Search>>,
-    untold: Vec<Loss>,
-}
-
-/// Lost blocks beyond this are told again whenever they are read.
-const LOST_BLOCKS_MAX: usize = 1 << 20;
 /// Runs of lost blocks in one [`crate::Snapshot`].
 const RUNS_TOLD_MAX: usize = 100;
-
-/// Blocks of a volume that read as errors until they are overwritten, or found again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostRun {
-    pub volume: VolumeId,
-    pub first: u64,
-    pub count: u64,
-    /// The store does not have them as it should; else their only copy went bad before it was uploaded.
-    pub in_store: bool,
-}
-
-impl Losses {
-    pub fn is_stored_lost(&self, pvbn: Pvbn) -> bool {
-        self.stored.contains_key(&pvbn)
-    }
-
-    /// The blocks map to something else now.
-    pub fn forget_places(&mut self, volume: VolumeId, first: u64, end: u64) {
-        while let Some((&place, _)) = self.places.range((volume, first)..(volume, end)).next() {
-            self.places.remove(&place);
-        }
-    }
-
-    /// The cloud has the block after all.
-    pub fn found_again(&mut self, pvbn: Pvbn) {
-        if self.stored.remove(&pvbn).is_some() {
-            self.places.retain(|_, lost| *lost != pvbn);
-        }
-    }
-
-    /// Notes a block as lost; says whether that is news.
-    fn note(&mut self, pvbn: Pvbn) -> bool {
-        let is_new = !self.stored.contains_key(&pvbn);
-        if is_new && self.stored.len() < LOST_BLOCKS_MAX {
-            self.stored.insert(pvbn, false);
-        }
-        is_new
-    }
-
-    /// Nothing is deduplicated against the block in this life.
-    pub fn distrust(&mut self, pvbn: Pvbn) {
-        self.note(pvbn);
-    }
-
-    /// An object is gone; which blocks of which volumes are lost with it is told when they are read.
-    pub fn tell_object(&mut self, object: &Arc<ObjectDescriptor>, reason: &str) {
-        let cause = LossCause::Stored {
-            object: object.clone(),
-            reason: reason.to_string(),
-        };
-        self.untold.push(Loss {
-            place: None,
-            count: 0,
-            cause,
-        });
-    }
-
-    /// Joins the loss to the one before where it continues it.
-    fn tell(&mut self, loss: Loss) {
-        if let Some(last) = self.untold.last_mut()
-            && last.cause == loss.cause
-            && let (Some(before), Some((volume, block))) = (&mut last.place, loss.place)
-            && before.0 == volume
-            && before.1 + last.count == block
-        {
-            last.count += 1;
-            return;
-        }
-        self.untold.push(loss);
-    }
-}
 
 impl Core {
     /// The object is missing, cut short or something else altogether.

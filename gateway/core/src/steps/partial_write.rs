@@ -15,94 +15,11 @@
 //! [`Event::Merged`]: crate::Event::Merged
 
 use crate::core_state::Core;
-use crate::event::{Answer, Command, PartialWrite, Refusal, Token};
-use alloc::{collections::BTreeMap, vec::Vec};
+use crate::event::{Command, PartialWrite, Token};
+use crate::state::partial_writes::{Partial, Stage};
+use alloc::vec::Vec;
 use tombolo_base::{BlockSum, Span};
 use tombolo_prefetch::ClientId;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Locking,
-    /// So many edges are still being read.
-    Reading(u8),
-    Merging,
-}
-
-#[derive(Debug)]
-struct Partial {
-    write: PartialWrite,
-    stage: Stage,
-    /// Why one of the edges could not be read.
-    refusal: Option<Refusal>,
-    is_cancelled: bool,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct PartialWrites {
-    /// Until all is merged.
-    writes: BTreeMap<Token, Partial>,
-    /// The writes that edges being read belong to.
-    edges: BTreeMap<Token, Token>,
-    /// Edges that were read, or could not be.
-    answers: Vec<(Token, Result<Answer, Refusal>)>,
-}
-
-impl PartialWrites {
-    /// Takes what is the answer to the read of an edge; gives back what is not.
-    pub fn take_answer(
-        &mut self,
-        token: Token,
-        result: Result<Answer, Refusal>,
-    ) -> Result<(), Result<Answer, Refusal>> {
-        match self.edges.remove(&token) {
-            Some(write) => {
-                self.answers.push((write, result));
-                Ok(())
-            }
-            None => Err(result),
-        }
-    }
-
-    pub fn has_answers(&self) -> bool {
-        !self.answers.is_empty()
-    }
-
-    /// The write is refused before it has its lock.
-    pub fn forget(&mut self, token: Token) {
-        self.writes.remove(&token);
-    }
-
-    /// Whether the write goes on holding its lock although its client is gone.
-    pub fn cancel(&mut self, token: Token) -> bool {
-        match self.writes.get_mut(&token) {
-            Some(partial) if partial.stage != Stage::Locking => {
-                partial.is_cancelled = true;
-                true
-            }
-            _ => {
-                self.writes.remove(&token);
-                false
-            }
-        }
-    }
-
-    pub fn check_invariants(&self, is_locked: impl Fn(Token) -> bool) {
-        for (token, partial) in &self.writes {
-            let reading = self.edges.values().filter(|write| *write == token).count();
-            let answered = self.answers.iter().filter(|(write, _)| write == token).count();
-            let expected = match partial.stage {
-                Stage::Reading(left) => usize::from(left),
-                Stage::Locking | Stage::Merging => 0,
-            };
-            assert_eq!(reading + answered, expected, "{token:?} waits for its edges");
-            assert!(
-                partial.stage == Stage::Locking || is_locked(*token),
-                "{token:?} is exclusive"
-            );
-        }
-        assert!(self.edges.values().all(|write| self.writes.contains_key(write)));
-    }
-}
 
 impl Core {
     pub(crate) fn on_write_partly(&mut self, token: Token, write: PartialWrite) {

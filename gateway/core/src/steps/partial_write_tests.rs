@@ -2,7 +2,7 @@ use super::*;
 use crate::event::{Event, StoreFailure};
 use crate::format::page::MapPage;
 use crate::format::record::{Batch, Record, SEGMENT_HEADER_BYTES};
-use crate::steps::policies::Economy;
+use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, VOLUME};
 use std::collections::BTreeMap;
 use tombolo_base::MetadataChange;

@@ -5,42 +5,14 @@
 //! is weighed by what it would bring and cost; blocks that are resident or on their way are left out.
 
 use crate::core_state::{Core, Lookup};
+use crate::state::candidate::Candidate;
 use crate::state::extent_map::Target;
-use crate::state::marks::Mark;
+use crate::state::fetches::{Purpose, ranges};
 use crate::state::marks::address;
-use crate::steps::fetch::{Purpose, ranges};
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use tombolo_base::{ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_cache::Expectation;
-use tombolo_prefetch::{Class, Likelihood, Offer, PVBN_SPACE, PrefetchOutcome, Suggestion, Tag};
-
-/// What is left of a suggestion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    pub volume: VolumeId,
-    pub first: u64,
-    pub count: u64,
-    class: Class,
-    likelihood: Likelihood,
-    tag: Tag,
-    generation: u32,
-}
-
-impl Candidate {
-    fn rest_at(&self, first: u64) -> Self {
-        let count = (self.first + self.count).saturating_sub(first);
-        Self { first, count, ..*self }
-    }
-
-    fn mark(&self, block: u64) -> Mark {
-        Mark {
-            volume: self.volume,
-            block,
-            class: self.class,
-            tag: self.tag,
-        }
-    }
-}
+use tombolo_prefetch::{Class, Offer, PVBN_SPACE, PrefetchOutcome, Suggestion};
 
 /// Where a suggestion's lookup has stopped.
 enum Stop {

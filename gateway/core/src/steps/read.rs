@@ -8,105 +8,22 @@
 //! however large and many the reads are, slots can be found for what they wait for. A window that finds the shares used
 //! up waits without holding anything, unless all of its blocks are at hand.
 
-use crate::core_state::{Core, Lookup};
-use crate::event::{
-    Answer, Command, DiskError, MetadataError, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token,
-};
-use crate::format::local_metadata::least_first;
-use crate::format::page::{MapPage, PAGE_ENTRIES};
-use crate::state::extent_map::Target;
-use crate::state::slots::SlotState;
-use crate::steps::fetch::{Interest, Purpose};
-use crate::steps::flush::ALTERED;
-use crate::steps::losses::Place;
-use crate::steps::prefetch::Candidate;
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    format,
-    string::ToString,
-    sync::Arc,
-    vec,
-    vec::Vec,
-};
-use core::ops::Range;
-use hashbrown::HashMap;
-use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_cache as cache;
+use crate::core_state::{Core, Lookup};
+use crate::event::{Answer, Command, DiskError, MetadataError, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token};
+use crate::format::page::{MapPage, PAGE_ENTRIES};
+use crate::state::candidate::Candidate;
+use crate::state::extent_map::Target;
+use crate::state::fetches::Purpose;
+use crate::state::lost_blocks::Place;
+use crate::state::metadata_loads::{Query, Waiter};
+use crate::state::reads::{Block, Interest, Read};
+use crate::state::slots::SlotState;
+use crate::steps::flush::ALTERED;
+use alloc::{collections::BTreeMap, format, string::ToString, sync::Arc, vec, vec::Vec};
+use core::ops::Range;
+use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_prefetch::{Access, Addressing, ClientId, Outcome, PVBN_SPACE, Pattern};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Block {
-    Unresolved,
-    Zero,
-    Held(Lcbn),
-    Coming,
-    /// In the client's buffer.
-    Done,
-}
-
-#[derive(Debug)]
-struct Read {
-    client: ClientId,
-    span: Span,
-    began: Instant,
-    blocks: Vec<Block>,
-    /// What of them is looked for at present.
-    window: Range<u32>,
-    /// Counted in [`Reads::reserved`].
-    reserved: u32,
-    /// In [`Reads::queue`].
-    is_queued: bool,
-    /// The window's blocks are being read from their slots; whatever else arrives for it is of no more use.
-    is_reading: bool,
-    /// When it last came nearer to its end.
-    progress_at: Instant,
-    /// In the window, as is `coming`.
-    unresolved: u32,
-    coming: u32,
-    /// No block before this is unresolved.
-    cursor: u32,
-    /// By the worst block seen so far.
-    outcome: Outcome,
-    /// Blocks that a prefetch was bringing when this read was the first to want them.
-    prefetched_coming: u32,
-    /// The prefetcher has seen it, and blocks held are counted as touched.
-    is_consulted: bool,
-    /// Whether it continues a stream, if the prefetcher knows.
-    sequential: Option<bool>,
-}
-
-/// What is asked of the map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Query {
-    Status,
-    Resolve,
-}
-
-/// Who waits for a page or a descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waiter {
-    Read(Token),
-    Query(Token, Span, Query),
-    Candidate(Candidate),
-    /// Duplicates of the block that the descriptor is loaded for.
-    Verification,
-    /// The page itself is all that is wanted.
-    Nobody,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Reads {
-    reads: HashMap<Token, Read>,
-    page_waiters: BTreeMap<(VolumeId, u64), Vec<Waiter>>,
-    descriptor_waiters: BTreeMap<Pvbn, Vec<Waiter>>,
-    candidates_waiting: usize,
-    /// Blocks of windows that may wait for slots.
-    reserved: u32,
-    /// Reads whose window has to wait for others'.
-    queue: VecDeque<Token>,
-    /// When to look for reads that wait too long.
-    check_at: Option<Instant>,
-}
 
 /// Pages and descriptors that one read asks for at a time: each that arrives runs the read again, so more would only
 /// be looked at more often.
@@ -510,26 +427,9 @@ impl Core {
         Ok(Block::Coming)
     }
 
-    /// The object that covers `pvbn`, if it is in memory.
-    pub(crate) fn descriptor_of(&mut self, pvbn: Pvbn) -> Option<Arc<ObjectDescriptor>> {
-        let candidates = least_first(pvbn)..=pvbn.0;
-        let in_overlay = |objects: &BTreeMap<u64, Arc<ObjectDescriptor>>| {
-            let mut near = objects.range(candidates.clone()).rev();
-            near.find(|(_, descriptor)| descriptor.find(pvbn).is_some())
-                .map(|(_, descriptor)| descriptor.clone())
-        };
-        in_overlay(&self.overlay.objects)
-            .or_else(|| in_overlay(&self.frozen.as_ref()?.objects))
-            .or_else(|| {
-                self.descriptors
-                    .last_where(candidates.clone(), |descriptor| descriptor.find(pvbn).is_some())
-                    .cloned()
-            })
-    }
-
     /// False when the waiter waits for it already.
     fn load_page(&mut self, volume: VolumeId, page: u64, waiter: Waiter) -> bool {
-        let waiters = self.reads.page_waiters.entry((volume, page)).or_default();
+        let waiters = self.metadata_loads.page_waiters.entry((volume, page)).or_default();
         let (is_first, is_new) = (waiters.is_empty(), !waiters.contains(&waiter));
         if is_new {
             waiters.push(waiter);
@@ -545,7 +445,7 @@ impl Core {
     }
 
     fn load_descriptor(&mut self, pvbn: Pvbn, waiter: Waiter) -> bool {
-        let waiters = self.reads.descriptor_waiters.entry(pvbn).or_default();
+        let waiters = self.metadata_loads.descriptor_waiters.entry(pvbn).or_default();
         let (is_first, is_new) = (waiters.is_empty(), !waiters.contains(&waiter));
         if is_new {
             waiters.push(waiter);
@@ -557,18 +457,18 @@ impl Core {
     }
 
     pub(crate) fn load_page_for_candidate(&mut self, candidate: Candidate, page: u64) {
-        if self.reads.candidates_waiting < WISHES_WAITING_MAX
+        if self.metadata_loads.candidates_waiting < WISHES_WAITING_MAX
             && self.load_page(candidate.volume, page, Waiter::Candidate(candidate))
         {
-            self.reads.candidates_waiting += 1;
+            self.metadata_loads.candidates_waiting += 1;
         }
     }
 
     pub(crate) fn load_descriptor_for_candidate(&mut self, candidate: Candidate, pvbn: Pvbn) {
-        if self.reads.candidates_waiting < WISHES_WAITING_MAX
+        if self.metadata_loads.candidates_waiting < WISHES_WAITING_MAX
             && self.load_descriptor(pvbn, Waiter::Candidate(candidate))
         {
-            self.reads.candidates_waiting += 1;
+            self.metadata_loads.candidates_waiting += 1;
         }
     }
 
@@ -592,7 +492,7 @@ impl Core {
             });
             return;
         }
-        let waiters = self.reads.page_waiters.remove(&(volume, page)).unwrap_or_default();
+        let waiters = self.metadata_loads.page_waiters.remove(&(volume, page)).unwrap_or_default();
         match result {
             Ok(loaded) => {
                 let weight = loaded.weight_bytes();
@@ -608,7 +508,7 @@ impl Core {
         pvbn: Pvbn,
         result: Result<Option<Arc<ObjectDescriptor>>, MetadataError>,
     ) {
-        let waiters = self.reads.descriptor_waiters.remove(&pvbn).unwrap_or_default();
+        let waiters = self.metadata_loads.descriptor_waiters.remove(&pvbn).unwrap_or_default();
         match result {
             Ok(Some(descriptor)) if descriptor.find(pvbn).is_some() => {
                 let weight = descriptor.header_bytes();
@@ -629,7 +529,7 @@ impl Core {
                             }
                         }
                         Waiter::Candidate(candidate) => {
-                            self.reads.candidates_waiting -= 1;
+                            self.metadata_loads.candidates_waiting -= 1;
                             self.follow_behind(candidate);
                         }
                         Waiter::Verification => self.on_located(pvbn),
@@ -648,7 +548,7 @@ impl Core {
                 Waiter::Read(token) => self.advance_read(token),
                 Waiter::Query(token, span, query) => self.on_query(token, span, query),
                 Waiter::Candidate(candidate) => {
-                    self.reads.candidates_waiting -= 1;
+                    self.metadata_loads.candidates_waiting -= 1;
                     self.follow(candidate);
                 }
                 Waiter::Verification => located.into_iter().for_each(|pvbn| self.on_located(pvbn)),
@@ -669,7 +569,7 @@ impl Core {
                 }
                 Waiter::Query(token, ..) => token,
                 Waiter::Candidate(_) => {
-                    self.reads.candidates_waiting -= 1;
+                    self.metadata_loads.candidates_waiting -= 1;
                     continue;
                 }
                 Waiter::Verification => {

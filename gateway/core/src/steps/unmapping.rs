@@ -8,7 +8,7 @@
 
 use crate::core_state::Core;
 use crate::state::dirty::Stage;
-use crate::state::extent_map::{Extent, Target};
+use crate::state::extent_map::Extent;
 use crate::steps::durability::SlotTransition;
 use alloc::vec::Vec;
 use tombolo_base::{Instant, Lcbn, VolumeId};
@@ -94,21 +94,6 @@ impl Core {
     pub(crate) fn sweep_deadline(&self) -> Option<Instant> {
         let is_due = self.is_sweeping() || self.may_settle();
         is_due.then(|| self.now.plus_micros(SWEEP_REST_MICROS))
-    }
-
-    /// What the map says of dirty blocks and what the dirty queue says must be the same; for tests and simulation.
-    pub(crate) fn check_unmapped(&self) {
-        self.overlay.map.check_invariants();
-        self.dirty.check_invariants();
-        for block in self.dirty.live_blocks() {
-            let overlay = self.overlay.map.get(block.volume, block.block);
-            let frozen = self.frozen.as_ref();
-            let mapped = overlay.or_else(|| frozen?.map.get(block.volume, block.block));
-            assert!(
-                mapped.is_none_or(|mapped| mapped.target == Target::At(block.pvbn)),
-                "{block:?} is live, but mapped: {mapped:?}"
-            );
-        }
     }
 }
 

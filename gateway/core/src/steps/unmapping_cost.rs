@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use crate::event::{Answer, Command, Event, Token};
-use crate::steps::policies::Economy;
+use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, cpu_nanoseconds};
 use std::collections::BTreeMap;
 use tombolo_base::{BlockSum, Instant, Span, VolumeId};

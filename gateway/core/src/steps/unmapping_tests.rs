@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::Config;
 use crate::event::{Answer, Command, Event, HashItem, HashResult, JobId, Refusal, Token};
-use crate::steps::policies::Economy;
+use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, FIRST_PVBN};
 use tombolo_base::{BlockSum, Fingerprint, Pvbn, Span};
 

@@ -7,61 +7,9 @@
 use crate::core_state::Core;
 use crate::event::{Command, JobId, StoreFailure};
 use crate::state::dirty::Stage;
-use crate::state::weighted_lru::WeightedLru;
-use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
-use tombolo_base::{Instant, ObjectDescriptor, Pvbn};
-
-/// A duplicate, and the block that it equals.
-type Follower = (Pvbn, Pvbn);
-
-#[derive(Debug)]
-struct Check {
-    descriptor: Arc<ObjectDescriptor>,
-    followers: Vec<Follower>,
-    running: Option<JobId>,
-    retry_at: Option<Instant>,
-    failures: u32,
-}
-
-#[derive(Debug)]
-pub(crate) struct Verification {
-    /// Objects that were put, read or verified, by their first PVBN.
-    present: WeightedLru<u64, ()>,
-    checks: BTreeMap<u64, Check>,
-    /// Duplicates of blocks whose object's descriptor is being loaded.
-    unlocated: BTreeMap<Pvbn, Vec<Pvbn>>,
-}
-
-impl Verification {
-    pub fn new(objects_max: usize) -> Self {
-        Self {
-            present: WeightedLru::new(objects_max),
-            checks: BTreeMap::new(),
-            unlocated: BTreeMap::new(),
-        }
-    }
-
-    /// The store has shown that it has the object.
-    pub fn is_present_now(&mut self, descriptor: &ObjectDescriptor) {
-        self.present.insert(descriptor.first_pvbn().0, (), 1);
-    }
-
-    pub fn forget(&mut self, descriptor: &ObjectDescriptor) {
-        self.present.remove(descriptor.first_pvbn().0);
-    }
-
-    fn running_count(&self) -> usize {
-        self.checks.values().filter(|check| check.running.is_some()).count()
-    }
-
-    pub fn has_lane(&self, running_max: usize) -> bool {
-        self.running_count() < running_max
-    }
-
-    pub fn deadline(&self) -> Option<Instant> {
-        self.checks.values().filter_map(|check| check.retry_at).min()
-    }
-}
+use crate::state::verifications::{Check, Follower};
+use alloc::{sync::Arc, vec::Vec};
+use tombolo_base::{ObjectDescriptor, Pvbn};
 
 impl Core {
     /// Whether a block may be redirected to `existing` now; if not, it follows that until its object is verified.

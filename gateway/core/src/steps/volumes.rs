@@ -4,16 +4,9 @@ use crate::core_state::Core;
 use crate::event::{Answer, Refusal, Token};
 use crate::format::record::Record;
 use crate::format::superblock::Volume;
+use crate::state::writes::VolumeChange;
 use alloc::{string::String, vec, vec::Vec};
 use tombolo_base::VolumeId;
-
-/// What an administrator asks for.
-#[derive(Clone, Debug)]
-pub(crate) enum VolumeChange {
-    Create { name: String, blocks: u64 },
-    Resize { volume: VolumeId, blocks: u64 },
-    Delete { volume: VolumeId },
-}
 
 impl Core {
     pub(crate) fn change_volume(&mut self, token: Token, change: VolumeChange) {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::Config;
 use crate::event::{Event, FetchItem, JobId};
-use crate::steps::policies::Economy;
+use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, VOLUME};
 use tombolo_base::BlockSum;
 

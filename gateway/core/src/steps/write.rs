@@ -9,117 +9,9 @@ use crate::core_state::Core;
 use crate::event::{Answer, Command, DiskError, PartialWrite, Refusal, Token, WritePiece};
 use crate::format::record::{LinkRun, Record, SlotRun, hole_records};
 use crate::state::dirty::{DirtyBlock, Stage};
-use crate::steps::volumes::VolumeChange;
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    vec,
-    vec::Vec,
-};
+use crate::state::writes::{Kind, Running, VolumeChange, Waiting};
+use alloc::{vec, vec::Vec};
 use tombolo_base::{BlockSum, Instant, Lcbn, MetadataChange, Span, VolumeId};
-
-/// A request that may have to wait for others.
-#[derive(Debug)]
-struct Waiting {
-    token: Token,
-    span: Span,
-    kind: Kind,
-    since: Instant,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Write {
-        sums: Vec<Option<BlockSum>>,
-        force_unit_access: bool,
-        /// It holds a lock.
-        locked: bool,
-        /// Blocks within that become holes; the sums are those of the others.
-        zeroes: Option<Span>,
-        change: MetadataChange,
-    },
-    Zero {
-        force_unit_access: bool,
-    },
-    Commit {
-        change: MetadataChange,
-        links: Vec<LinkRun>,
-    },
-    Volume(VolumeChange),
-    Lock,
-}
-
-/// A write whose bytes are on their way into slots.
-#[derive(Debug)]
-struct Running {
-    span: Span,
-    sums: Vec<Option<BlockSum>>,
-    /// One per block that is not zero, in order.
-    slots: Vec<Lcbn>,
-    force_unit_access: bool,
-    zeroes: Option<Span>,
-    change: MetadataChange,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Writes {
-    running: BTreeMap<Token, Running>,
-    locks: BTreeMap<Token, Span>,
-    blocked: VecDeque<Waiting>,
-    stalled: VecDeque<Waiting>,
-    behind: VecDeque<Waiting>,
-    /// Running writes whose bytes are in their slots, and since when the journal has had no room for their records.
-    unjournaled: VecDeque<(Instant, Token)>,
-    /// Blocks of running writes: they will be dirty.
-    running_blocks: u32,
-    /// Acknowledgements held back to slow writers down.
-    delayed: BTreeMap<(Instant, Token), Answer>,
-}
-
-impl Writes {
-    pub fn waiting_count(&self) -> usize {
-        self.blocked.len() + self.stalled.len() + self.behind.len() + self.unjournaled.len()
-    }
-
-    pub fn is_stalled(&self) -> bool {
-        !self.stalled.is_empty()
-    }
-
-    /// Since when the first in each line has waited for room.
-    fn first_waiting_since(&self) -> impl Iterator<Item = Instant> {
-        let fronts = [self.stalled.front(), self.behind.front()].into_iter().flatten();
-        let unjournaled = self.unjournaled.front().map(|(since, _)| *since);
-        fronts.map(|waiting| waiting.since).chain(unjournaled)
-    }
-
-    /// Checks, after a step, that nobody waits for longer than is promised.
-    pub fn check_deadlines(&self, now: Instant, stall_timeout_ms: u64) {
-        for since in self.first_waiting_since() {
-            assert!(
-                now < since.plus_millis(stall_timeout_ms),
-                "a change has waited since {since:?}"
-            );
-        }
-    }
-
-    pub fn is_locked(&self, token: Token) -> bool {
-        self.locks.contains_key(&token)
-    }
-
-    fn conflicts_with_lock(&self, token: Token, span: &Span) -> bool {
-        self.locks
-            .iter()
-            .any(|(holder, locked)| *holder != token && locked.overlaps(span))
-    }
-
-    fn conflicts_with_running(&self, span: &Span) -> bool {
-        self.running.values().any(|running| running.span.overlaps(span))
-            || self
-                .stalled
-                .iter()
-                .chain(&self.behind)
-                .any(|waiting| waiting.span.overlaps(span))
-    }
-}
 
 impl Core {
     pub(crate) fn on_write(
@@ -598,42 +490,6 @@ impl Core {
         let waiting = self.writes.first_waiting_since();
         let refused = waiting.map(|since| since.plus_millis(self.config.stall_timeout_ms));
         delayed.into_iter().chain(refused).min()
-    }
-}
-
-impl Running {
-    /// Everything that it changes.
-    fn spans(&self) -> Vec<Span> {
-        let mut spans = vec![self.span];
-        spans.extend_from_slice(&self.change.holes);
-        spans
-    }
-}
-
-impl Waiting {
-    /// Blocks that need a slot.
-    fn nonzero(&self) -> u32 {
-        match &self.kind {
-            Kind::Write { sums, .. } => sums.iter().filter(|sum| sum.is_some()).count() as u32,
-            Kind::Zero { .. } | Kind::Commit { .. } | Kind::Volume(_) | Kind::Lock => 0,
-        }
-    }
-
-    /// Everything that it changes.
-    fn spans(&self) -> Vec<Span> {
-        match &self.kind {
-            Kind::Write { change, .. } => [&[self.span], &change.holes[..]].concat(),
-            Kind::Commit { change, links } => {
-                let links = links.iter().map(LinkRun::span);
-                change.holes.iter().copied().chain(links).collect()
-            }
-            Kind::Volume(_) => Vec::new(),
-            Kind::Zero { .. } | Kind::Lock => vec![self.span],
-        }
-    }
-
-    fn is_locked(&self) -> bool {
-        matches!(self.kind, Kind::Write { locked: true, .. })
     }
 }
 

@@ -102,7 +102,7 @@ fn last_of_full<T>(entries: &[(Vec<u8>, T)], wanted: usize) -> Option<&Vec<u8>> 
 mod tests {
     use super::*;
     use crate::event::{Event, Token};
-    use crate::steps::policies::Economy;
+    use crate::state::prefetch_state::Economy;
     use crate::test_bench::Bench;
     use tombolo_base::{EntryChange, MetadataChange};
 

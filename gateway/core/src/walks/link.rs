@@ -152,7 +152,7 @@ impl Link {
 mod tests {
     use super::*;
     use crate::format::page::PAGE_ENTRIES;
-    use crate::steps::policies::Economy;
+    use crate::state::prefetch_state::Economy;
     use crate::test_bench::{Bench, FIRST_PVBN, VOLUME};
     use tombolo_base::Pvbn;
 
