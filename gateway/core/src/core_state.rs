@@ -6,10 +6,12 @@ use crate::format::local_metadata::least_first;
 use crate::format::page::{MapPage, PAGE_ENTRIES};
 use crate::format::record::{Lsn, VOLUME_BLOCKS_MAX};
 use crate::format::superblock::{Superblock, Totals, Volume};
+use crate::state::checkpoints::Checkpoints;
 use crate::state::dirty::Dirty;
 use crate::state::extent_map::Target;
 use crate::state::fetches::Fetches;
 use crate::state::flush_pipeline::Flush;
+use crate::state::group_commit::GroupCommit;
 use crate::state::journal::Journal;
 use crate::state::lost_blocks::Losses;
 use crate::state::metadata_loads::MetadataLoads;
@@ -17,12 +19,12 @@ use crate::state::overlay::{Frozen, Overlay};
 use crate::state::partial_writes::PartialWrites;
 use crate::state::prefetch_state::PrefetchState;
 use crate::state::reads::Reads;
+use crate::state::slot_transitions::SlotTransitions;
 use crate::state::slots::Slots;
 use crate::state::verifications::Verification;
 use crate::state::wall_clock::WallClock;
 use crate::state::weighted_lru::WeightedLru;
 use crate::state::writes::Writes;
-use crate::steps::durability::Durability;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
 
@@ -84,7 +86,9 @@ pub struct Core {
     pub(crate) flush: Flush,
     pub(crate) verification: Verification,
     pub(crate) losses: Losses,
-    pub(crate) durability: Durability,
+    pub(crate) group_commit: GroupCommit,
+    pub(crate) slot_transitions: SlotTransitions,
+    pub(crate) checkpoints: Checkpoints,
     pub(crate) counters: Counters,
     pub(crate) totals: Totals,
     pub(crate) store: StoreState,

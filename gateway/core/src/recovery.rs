@@ -13,22 +13,24 @@ use crate::format::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, S
 use crate::format::slot_page::SLOTS_PER_PAGE;
 use crate::format::slot_page::{SlotEntry, decode_slot_page};
 use crate::format::superblock::Superblock;
+use crate::state::checkpoints::Checkpoints;
 use crate::state::dirty::{Dirty, DirtyBlock, Stage};
 use crate::state::fetches::Fetches;
 use crate::state::flush_pipeline::Flush;
+use crate::state::group_commit::GroupCommit;
 use crate::state::journal::Journal;
 use crate::state::lost_blocks::Losses;
+use crate::state::metadata_loads::MetadataLoads;
 use crate::state::overlay::Overlay;
 use crate::state::partial_writes::PartialWrites;
 use crate::state::prefetch_state::{Policies, PrefetchState};
-use crate::state::metadata_loads::MetadataLoads;
 use crate::state::reads::Reads;
+use crate::state::slot_transitions::{SlotTransition, SlotTransitions};
 use crate::state::slots::{SlotState, Slots};
 use crate::state::verifications::Verification;
 use crate::state::wall_clock::WallClock;
 use crate::state::weighted_lru::WeightedLru;
 use crate::state::writes::Writes;
-use crate::steps::durability::{Durability, SlotTransition};
 use alloc::{collections::BTreeMap, format, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
 
@@ -448,7 +450,9 @@ fn empty_core(
         flush: Flush::default(),
         verification: Verification::new(config.present_objects_max),
         losses: Losses::default(),
-        durability: Durability::new(now, superblock.lsn),
+        group_commit: GroupCommit::default(),
+        slot_transitions: SlotTransitions::default(),
+        checkpoints: Checkpoints::new(now, superblock.lsn),
         counters: Counters::default(),
         totals: superblock.totals,
         store: StoreState::default(),
@@ -603,7 +607,7 @@ fn replay<E>(
             position = found.end;
         }
     }
-    core.durability.overlay_records = report.records;
+    core.checkpoints.overlay_records = report.records;
     if position < durable {
         return Err(match tail.damage {
             Some((segment, offset, error)) => RecoveryError::JournalCorrupt {

@@ -2,11 +2,13 @@
 
 pub(crate) mod ages;
 pub(crate) mod candidate;
+pub(crate) mod checkpoints;
 pub(crate) mod dirty;
 pub(crate) mod entry_overlay;
 pub(crate) mod extent_map;
 pub(crate) mod fetches;
 pub(crate) mod flush_pipeline;
+pub(crate) mod group_commit;
 pub(crate) mod journal;
 pub(crate) mod lost_blocks;
 pub(crate) mod marks;
@@ -16,6 +18,7 @@ pub(crate) mod partial_writes;
 pub(crate) mod policy_counters;
 pub(crate) mod prefetch_state;
 pub(crate) mod reads;
+pub(crate) mod slot_transitions;
 pub(crate) mod slots;
 pub(crate) mod verifications;
 pub(crate) mod wall_clock;

@@ -1,10 +1,15 @@
 //! What the core does: how its state goes from one event to the next, a file for each subject.
 
+mod acknowledge;
+mod apply;
 #[cfg(test)]
 mod bounds_tests;
+mod checkpoint;
+mod commit;
 mod dead_copies;
 mod dispatch;
-pub(crate) mod durability;
+#[cfg(test)]
+mod durability_tests;
 mod entries;
 pub(crate) mod fetch;
 pub(crate) mod flush;
@@ -16,6 +21,8 @@ mod policy_change_cost;
 pub(crate) mod prefetch;
 pub(crate) mod read;
 pub(crate) mod redirects;
+mod sync;
+mod transitions;
 mod unmapping;
 #[cfg(test)]
 mod unmapping_cost;

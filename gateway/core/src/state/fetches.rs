@@ -4,7 +4,11 @@ use crate::event::JobId;
 use crate::state::lost_blocks::Place;
 use crate::state::marks::{Mark, address};
 use crate::state::reads::Interest;
-use alloc::{collections::{BTreeMap, VecDeque}, sync::Arc, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    vec::Vec,
+};
 use hashbrown::HashMap;
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn};
 use tombolo_cache::{Access, MissHint};

@@ -2,7 +2,10 @@
 
 use crate::event::{HashResult, JobId, UploadItem};
 use crate::format::local_metadata::OBJECT_SPAN_MAX;
-use alloc::{collections::{BTreeMap, VecDeque}, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
 use hashbrown::HashMap;
 use tombolo_base::{Fingerprint, Instant, Lcbn, Pvbn};
 

@@ -2,7 +2,12 @@
 
 use crate::event::{JobId, Loss, LossCause, StoreFailure};
 use crate::state::reads::Interest;
-use alloc::{collections::BTreeMap, string::{String, ToString}, sync::Arc, vec::Vec};
+use alloc::{
+    collections::BTreeMap,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
 use tombolo_base::{ObjectDescriptor, Pvbn, VolumeId};
 
 /// A place in a volume.
@@ -109,3 +114,6 @@ impl Losses {
         self.untold.push(loss);
     }
 }
+
+/// Why the only copy of a block is lost.
+pub(crate) const ALTERED: &str = "its only copy in the cache file does not match its checksum";

@@ -1,7 +1,5 @@
 //! What a pair of policies has achieved.
 
-
-
 /// What one pair of policies has achieved; in blocks where nothing else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyCounters {

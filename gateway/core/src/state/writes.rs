@@ -2,7 +2,12 @@
 
 use crate::event::{Answer, Token};
 use crate::format::record::LinkRun;
-use alloc::{collections::{BTreeMap, VecDeque}, string::String, vec, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    string::String,
+    vec,
+    vec::Vec,
+};
 use tombolo_base::{BlockSum, Instant, Lcbn, MetadataChange, Span, VolumeId};
 
 /// A request that may have to wait for others.

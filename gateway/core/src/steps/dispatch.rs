@@ -67,7 +67,7 @@ impl Core {
             }
             Event::VolumeDelete { token, volume } => self.on_volume_change(token, VolumeChange::Delete { volume }),
             Event::Drain => self.flush.drain_to = Some(self.next_pvbn),
-            Event::CheckpointNow => self.durability.checkpoint_wanted = true,
+            Event::CheckpointNow => self.checkpoints.is_wanted = true,
             Event::SlotsWritten { token, result } => self.on_slots_written(token, result),
             Event::SlotsRead {
                 token,

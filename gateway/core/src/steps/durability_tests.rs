@@ -1,16 +1,17 @@
 //! What may be done before journal writes, syncs and checkpoints have ended, and what a failure of theirs ends.
 
-use super::*;
 use crate::config::Config;
-use crate::event::{Event, HashResult, JobId};
+use crate::event::{Command, DiskError, Event, HashResult, JobId, MetadataError, Token};
 use crate::format::cache_header::JournalMark;
 use crate::format::record::{Batch, SEGMENT_HEADER_BYTES};
-use crate::format::slot_page::decode_slot_page;
+use crate::format::slot_page::{SlotEntry, decode_slot_page};
 use crate::state::journal::JournalWrite;
+use crate::state::overlay::Frozen;
 use crate::state::prefetch_state::Economy;
+use crate::steps::checkpoint::CHECKPOINT_RETRY_MS;
 use crate::test_bench::{Bench, VOLUME};
-use alloc::collections::VecDeque;
-use tombolo_base::{BlockSum, EntryChange, Fingerprint, MetadataChange, Span};
+use alloc::{collections::VecDeque, sync::Arc};
+use tombolo_base::{BlockSum, EntryChange, Fingerprint, Instant, MetadataChange, Pvbn, Span};
 
 /// Beyond the object that the bench has in the cloud.
 const FIRST_BLOCK: u64 = 1 << 20;

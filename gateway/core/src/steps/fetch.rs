@@ -4,9 +4,9 @@
 use crate::core_state::Core;
 use crate::event::{BlockLoss, Command, FetchItem, JobId, Refusal, StoreFailure};
 use crate::state::fetches::{Fetch, Joined, Purpose, ranges};
-use crate::state::reads::Interest;
 use crate::state::lost_blocks::Missed;
 use crate::state::marks::continues;
+use crate::state::reads::Interest;
 use crate::state::slots::SlotState;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, ObjectDescriptor, Pvbn};

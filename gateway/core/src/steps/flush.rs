@@ -10,16 +10,15 @@ use crate::event::{Command, HashItem, HashResult, JobId, UploadFailure, UploadIt
 use crate::format::record::Record;
 use crate::state::dirty::{DirtyBlock, Stage};
 use crate::state::flush_pipeline::{HashJob, Pending, Unreadable, Upload};
+use crate::state::lost_blocks::ALTERED;
+use crate::state::slot_transitions::SlotTransition;
 use crate::state::slots::SlotState;
-use crate::steps::durability::SlotTransition;
 use crate::steps::redirects::Redirects;
 use alloc::{sync::Arc, vec::Vec};
 use hashbrown::{HashSet, hash_map::Entry};
 use tombolo_base::{Fingerprint, Instant, Lcbn, ObjectDescriptor, PACK_BLOCKS, Pvbn};
 
 const HASH_RETRY_MS: u64 = 1_000;
-/// Why the only copy of a block is lost.
-pub(crate) const ALTERED: &str = "its only copy in the cache file does not match its checksum";
 const UNREADABLE: &str = "its only copy in the cache file cannot be read";
 
 impl Core {
@@ -280,7 +279,7 @@ impl Core {
         let lanes = self.config.uploads_max.min(self.index_room());
         let mut free = lanes.saturating_sub(in_flight);
         if free == 0 && in_flight < self.config.uploads_max && !self.flush.uploads.is_empty() {
-            self.durability.checkpoint_wanted = true;
+            self.checkpoints.is_wanted = true;
         }
         for (job, upload) in &mut self.flush.uploads {
             if free == 0 {

@@ -70,7 +70,7 @@ impl Core {
         }
     }
 
-    fn tally(&self) -> Tally {
+    pub(crate) fn tally(&self) -> Tally {
         Tally {
             replacement: self.slots.policy_name(),
             prefetch: self.prefetch_state.prefetcher.name(),

@@ -8,21 +8,23 @@
 //! however large and many the reads are, slots can be found for what they wait for. A window that finds the shares used
 //! up waits without holding anything, unless all of its blocks are at hand.
 
-use tombolo_cache as cache;
 use crate::core_state::{Core, Lookup};
-use crate::event::{Answer, Command, DiskError, MetadataError, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token};
+use crate::event::{
+    Answer, Command, DiskError, MetadataError, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token,
+};
 use crate::format::page::{MapPage, PAGE_ENTRIES};
 use crate::state::candidate::Candidate;
 use crate::state::extent_map::Target;
 use crate::state::fetches::Purpose;
+use crate::state::lost_blocks::ALTERED;
 use crate::state::lost_blocks::Place;
 use crate::state::metadata_loads::{Query, Waiter};
 use crate::state::reads::{Block, Interest, Read};
 use crate::state::slots::SlotState;
-use crate::steps::flush::ALTERED;
 use alloc::{collections::BTreeMap, format, string::ToString, sync::Arc, vec, vec::Vec};
 use core::ops::Range;
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, Span, VolumeId};
+use tombolo_cache as cache;
 use tombolo_prefetch::{Access, Addressing, ClientId, Outcome, PVBN_SPACE, Pattern};
 
 /// Pages and descriptors that one read asks for at a time: each that arrives runs the read again, so more would only
@@ -492,7 +494,11 @@ impl Core {
             });
             return;
         }
-        let waiters = self.metadata_loads.page_waiters.remove(&(volume, page)).unwrap_or_default();
+        let waiters = self
+            .metadata_loads
+            .page_waiters
+            .remove(&(volume, page))
+            .unwrap_or_default();
         match result {
             Ok(loaded) => {
                 let weight = loaded.weight_bytes();

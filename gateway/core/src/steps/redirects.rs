@@ -3,7 +3,7 @@
 use crate::core_state::Core;
 use crate::format::record::Record;
 use crate::state::dirty::DirtyBlock;
-use crate::steps::durability::SlotTransition;
+use crate::state::slot_transitions::SlotTransition;
 use alloc::vec::Vec;
 use tombolo_base::{Pvbn, VolumeId};
 

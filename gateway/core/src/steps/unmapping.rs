@@ -9,7 +9,7 @@
 use crate::core_state::Core;
 use crate::state::dirty::Stage;
 use crate::state::extent_map::Extent;
-use crate::steps::durability::SlotTransition;
+use crate::state::slot_transitions::SlotTransition;
 use alloc::vec::Vec;
 use tombolo_base::{Instant, Lcbn, VolumeId};
 
