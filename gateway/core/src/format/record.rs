@@ -28,7 +28,7 @@
 //! were known to be on stable storage when the batch was made. The time is the machine's then: it tells how old what is
 //! dirty is, nothing else.
 
-use alloc::{string::String, vec, vec::Vec};
+use alloc::{string::String, vec::Vec};
 use tombolo_base::{
     BlockSum, DecodeError, ENTRY_KEY_BYTES_MAX, EntryChange, Lcbn, ObjectDescriptor, Pvbn, Reader, Span, VolumeId,
     WallTime, Writer,
