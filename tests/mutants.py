@@ -92,9 +92,12 @@ class Area:
 # What lies in two of them belongs to the first.
 AREAS = (
     Area(
-        "checkpoint", "tombolo-core", tuple(f"gateway/core/src/{n}.rs" for n in ("checkpoint", "merge", "page")), True
+        "checkpoint",
+        "tombolo-core",
+        tuple(f"gateway/core/src/{n}.rs" for n in ("merge", "format/local_metadata", "format/page", "format/superblock")),
+        True,
     ),
-    Area("recovery", "tombolo-core", ("gateway/core/src/recovery.rs", "gateway/core/src/cache_header.rs"), True),
+    Area("recovery", "tombolo-core", ("gateway/core/src/recovery.rs", "gateway/core/src/format/cache_header.rs"), True),
     Area("core", "tombolo-core", ("gateway/core/src/**/*.rs",), True),
     Area("files", "tombolo-files", ("gateway/files/src/**/*.rs",), False),
 )

@@ -11,6 +11,7 @@ pub mod descriptor;
 mod entry;
 mod ids;
 mod prng;
+mod span;
 mod time;
 
 pub use codec::{DecodeError, Reader, Writer};
@@ -18,6 +19,7 @@ pub use descriptor::{BlockEncoding, ObjectDescriptor, ObjectId, PackedBlock};
 pub use entry::{ENTRY_KEY_BYTES_MAX, ENTRY_VALUE_BYTES_MAX, EntryChange};
 pub use ids::{BlockSum, Fingerprint, Lcbn, Pvbn, VolumeId};
 pub use prng::Prng;
+pub use span::{MetadataChange, Span};
 pub use time::{Instant, WallTime};
 
 /// The unit of mapping, deduplication and caching.

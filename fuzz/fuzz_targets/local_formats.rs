@@ -4,9 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use tombolo_base::BlockSum;
-use tombolo_core::MapPage;
-use tombolo_core::checkpoint::{Superblock, decode_slot_page};
 use tombolo_core::record::{BATCH_HEADER_BYTES, Batch, SegmentHeader};
+use tombolo_core::slot_page::decode_slot_page;
+use tombolo_core::{MapPage, Superblock};
 
 const SUM_OFFSET: usize = 40;
 const IDENTITY_OFFSET: usize = 24;

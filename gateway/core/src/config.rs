@@ -56,7 +56,7 @@ pub struct Config {
     /// What a step does at the most of the work that a large unmapping leaves behind: dirty blocks given up, extents of the
     /// overlay removed, slots set free.
     pub sweep_blocks_max: u64,
-    /// Whether the replacement policy keeps room for what the prefetcher's streams need ([`crate::policies`]).
+    /// Whether the replacement policy keeps room for what the prefetcher's streams need ([`crate::steps::policies`]).
     pub sequential_floor: bool,
 }
 

@@ -1,37 +1,32 @@
-//! The core's state, the dispatch of events, its deadlines, and what it tells about itself.
+//! The core: all of its state, and what every step asks of it.
 
-use crate::checkpoint::{Frozen, Superblock, Totals, Volume};
 use crate::config::Config;
-use crate::dirty::Dirty;
-use crate::durability::Durability;
-use crate::entries::Entries;
-use crate::event::{Answer, Command, DiskError, Event, Refusal, Token};
-use crate::extent_map::{ExtentMap, Target};
-use crate::fetch::Fetches;
-use crate::flush::Flush;
-use crate::journal::Journal;
-use crate::losses::{Losses, LostRun};
-use crate::page::{MapPage, PAGE_ENTRIES};
-use crate::partial_write::PartialWrites;
-use crate::policies::{PolicySnapshot, PrefetchState};
-use crate::read::{Query, Reads};
-use crate::record::{Lsn, VOLUME_BLOCKS_MAX};
-use crate::slots::Slots;
-use crate::verification::Verification;
-use crate::volumes::VolumeChange;
-use crate::wall_clock::WallClock;
-use crate::weighted_lru::WeightedLru;
-use crate::write::Writes;
+use crate::event::{Answer, Command, DiskError, Refusal, Token};
+use crate::format::local_metadata::least_first;
+use crate::format::page::{MapPage, PAGE_ENTRIES};
+use crate::format::record::{Lsn, VOLUME_BLOCKS_MAX};
+use crate::format::superblock::{Superblock, Totals, Volume};
+use crate::state::checkpoints::Checkpoints;
+use crate::state::dirty::Dirty;
+use crate::state::extent_map::Target;
+use crate::state::fetches::Fetches;
+use crate::state::flush_pipeline::Flush;
+use crate::state::group_commit::GroupCommit;
+use crate::state::journal::Journal;
+use crate::state::lost_blocks::Losses;
+use crate::state::metadata_loads::MetadataLoads;
+use crate::state::overlay::{Frozen, Overlay};
+use crate::state::partial_writes::PartialWrites;
+use crate::state::prefetch_state::PrefetchState;
+use crate::state::reads::Reads;
+use crate::state::slot_transitions::SlotTransitions;
+use crate::state::slots::Slots;
+use crate::state::verifications::Verification;
+use crate::state::wall_clock::WallClock;
+use crate::state::weighted_lru::WeightedLru;
+use crate::state::writes::Writes;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
-
-/// Changes since the last checkpoint; reads look here before local metadata.
-#[derive(Debug, Default)]
-pub(crate) struct Overlay {
-    pub map: ExtentMap,
-    pub objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
-    pub entries: Entries,
-}
 
 /// Events counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,50 +55,6 @@ pub struct StoreState {
     pub error_since: Option<Instant>,
 }
 
-/// A look at the core for `status` and `/metrics`.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    pub counters: Counters,
-    pub totals: Totals,
-    pub store: StoreState,
-    pub volumes: Vec<Volume>,
-    pub slot_count: u32,
-    pub slots_clean: u32,
-    pub slots_dirty: u32,
-    pub slots_corrupt: u32,
-    /// Blocks that read as errors, as far as is known, and the first of them.
-    pub lost_blocks: u64,
-    pub lost_runs: Vec<LostRun>,
-    pub dirty_blocks: u64,
-    pub dirty_blocks_max: u32,
-    /// The first of them, and when it was written at the latest, also if that was before the start.
-    pub oldest_dirty_pvbn: Option<Pvbn>,
-    pub oldest_dirty: Option<Instant>,
-    pub draining: bool,
-    pub journal_bytes: u64,
-    /// Records that recovery would replay now, the most it ever has to, and how long the former would take.
-    pub replay_records: u64,
-    pub replay_records_max: u64,
-    pub replay_ms: u64,
-    /// Changes wait for the checkpoint under way.
-    pub waits_for_checkpoint: bool,
-    /// Changes wait for room on the local disk.
-    pub waits_for_journal: bool,
-    pub last_checkpoint: Instant,
-    pub uploads_in_flight: u64,
-    pub fetches_in_flight: u64,
-    pub writes_waiting: u64,
-    pub failed: Option<DiskError>,
-    pub metadata_error: Option<String>,
-    pub policies: PolicySnapshot,
-    pub slot_memory_bytes: u64,
-    pub dirty_memory_bytes: u64,
-    pub map_cache_bytes: u64,
-    pub descriptor_cache_bytes: u64,
-    pub overlay_extents: u64,
-    pub overlay_entry_bytes: u64,
-}
-
 pub struct Core {
     pub(crate) config: Config,
     pub(crate) now: Instant,
@@ -130,11 +81,14 @@ pub struct Core {
     pub(crate) writes: Writes,
     pub(crate) partial_writes: PartialWrites,
     pub(crate) reads: Reads,
+    pub(crate) metadata_loads: MetadataLoads,
     pub(crate) fetches: Fetches,
     pub(crate) flush: Flush,
     pub(crate) verification: Verification,
     pub(crate) losses: Losses,
-    pub(crate) durability: Durability,
+    pub(crate) group_commit: GroupCommit,
+    pub(crate) slot_transitions: SlotTransitions,
+    pub(crate) checkpoints: Checkpoints,
     pub(crate) counters: Counters,
     pub(crate) totals: Totals,
     pub(crate) store: StoreState,
@@ -153,192 +107,6 @@ pub(crate) enum Lookup {
 }
 
 impl Core {
-    /// Takes in an event and appends what is to be done.
-    pub fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Command>) {
-        self.now = self.now.max(now);
-        self.slots.return_withdrawn(self.now);
-        self.settle_again();
-        self.dispatch(event);
-        self.pump_sweep();
-        self.pump();
-        // A pump may have refused the read of a partial write's edge.
-        while self.partial_writes.has_answers() {
-            self.pump();
-        }
-        out.append(&mut self.out);
-    }
-
-    fn pump(&mut self) {
-        self.pump_partial_writes();
-        self.pump_writes();
-        self.pump_flush();
-        self.pump_reads();
-        self.pump_fetches();
-        self.pump_durability();
-        self.pump_policies();
-        self.pump_losses();
-    }
-
-    fn dispatch(&mut self, event: Event) {
-        match event {
-            Event::Read { token, client, span } => self.on_read(token, client, span),
-            Event::Write {
-                token,
-                span,
-                sums,
-                force_unit_access,
-                change,
-            } => {
-                self.on_write(token, span, sums, force_unit_access, change);
-            }
-            Event::WritePartly { token, write } => self.on_write_partly(token, write),
-            Event::Merged { token, sums } => self.on_merged(token, sums),
-            Event::Zero {
-                token,
-                span,
-                force_unit_access,
-            } => self.on_zero(token, span, force_unit_access),
-            Event::Flush { token } => self.on_flush(token),
-            Event::Status { token, span } => self.on_query(token, span, Query::Status),
-            Event::Resolve { token, span } => self.on_query(token, span, Query::Resolve),
-            Event::Commit { token, change, links } => self.on_commit(token, change, links),
-            Event::Cancel { token } => self.on_cancel(token),
-            Event::VolumeCreate { token, name, blocks } => {
-                self.on_volume_change(token, VolumeChange::Create { name, blocks });
-            }
-            Event::VolumeResize { token, volume, blocks } => {
-                self.on_volume_change(token, VolumeChange::Resize { volume, blocks });
-            }
-            Event::VolumeDelete { token, volume } => self.on_volume_change(token, VolumeChange::Delete { volume }),
-            Event::Drain => self.flush.drain_to = Some(self.next_pvbn),
-            Event::CheckpointNow => self.durability.checkpoint_wanted = true,
-            Event::SlotsWritten { token, result } => self.on_slots_written(token, result),
-            Event::SlotsRead {
-                token,
-                result,
-                corrupt,
-                unreadable,
-            } => self.on_slots_read(token, result, corrupt, unreadable),
-            Event::JournalWritten { lsn, end, result } => self.on_journal_written(lsn, end, result),
-            Event::Synced { result } => self.on_synced(result),
-            Event::PageLoaded {
-                volume,
-                page,
-                generation,
-                result,
-            } => {
-                self.on_page_loaded(volume, page, generation, result);
-            }
-            Event::DescriptorLoaded { pvbn, result } => self.on_descriptor_loaded(pvbn, result),
-            Event::Fetched { fetch, result } => self.on_fetched(fetch, result),
-            Event::Hashed { job, results } => self.on_hashed(job, results),
-            Event::Uploaded { job, result } => self.on_uploaded(job, result),
-            Event::Verified { job, result } => self.on_verified(job, result),
-            Event::CopiesFound { job, copies } => self.on_copies_found(job, copies),
-            Event::Checkpointed { result } => self.on_checkpointed(result),
-            Event::JournalFull { segment } => self.journal.set_lacking(Some(segment)),
-            Event::JournalHasRoom => self.journal.set_lacking(None),
-            Event::WallClock { micros } => self.wall = WallClock::new(self.now, micros),
-            Event::Tick => {}
-        }
-    }
-
-    /// When the next [`Event::Tick`] is due.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        [
-            self.write_deadline(),
-            self.flush_deadline(),
-            self.read_deadline(),
-            self.durability_deadline(),
-            self.sweep_deadline(),
-            self.slots.withdrawn_deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-
-    pub fn is_drained(&self) -> bool {
-        self.dirty.is_empty()
-    }
-
-    /// True when a checkpoint holds everything journaled so far.
-    pub fn is_checkpointed(&self) -> bool {
-        self.frozen.is_none() && !self.has_changes()
-    }
-
-    /// Slots from this one on hold nothing; for the world, before it lets the core run.
-    pub fn slots_used_to(&self) -> Lcbn {
-        self.slots.used_to()
-    }
-
-    pub fn volume(&self, volume: VolumeId) -> Option<&Volume> {
-        self.volumes.get(&volume)
-    }
-
-    pub fn volume_named(&self, name: &str) -> Option<&Volume> {
-        self.volumes.values().find(|volume| volume.name == name)
-    }
-
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            counters: self.counters,
-            totals: self.totals,
-            store: self.store.clone(),
-            volumes: self.volumes.values().cloned().collect(),
-            slot_count: self.slots.count(),
-            slots_clean: self.slots.clean_count(),
-            slots_dirty: self.slots.dirty_count(),
-            slots_corrupt: self.slots.corrupt_count(),
-            lost_blocks: self.lost_count(),
-            lost_runs: self.lost_runs(),
-            dirty_blocks: self.dirty.len() as u64,
-            dirty_blocks_max: self.config.dirty_blocks_max,
-            oldest_dirty_pvbn: self.dirty.first_pvbn(),
-            oldest_dirty: self.dirty.oldest(),
-            draining: self.flush.drain_to.is_some(),
-            journal_bytes: self.journal.bytes_since(self.durability.checkpoint_lsn),
-            replay_records: self.replay().0,
-            replay_records_max: self.replay_records_max(),
-            replay_ms: self.replay().1,
-            waits_for_checkpoint: self.is_overlay_full(),
-            waits_for_journal: self.journal.is_full(),
-            last_checkpoint: self.durability.checkpoint_at,
-            uploads_in_flight: self.flush.uploads_in_flight() as u64,
-            fetches_in_flight: self.fetches.in_flight_count() as u64,
-            writes_waiting: self.writes.waiting_count() as u64,
-            failed: self.failed.clone(),
-            metadata_error: self.durability.metadata_error.clone(),
-            policies: self.policies(),
-            slot_memory_bytes: self.slots.memory_bytes(),
-            dirty_memory_bytes: self.dirty.memory_bytes(),
-            map_cache_bytes: self.pages.weight() as u64,
-            descriptor_cache_bytes: self.descriptors.weight() as u64,
-            overlay_extents: (self.overlay.map.len() + self.frozen.as_ref().map_or(0, |frozen| frozen.map.len()))
-                as u64,
-            overlay_entry_bytes: (self.overlay.entries.bytes()
-                + self.frozen.as_ref().map_or(0, |frozen| frozen.entries.bytes()))
-                as u64,
-        }
-    }
-
-    /// Checks what must always hold; for tests and simulation.
-    pub fn check_invariants(&self) {
-        self.slots.check_invariants();
-        self.check_accounts();
-        self.check_unmapped();
-        assert!(
-            self.slots.dirty_count() <= self.config.dirty_blocks_max.max(self.recovered_dirty),
-            "the backlog is bounded"
-        );
-        assert!(self.dirty.len() <= self.slots.dirty_count() as usize);
-        self.partial_writes
-            .check_invariants(|token| self.writes.is_locked(token));
-        self.writes.check_deadlines(self.now, self.config.stall_timeout_ms);
-        assert!(self.journal.durable() <= self.journal.next());
-        assert_eq!(self.corrupt.len(), self.slots.corrupt_count() as usize);
-    }
-
     pub(crate) fn answer(&mut self, token: Token, result: Result<Answer, Refusal>) {
         if let Err(result) = self.partial_writes.take_answer(token, result) {
             self.out.push(Command::Answer { token, result });
@@ -350,7 +118,7 @@ impl Core {
         crate::event::JobId(self.next_job)
     }
 
-    pub(crate) fn check_span(&self, span: crate::event::Span) -> Result<(), Refusal> {
+    pub(crate) fn check_span(&self, span: tombolo_base::Span) -> Result<(), Refusal> {
         let blocks = self.size_of(span.volume)?;
         match span.first.checked_add(span.count) {
             Some(end) if end <= blocks => Ok(()),
@@ -362,7 +130,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn check_spans(&self, spans: impl IntoIterator<Item = crate::event::Span>) -> Result<(), Refusal> {
+    pub(crate) fn check_spans(&self, spans: impl IntoIterator<Item = tombolo_base::Span>) -> Result<(), Refusal> {
         spans.into_iter().try_for_each(|span| self.check_span(span))
     }
 
@@ -398,25 +166,6 @@ impl Core {
         }
     }
 
-    /// Of the state directory.
-    pub fn identity(&self) -> u64 {
-        self.journal.identity()
-    }
-
-    pub fn slot_count(&self) -> u32 {
-        self.slots.count()
-    }
-
-    /// No PVBN from here on has been given out.
-    pub fn next_pvbn(&self) -> Pvbn {
-        self.next_pvbn
-    }
-
-    /// How far the journal has been written: after recovery, what is durable once the caller has synced.
-    pub fn journal_mark(&self) -> crate::journal::JournalMark {
-        self.journal.mark_of_written()
-    }
-
     pub(crate) fn superblock(&self, lsn: Lsn) -> Superblock {
         Superblock {
             journal_identity: self.journal.identity(),
@@ -442,5 +191,22 @@ impl Core {
         if self.failed.is_none() {
             self.failed = Some(error);
         }
+    }
+
+    /// The object that covers `pvbn`, if it is in memory.
+    pub(crate) fn descriptor_of(&mut self, pvbn: Pvbn) -> Option<Arc<ObjectDescriptor>> {
+        let candidates = least_first(pvbn)..=pvbn.0;
+        let in_overlay = |objects: &BTreeMap<u64, Arc<ObjectDescriptor>>| {
+            let mut near = objects.range(candidates.clone()).rev();
+            near.find(|(_, descriptor)| descriptor.find(pvbn).is_some())
+                .map(|(_, descriptor)| descriptor.clone())
+        };
+        in_overlay(&self.overlay.objects)
+            .or_else(|| in_overlay(&self.frozen.as_ref()?.objects))
+            .or_else(|| {
+                self.descriptors
+                    .last_where(candidates.clone(), |descriptor| descriptor.find(pvbn).is_some())
+                    .cloned()
+            })
     }
 }

@@ -1,12 +1,13 @@
 //! What the world tells the core, and what the core asks of the world. Every command that does something comes back
 //! as an event, with its success or its failure.
 
-use crate::checkpoint::Frozen;
-use crate::journal::{JournalMark, JournalWrite};
-use crate::page::MapPage;
-use crate::record::{LinkRun, Lsn, SlotRun};
+use crate::format::cache_header::JournalMark;
+use crate::format::page::MapPage;
+use crate::format::record::{LinkRun, Lsn, SlotRun};
+use crate::state::journal::JournalWrite;
+use crate::state::overlay::Frozen;
 use alloc::{string::String, sync::Arc, vec::Vec};
-use tombolo_base::{BlockSum, EntryChange, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{BlockSum, Fingerprint, Lcbn, MetadataChange, ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_prefetch::ClientId;
 
 /// Names one request of a client; chosen by the world, never reused.
@@ -16,51 +17,6 @@ pub struct Token(pub u64);
 /// Names one piece of background work; chosen by the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
-
-/// A request's blocks, in units of [`tombolo_base::BLOCK_BYTES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    pub volume: VolumeId,
-    pub first: u64,
-    pub count: u64,
-}
-
-impl Span {
-    pub fn end(&self) -> u64 {
-        self.first.saturating_add(self.count)
-    }
-
-    /// What lies before a part of the span, and what lies behind it.
-    pub fn around(&self, part: Option<Self>) -> [Self; 2] {
-        let nothing = Self {
-            first: self.end(),
-            count: 0,
-            ..*self
-        };
-        let part = part.unwrap_or(nothing);
-        let before = Self {
-            count: part.first - self.first,
-            ..*self
-        };
-        let behind = Self {
-            first: part.end(),
-            count: self.end() - part.end(),
-            ..*self
-        };
-        [before, behind]
-    }
-
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.volume == other.volume && self.first < other.end() && other.first < self.end()
-    }
-}
-
-/// Entries that change and blocks that become holes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MetadataChange {
-    pub entries: Vec<EntryChange>,
-    pub holes: Vec<Span>,
-}
 
 /// A write of blocks of which the first, the last, or both keep some of their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,7 +274,7 @@ pub enum Command {
         page: u64,
         generation: u64,
     },
-    /// The object that holds `pvbn` ([`crate::checkpoint::load_descriptor`]).
+    /// The object that holds `pvbn` ([`crate::local_metadata::load_descriptor`]).
     LoadDescriptor {
         pvbn: Pvbn,
     },

@@ -5,101 +5,55 @@
 //! slots, the dirty queue and the flush pipeline. It does not own bytes: contents of blocks go between client and
 //! slot without passing through here, under the sums that the core keeps.
 //!
-//! | module       | holds                                                                    |
-//! |--------------|--------------------------------------------------------------------------|
-//! | `write`      | writes and zeroes: from request to journal record                        |
-//! | `partial_write` | writes that keep some bytes of a block: exclusion, reading, merging   |
-//! | `read`       | reads and map queries: from request to slots                             |
-//! | `policies`   | the policies at work: what they are told and what they achieve           |
-//! | `ahead`      | from suggestions to fetches                                              |
-//! | `marks`      | prefetched blocks that nobody has read yet                               |
-//! | `fetch`      | GETs in flight, joined by every reader that needs them                   |
-//! | `flush`      | dirty blocks to fingerprints to packs to objects                         |
-//! | `redirects`  | blocks that get the name of a block of the same contents                 |
-//! | `verification` | whether the cloud still has what a duplicate equals                    |
-//! | `ages`       | when dirty blocks were written                                           |
-//! | `losses`     | blocks that are known to be lost                                         |
-//! | `durability` | acknowledgements, group commit, checkpoints                              |
-//! | `volumes`    | creation, resize, deletion                                               |
-//! | `wall_clock` | ages of what was written before the start                                |
-//! | `unmapping`  | what large unmappings leave to do, in pieces                             |
-//! | `unneeded`   | clean copies of blocks that nothing maps to any more                     |
-//! | `entries`    | the file service's entries that have changed, and their counters         |
-//! | `entry_scan` | looks at entries: what has changed laid over local metadata              |
-//! | `map_walk`   | walks through sparse maps                                                |
-//! | `link`       | blocks made the same as others                                           |
-//! | `recovery`   | the same state from local metadata and the journal                       |
-//! | `checkpoint` | the tables of local metadata                                             |
-//! | `merge`      | the merge of the overlay into them, in transactions of bounded size      |
-//! | `cache_header` | the cache file's first bytes, and the note of what is durable          |
-//! | `sealed`     | the sum that binds a record of local metadata to its place                |
-//! | `record`     | the journal's bytes                                                      |
+//! | folder     | holds                                                                          |
+//! |------------|--------------------------------------------------------------------------------|
+//! | `format`   | what has a layout in bytes: journal records, tables of local metadata, headers |
+//! | `state`    | data: slots, dirty queue, overlay, positions in the journal                    |
+//! | `steps`    | what the core does with it, a file for each subject                            |
+//! | `recovery` | the same state from local metadata and the journal                             |
+//! | `merge`    | the merge of the overlay into local metadata, in transactions of bounded size  |
+//! | `walks`    | what takes several requests: scans, walks through maps, links                  |
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 extern crate alloc;
 
-mod ages;
-#[cfg(test)]
-mod bounds_tests;
-pub mod cache_header;
-pub mod checkpoint;
 mod config;
 mod core_state;
-mod dead_copies;
-mod dirty;
-mod durability;
-mod entries;
-mod entry_scan;
 mod event;
-mod extent_map;
-mod fetch;
-mod flush;
-mod journal;
-mod link;
-mod losses;
-mod map_walk;
-mod marks;
+mod format;
+mod invariants;
 mod merge;
-mod page;
-mod partial_write;
-mod policies;
-#[cfg(test)]
-mod policy_change_cost;
-mod prefetch;
-mod read;
-pub mod record;
 pub mod recovery;
-mod redirects;
-pub mod sealed;
-mod slots;
+mod snapshot;
+mod state;
+mod steps;
 #[cfg(test)]
 mod test_bench;
-mod unmapping;
-#[cfg(test)]
-mod unmapping_cost;
-mod verification;
-mod volumes;
-mod wall_clock;
-mod weighted_lru;
-mod write;
+mod walks;
 
-pub use checkpoint::{Frozen, Totals, Volume};
 pub use config::Config;
-pub use core_state::{Core, Counters, Snapshot, StoreState};
-pub use entries::{Entries, EntryLookup, EntryValue};
-pub use entry_scan::{EntryScan, StoredEntry};
+pub use core_state::{Core, Counters, StoreState};
 pub use event::{
     Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, Loss, LossCause,
-    MetadataChange, MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, Span, StatusRun,
-    StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
+    MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token,
+    UploadFailure, UploadItem, WritePiece,
 };
-pub use extent_map::{Extent, ExtentMap, Target};
-pub use journal::{JournalMark, JournalWrite, allocated_bytes};
-pub use link::{Link, LinkStep};
-pub use losses::LostRun;
-pub use map_walk::{MapWalk, WalkStep};
+pub use format::cache_header::JournalMark;
+pub use format::page::{MapPage, PAGE_ENTRIES};
+pub use format::record::{LinkRun, Lsn, SlotRun};
+pub use format::superblock::{Superblock, Totals, Volume};
+pub use format::{cache_header, local_metadata, record, sealed, slot_page};
 pub use merge::Merge;
-pub use page::{MapPage, PAGE_ENTRIES};
-pub use policies::{Economy, Policies, PolicyCounters, PolicySnapshot, Tally};
-pub use record::{LinkRun, Lsn, SlotRun};
+pub use snapshot::{PolicySnapshot, Snapshot};
+pub use state::entry_overlay::{Entries, EntryLookup, EntryValue};
+pub use state::extent_map::{Extent, ExtentMap, Target};
+pub use state::journal::{JournalWrite, allocated_bytes};
+pub use state::lost_blocks::LostRun;
+pub use state::overlay::Frozen;
+pub use state::policy_counters::{PolicyCounters, Tally};
+pub use state::prefetch_state::{Economy, Policies};
+pub use tombolo_base::{MetadataChange, Span};
 pub use tombolo_prefetch::ClientId;
+pub use walks::entry_scan::{EntryScan, StoredEntry};
+pub use walks::link::{Link, LinkStep};
+pub use walks::map_walk::{MapWalk, WalkStep};

@@ -6,11 +6,12 @@
 //! a crash, is begun anew, with the same frozen state or with one that recovery has made of the journal. What recovery
 //! builds upon (slots, counters, superblock) changes in the last transaction, together.
 
-use crate::checkpoint::{
-    Frozen, MetadataFault, MetadataRead, MetadataTransaction, Table, decode, get, load_map_page, map_key,
+use crate::format::local_metadata::{
+    MetadataFault, MetadataRead, MetadataTransaction, Table, decode, get, load_map_page, map_key,
 };
-use crate::extent_map::Target;
-use crate::page::{CountPage, MapPage, PAGE_ENTRIES, References};
+use crate::format::page::{CountPage, MapPage, PAGE_ENTRIES, References};
+use crate::state::extent_map::Target;
+use crate::state::overlay::Frozen;
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use tombolo_base::{Pvbn, VolumeId};
 

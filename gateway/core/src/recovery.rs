@@ -5,25 +5,32 @@
 //! prefix of the journal. If any batch anywhere says that more than that was durable, flushed data is damaged, and
 //! recovery refuses instead of losing it in silence.
 
-use crate::cache_header::{CacheHeader, Mark};
-use crate::checkpoint::{MetadataFault, MetadataRead, SlotEntry, Superblock, Table, decode, decode_slot_page, get};
 use crate::config::Config;
-use crate::core_state::{Core, Counters, Overlay, StoreState};
-use crate::dirty::{Dirty, DirtyBlock, Stage};
-use crate::durability::{Durability, SlotTransition};
-use crate::fetch::Fetches;
-use crate::flush::Flush;
-use crate::journal::Journal;
-use crate::losses::Losses;
-use crate::partial_write::PartialWrites;
-use crate::policies::{Policies, PrefetchState};
-use crate::read::Reads;
-use crate::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::slots::{SLOTS_PER_PAGE, SlotState, Slots};
-use crate::verification::Verification;
-use crate::wall_clock::WallClock;
-use crate::weighted_lru::WeightedLru;
-use crate::write::Writes;
+use crate::core_state::{Core, Counters, StoreState};
+use crate::format::cache_header::{CacheHeader, Mark};
+use crate::format::local_metadata::{MetadataFault, MetadataRead, Table, decode, get};
+use crate::format::record::{Batch, LinkRun, Lsn, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::slot_page::SLOTS_PER_PAGE;
+use crate::format::slot_page::{SlotEntry, decode_slot_page};
+use crate::format::superblock::Superblock;
+use crate::state::checkpoints::Checkpoints;
+use crate::state::dirty::{Dirty, DirtyBlock, Stage};
+use crate::state::fetches::Fetches;
+use crate::state::flush_pipeline::Flush;
+use crate::state::group_commit::GroupCommit;
+use crate::state::journal::Journal;
+use crate::state::lost_blocks::Losses;
+use crate::state::metadata_loads::MetadataLoads;
+use crate::state::overlay::Overlay;
+use crate::state::partial_writes::PartialWrites;
+use crate::state::prefetch_state::{Policies, PrefetchState};
+use crate::state::reads::Reads;
+use crate::state::slot_transitions::{SlotTransition, SlotTransitions};
+use crate::state::slots::{SlotState, Slots};
+use crate::state::verifications::Verification;
+use crate::state::wall_clock::WallClock;
+use crate::state::weighted_lru::WeightedLru;
+use crate::state::writes::Writes;
 use alloc::{collections::BTreeMap, format, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
 
@@ -299,7 +306,7 @@ impl Segment {
         // Look for intact batches beyond the damage: they may say that the damaged part was durable.
         let identity = self.header.journal_identity;
         let mut at = 1;
-        while at + crate::record::BATCH_HEADER_BYTES <= rest.len() {
+        while at + crate::format::record::BATCH_HEADER_BYTES <= rest.len() {
             if rest[at..].starts_with(b"TJB1")
                 && let Ok((batch, length)) = Batch::decode(&rest[at..], identity)
                 && batch.lsn >= self.end
@@ -438,11 +445,14 @@ fn empty_core(
         writes: Writes::default(),
         partial_writes: PartialWrites::default(),
         reads: Reads::default(),
+        metadata_loads: MetadataLoads::default(),
         fetches: Fetches::default(),
         flush: Flush::default(),
         verification: Verification::new(config.present_objects_max),
         losses: Losses::default(),
-        durability: Durability::new(now, superblock.lsn),
+        group_commit: GroupCommit::default(),
+        slot_transitions: SlotTransitions::default(),
+        checkpoints: Checkpoints::new(now, superblock.lsn),
         counters: Counters::default(),
         totals: superblock.totals,
         store: StoreState::default(),
@@ -597,7 +607,7 @@ fn replay<E>(
             position = found.end;
         }
     }
-    core.durability.overlay_records = report.records;
+    core.checkpoints.overlay_records = report.records;
     if position < durable {
         return Err(match tail.damage {
             Some((segment, offset, error)) => RecoveryError::JournalCorrupt {
@@ -913,8 +923,8 @@ fn replay_record(core: &mut Core, time: WallTime, record: Record, report: &mut R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policies::Economy;
-    use crate::record::SlotRun;
+    use crate::format::record::SlotRun;
+    use crate::state::prefetch_state::Economy;
     use crate::test_bench::{Bench, FIRST_PVBN};
     use tombolo_base::{BlockEncoding, Fingerprint};
 

@@ -1,15 +1,17 @@
 //! A core with one object in the cloud, between a replacement policy and a prefetcher that write down what they are told.
 
-use crate::checkpoint::{MetadataRead, Superblock, Table};
 use crate::config::Config;
 use crate::core_state::Core;
-use crate::event::{Command, Event, FetchItem, JobId, Span, Token};
-use crate::extent_map::{Extent, Target};
-use crate::policies::{Economy, Policies, PolicyCounters};
+use crate::event::{Command, Event, FetchItem, JobId, Token};
+use crate::format::local_metadata::{MetadataRead, Table};
+use crate::format::superblock::Superblock;
 use crate::recovery::{NewDisk, Parts, recover};
+use crate::state::extent_map::{Extent, Target};
+use crate::state::policy_counters::PolicyCounters;
+use crate::state::prefetch_state::{Economy, Policies};
 use alloc::sync::Arc;
 use std::sync::Mutex;
-use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Instant, Lcbn, ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_cache::{Access as Use, Arrival, Capacity, Incoming, Lru, MissHint, Replacement, Residents};
 use tombolo_prefetch::{
     Access, Class, ClientId, Feedback, Likelihood, Outcome, Pattern, PrefetchOutcome, Prefetcher, Statistics,

@@ -3,10 +3,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tombolo_base::{BlockSum, EntryChange, Instant, Lcbn, WallTime};
-use tombolo_core::checkpoint::{MetadataRead, Superblock, Table};
+use tombolo_core::local_metadata::{MetadataRead, Table};
 use tombolo_core::record::{Batch, Lsn, Record, SegmentHeader};
 use tombolo_core::recovery::{LocalDisk, Parts, recover};
-use tombolo_core::{Config, Policies};
+use tombolo_core::{Config, Policies, Superblock};
 
 /// Counts what is allocated.
 struct Counting;

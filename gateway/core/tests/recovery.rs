@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, Pvbn, VolumeId, WallTime};
 use tombolo_core::cache_header::{CacheHeader, Mark};
-use tombolo_core::checkpoint::{Entry, MetadataFault, MetadataRead, SlotEntry, Superblock, Table, encode_slot_page};
+use tombolo_core::local_metadata::{Entry, MetadataFault, MetadataRead, Table};
 use tombolo_core::record::{Batch, Lsn, Record, SegmentHeader, SlotRun};
 use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, recover};
-use tombolo_core::{Config, Core, JournalMark, Policies};
+use tombolo_core::slot_page::{SlotEntry, encode_slot_page};
+use tombolo_core::{Config, Core, JournalMark, Policies, Superblock};
 
 const IDENTITY: u64 = 7;
 const SLOTS: u32 = 64;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId};
-use tombolo_core::checkpoint::{MetadataRead, Table, map_key};
+use tombolo_core::local_metadata::{MetadataRead, Table, map_key};
 use tombolo_core::{
     Answer, ClientId, Core, EntryScan, Event, LinkRun, MetadataChange, ResolvedRun, Span, StatusRun, Token,
 };

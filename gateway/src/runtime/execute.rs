@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn};
-use tombolo_core::checkpoint::{MetadataFault, load_descriptor, load_map_page};
+use tombolo_core::local_metadata::{MetadataFault, load_descriptor, load_map_page};
 use tombolo_core::{
     Answer, Command, DiskError, Event, JournalMark, JournalWrite, MetadataError, ReadPiece, Refusal, Token, WritePiece,
 };

@@ -9,8 +9,8 @@ use super::open::{OpenError, fresh_identity};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use tombolo_core::Superblock;
 use tombolo_core::cache_header::{CacheHeader, Mark};
-use tombolo_core::checkpoint::Superblock;
 
 /// Where everything lies in a state directory.
 #[derive(Clone, Debug)]

@@ -7,7 +7,8 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tombolo_base::DecodeError;
-use tombolo_core::checkpoint::{MetadataRead, MetadataTransaction, Superblock, Table};
+use tombolo_core::Superblock;
+use tombolo_core::local_metadata::{MetadataRead, MetadataTransaction, Table};
 use tombolo_core::sealed::{seal, unseal};
 use tombolo_files::storage::Entry;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tombolo_base::ObjectDescriptor;
 use tombolo_cloud_driver::{ETag, ListedObject, ObjectMeta, ObjectStore, Operation, PutMode, Result, StoreError};
-use tombolo_core::checkpoint::{MetadataRead, Table};
+use tombolo_core::local_metadata::{MetadataRead, Table};
 
 /// How long a start waits for the answer. It is asked for again when the store is first used.
 const START_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,7 +1,8 @@
 use super::*;
-use crate::checkpoint::{Entry, Superblock};
-use crate::entries::Entries;
-use crate::extent_map::{Extent, ExtentMap};
+use crate::format::local_metadata::Entry;
+use crate::format::superblock::Superblock;
+use crate::state::entry_overlay::Entries;
+use crate::state::extent_map::{Extent, ExtentMap};
 use core::convert::Infallible;
 use proptest::prelude::*;
 

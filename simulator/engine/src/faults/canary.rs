@@ -7,8 +7,9 @@ use crate::faults::request::Kind;
 use crate::faults::scenario::Canary;
 use crate::faults::world::World;
 use tombolo_base::{EntryChange, VolumeId};
-use tombolo_core::checkpoint::{MetadataRead, SlotEntry, Table, decode_slot_page, encode_slot_page};
+use tombolo_core::local_metadata::{MetadataRead, Table};
 use tombolo_core::record::{Batch, Record};
+use tombolo_core::slot_page::{SlotEntry, decode_slot_page, encode_slot_page};
 use tombolo_core::{Event, Frozen, MetadataChange};
 
 impl World {

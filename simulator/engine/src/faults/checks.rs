@@ -6,7 +6,7 @@ use crate::faults::metadata::Metadata;
 use crate::faults::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use tombolo_base::{Instant, ObjectDescriptor, Pvbn, VolumeId};
-use tombolo_core::checkpoint::{MetadataRead, Table, load_map_page, map_key};
+use tombolo_core::local_metadata::{MetadataRead, Table, load_map_page, map_key};
 use tombolo_core::record::{Batch, Record};
 use tombolo_core::{Answer, Command, Core, Event, MapPage, PAGE_ENTRIES, ResolvedRun, Span, Token};
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::Bound;
-use tombolo_core::checkpoint::{MetadataRead, MetadataTransaction, Superblock, Table};
+use tombolo_core::Superblock;
+use tombolo_core::local_metadata::{MetadataRead, MetadataTransaction, Table};
 
 type Key = (Table, Vec<u8>);
 

@@ -12,11 +12,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_cloud_driver::object::{byte_range, decode_block, encode_object};
-use tombolo_core::checkpoint::{MetadataTransaction, Superblock, Table, load_descriptor, load_map_page};
+use tombolo_core::local_metadata::{MetadataTransaction, Table, load_descriptor, load_map_page};
 use tombolo_core::record::{Batch, Record, SEGMENT_HEADER_BYTES};
 use tombolo_core::{
     BlockLoss, Command, DiskError, Entries, Event, FetchItem, Frozen, HashItem, HashResult, JobId, JournalMark,
-    JournalWrite, MapPage, Merge, MetadataError, ReadPiece, StoreFailure, Token, UploadFailure, UploadItem, WritePiece,
+    JournalWrite, MapPage, Merge, MetadataError, ReadPiece, StoreFailure, Superblock, Token, UploadFailure, UploadItem,
+    WritePiece,
 };
 use tombolo_dedup::Manifest;
 

@@ -7,7 +7,7 @@ use crate::faults::operation::Operation;
 use crate::faults::service::thread_of;
 use crate::faults::world::World;
 use std::sync::Arc;
-use tombolo_core::checkpoint::{MetadataRead, Table};
+use tombolo_core::local_metadata::{MetadataRead, Table};
 use tombolo_core::{Core, EntryLookup, EntryScan, StoredEntry};
 
 /// An [`EntryScan`] of a client's.

@@ -20,9 +20,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tombolo_base::{Fingerprint, Instant, ObjectDescriptor, Prng, Pvbn};
 use tombolo_cloud_driver::object::Compression;
-use tombolo_core::checkpoint::{Superblock, Table};
+use tombolo_core::local_metadata::Table;
 use tombolo_core::recovery::{Parts, load_superblock, recover};
-use tombolo_core::{Command, Core, Event, Token, allocated_bytes};
+use tombolo_core::{Command, Core, Event, Superblock, Token, allocated_bytes};
 
 /// Ticks at one instant beyond which the core is said to spin.
 const TICKS_AT_ONE_INSTANT_MAX: u64 = 20;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use tombolo_base::{BlockSum, ObjectDescriptor, Pvbn, VolumeId};
-use tombolo_core::checkpoint::{Frozen, MetadataRead, OBJECT_SPAN_MAX, Superblock, Table};
-use tombolo_core::{Extent, MapPage, PAGE_ENTRIES, Target};
+use tombolo_core::local_metadata::{MetadataRead, OBJECT_SPAN_MAX, Table};
+use tombolo_core::{Extent, Frozen, MapPage, PAGE_ENTRIES, Superblock, Target};
 
 #[derive(Debug)]
 pub struct Metadata {

@@ -15,9 +15,8 @@ use super::world::World;
 use std::collections::VecDeque;
 use std::time::Instant as WallInstant;
 use tombolo_base::{Instant, OBJECT_BLOCKS_MAX};
-use tombolo_core::checkpoint::Totals;
 use tombolo_core::recovery::{NewDisk, Parts, recover};
-use tombolo_core::{ClientId, Config, Core, Event, PolicyCounters};
+use tombolo_core::{ClientId, Config, Core, Event, PolicyCounters, Totals};
 
 /// Blocks of a request to the gateway, at the most; a larger one of the trace comes in parts.
 const REQUEST_BLOCKS_MAX: u64 = 1024;

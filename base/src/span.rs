@@ -1,0 +1,49 @@
+//! Ranges of blocks, and what is changed beside the blocks that are written.
+
+use crate::{EntryChange, VolumeId};
+use alloc::vec::Vec;
+
+/// Blocks `first..first + count` of a volume or a file, in units of [`crate::BLOCK_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub volume: VolumeId,
+    pub first: u64,
+    pub count: u64,
+}
+
+impl Span {
+    pub fn end(&self) -> u64 {
+        self.first.saturating_add(self.count)
+    }
+
+    /// What lies before a part of the span, and what lies behind it.
+    pub fn around(&self, part: Option<Self>) -> [Self; 2] {
+        let nothing = Self {
+            first: self.end(),
+            count: 0,
+            ..*self
+        };
+        let part = part.unwrap_or(nothing);
+        let before = Self {
+            count: part.first - self.first,
+            ..*self
+        };
+        let behind = Self {
+            first: part.end(),
+            count: self.end() - part.end(),
+            ..*self
+        };
+        [before, behind]
+    }
+
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.volume == other.volume && self.first < other.end() && other.first < self.end()
+    }
+}
+
+/// Entries that change and blocks that become holes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetadataChange {
+    pub entries: Vec<EntryChange>,
+    pub holes: Vec<Span>,
+}

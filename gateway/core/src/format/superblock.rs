@@ -1,0 +1,232 @@
+//! The superblock: from where recovery replays the journal, and what must outlive it.
+
+use crate::format::record::Lsn;
+use alloc::{string::String, vec::Vec};
+use tombolo_base::{DecodeError, Pvbn, Reader, VolumeId, WallTime, Writer};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A volume as local metadata and the core know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    pub id: VolumeId,
+    pub name: String,
+    pub blocks: u64,
+}
+
+/// Where the journal takes over from local metadata, and what must outlive it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Superblock {
+    /// Of the state directory: journal and cache file carry it too.
+    pub journal_identity: u64,
+    pub slot_count: u32,
+    /// Recovery replays from here.
+    pub lsn: Lsn,
+    /// The segment that holds `lsn`, or the next to be made.
+    pub segment: u64,
+    pub next_pvbn: u64,
+    pub next_volume: u64,
+    pub volumes: Vec<Volume>,
+    pub totals: Totals,
+    /// When what is dirty was written: blocks from each of these PVBNs on, up to the next, at that time or later.
+    pub dirty_ages: Vec<(Pvbn, WallTime)>,
+}
+
+/// Counters that live as long as the state directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub blocks_written: u64,
+    pub blocks_zero: u64,
+    pub blocks_duplicate: u64,
+    pub blocks_unique: u64,
+    pub objects: u64,
+    pub object_bytes: u64,
+}
+
+const SUPER_MAGIC: &[u8; 7] = b"TMBSUPR";
+const SUPER_VERSION: u8 = b'4';
+
+impl Superblock {
+    /// Of a state directory that is just being made.
+    pub fn first(identity: u64, slot_count: u32) -> Self {
+        Self {
+            journal_identity: identity,
+            slot_count,
+            segment: 1,
+            next_pvbn: 1,
+            next_volume: 1,
+            ..Self::default()
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.bytes(SUPER_MAGIC)
+            .u8(SUPER_VERSION)
+            .u64(self.journal_identity)
+            .u32(self.slot_count)
+            .u64(self.lsn.0)
+            .u64(self.segment);
+        out.u64(self.next_pvbn).u64(self.next_volume);
+        let totals = &self.totals;
+        out.u64(totals.blocks_written)
+            .u64(totals.blocks_zero)
+            .u64(totals.blocks_duplicate);
+        out.u64(totals.blocks_unique)
+            .u64(totals.objects)
+            .u64(totals.object_bytes);
+        out.u32(self.volumes.len() as u32);
+        for volume in &self.volumes {
+            out.u64(volume.id.0)
+                .u64(volume.blocks)
+                .u8(volume.name.len() as u8)
+                .bytes(volume.name.as_bytes());
+        }
+        out.u32(self.dirty_ages.len() as u32);
+        for (first, time) in &self.dirty_ages {
+            out.u64(first.0).u32(time.0);
+        }
+        let sum = xxh3_64(&out.0);
+        out.u64(sum);
+        out.0
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let magic = reader.bytes("superblock magic", 7)?;
+        if magic != SUPER_MAGIC {
+            return Err(DecodeError::Invalid {
+                what: "superblock magic",
+                value: u64::from(magic[0]),
+            });
+        }
+        let version = reader.u8("superblock version")?;
+        if version != SUPER_VERSION {
+            return Err(DecodeError::Invalid {
+                what: "superblock version",
+                value: u64::from(version),
+            });
+        }
+        let mut superblock = Self {
+            journal_identity: reader.u64("superblock journal identity")?,
+            slot_count: reader.u32("superblock slot count")?,
+            lsn: Lsn(reader.u64("superblock LSN")?),
+            segment: reader.u64("superblock segment")?,
+            next_pvbn: reader.u64("superblock next PVBN")?,
+            next_volume: reader.u64("superblock next volume")?,
+            totals: Totals {
+                blocks_written: reader.u64("superblock totals")?,
+                blocks_zero: reader.u64("superblock totals")?,
+                blocks_duplicate: reader.u64("superblock totals")?,
+                blocks_unique: reader.u64("superblock totals")?,
+                objects: reader.u64("superblock totals")?,
+                object_bytes: reader.u64("superblock totals")?,
+            },
+            volumes: Vec::new(),
+            dirty_ages: Vec::new(),
+        };
+        for _ in 0..reader.u32("superblock volume count")? {
+            let id = VolumeId(reader.u64("superblock volume")?);
+            let blocks = reader.u64("superblock volume blocks")?;
+            let length = usize::from(reader.u8("superblock volume name")?);
+            let name = core::str::from_utf8(reader.bytes("superblock volume name", length)?).map_err(|_| {
+                DecodeError::Invalid {
+                    what: "superblock volume name",
+                    value: length as u64,
+                }
+            })?;
+            superblock.volumes.push(Volume {
+                id,
+                name: name.into(),
+                blocks,
+            });
+        }
+        for _ in 0..reader.u32("superblock age count")? {
+            let first = Pvbn(reader.u64("superblock age PVBN")?);
+            let time = WallTime(reader.u32("superblock age")?);
+            superblock.dirty_ages.push((first, time));
+        }
+        let computed = xxh3_64(&bytes[..reader.offset()]);
+        let found = reader.u64("superblock checksum")?;
+        if found != computed {
+            return Err(DecodeError::Checksum {
+                what: "superblock",
+                found,
+                computed,
+            });
+        }
+        reader.finish("superblock")?;
+        Ok(superblock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn superblock() -> Superblock {
+        let volume = |id, name: &str, blocks| Volume {
+            id: VolumeId(id),
+            name: name.into(),
+            blocks,
+        };
+        Superblock {
+            journal_identity: 1,
+            slot_count: 2,
+            lsn: Lsn(3),
+            segment: 4,
+            next_pvbn: 5,
+            next_volume: 6,
+            volumes: [volume(7, "first", 8), volume(9, "", u64::MAX)].into(),
+            totals: Totals {
+                blocks_written: 10,
+                blocks_zero: 11,
+                blocks_duplicate: 12,
+                blocks_unique: 13,
+                objects: 14,
+                object_bytes: 15,
+            },
+            dirty_ages: [(Pvbn(16), WallTime(17)), (Pvbn(18), WallTime(19))].into(),
+        }
+    }
+
+    #[test]
+    fn a_superblock_is_read_as_it_was_written() {
+        let bytes = superblock().encode();
+        assert_eq!(Superblock::decode(&bytes), Ok(superblock()));
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(Superblock::decode(&longer).is_err());
+        for length in 0..bytes.len() {
+            assert!(Superblock::decode(&bytes[..length]).is_err(), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_superblock_with_any_bit_flipped_is_refused() {
+        let bytes = superblock().encode();
+        for bit in 0..8 * bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&damaged).is_err(), "bit {bit}");
+        }
+    }
+
+    /// Its sum is right, so that only what it says of itself is wrong.
+    #[test]
+    fn a_superblock_of_another_version_is_named_as_such() {
+        let what_is_wrong = |index: usize| {
+            let mut bytes = superblock().encode();
+            bytes[index] += 1;
+            let end = bytes.len() - 8;
+            let sum = xxh3_64(&bytes[..end]);
+            bytes[end..].copy_from_slice(&sum.to_le_bytes());
+            match Superblock::decode(&bytes) {
+                Err(DecodeError::Invalid { what, .. }) => what,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(
+            [0, 6, 7].map(what_is_wrong),
+            ["superblock magic", "superblock magic", "superblock version"]
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! What the core tells about itself.
+
+use crate::core_state::{Core, Counters, StoreState};
+use crate::event::DiskError;
+use crate::format::superblock::{Totals, Volume};
+use crate::state::lost_blocks::LostRun;
+use crate::state::policy_counters::{PolicyCounters, Tally};
+use crate::state::prefetch_state::Economy;
+use alloc::{string::String, vec::Vec};
+use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId};
+use tombolo_prefetch::{Addressing, Class, Statistics, graph::History};
+
+/// A look at the core for `status` and `/metrics`.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub counters: Counters,
+    pub totals: Totals,
+    pub store: StoreState,
+    pub volumes: Vec<Volume>,
+    pub slot_count: u32,
+    pub slots_clean: u32,
+    pub slots_dirty: u32,
+    pub slots_corrupt: u32,
+    /// Blocks that read as errors, as far as is known, and the first of them.
+    pub lost_blocks: u64,
+    pub lost_runs: Vec<LostRun>,
+    pub dirty_blocks: u64,
+    pub dirty_blocks_max: u32,
+    /// The first of them, and when it was written at the latest, also if that was before the start.
+    pub oldest_dirty_pvbn: Option<Pvbn>,
+    pub oldest_dirty: Option<Instant>,
+    pub draining: bool,
+    pub journal_bytes: u64,
+    /// Records that recovery would replay now, the most it ever has to, and how long the former would take.
+    pub replay_records: u64,
+    pub replay_records_max: u64,
+    pub replay_ms: u64,
+    /// Changes wait for the checkpoint under way.
+    pub waits_for_checkpoint: bool,
+    /// Changes wait for room on the local disk.
+    pub waits_for_journal: bool,
+    pub last_checkpoint: Instant,
+    pub uploads_in_flight: u64,
+    pub fetches_in_flight: u64,
+    pub writes_waiting: u64,
+    pub failed: Option<DiskError>,
+    pub metadata_error: Option<String>,
+    pub policies: PolicySnapshot,
+    pub slot_memory_bytes: u64,
+    pub dirty_memory_bytes: u64,
+    pub map_cache_bytes: u64,
+    pub descriptor_cache_bytes: u64,
+    pub overlay_extents: u64,
+    pub overlay_entry_bytes: u64,
+}
+
+/// What the policies have achieved and hold, for `status` and `/metrics`.
+#[derive(Clone, Debug)]
+pub struct PolicySnapshot {
+    pub replacement: &'static str,
+    pub prefetch: &'static str,
+    pub addressing: Addressing,
+    pub economy: Economy,
+    /// One per pair of policies that has been at work since the start, the present one last.
+    pub tallies: Vec<Tally>,
+    pub prefetcher: Statistics,
+    /// Resident prefetched blocks that nobody has read yet.
+    pub unread_blocks: u64,
+    /// How much of what a class expected came true, in permille: sequential, history.
+    pub calibration_permille: [u64; 2],
+}
+
+impl PolicySnapshot {
+    /// All pairs together.
+    pub fn total(&self) -> PolicyCounters {
+        let mut total = PolicyCounters::default();
+        self.tallies.iter().for_each(|tally| total.add(&tally.counters));
+        total
+    }
+}
+
+impl Core {
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            counters: self.counters,
+            totals: self.totals,
+            store: self.store.clone(),
+            volumes: self.volumes.values().cloned().collect(),
+            slot_count: self.slots.count(),
+            slots_clean: self.slots.clean_count(),
+            slots_dirty: self.slots.dirty_count(),
+            slots_corrupt: self.slots.corrupt_count(),
+            lost_blocks: self.lost_count(),
+            lost_runs: self.lost_runs(),
+            dirty_blocks: self.dirty.len() as u64,
+            dirty_blocks_max: self.config.dirty_blocks_max,
+            oldest_dirty_pvbn: self.dirty.first_pvbn(),
+            oldest_dirty: self.dirty.oldest(),
+            draining: self.flush.drain_to.is_some(),
+            journal_bytes: self.journal.bytes_since(self.checkpoints.lsn),
+            replay_records: self.replay().0,
+            replay_records_max: self.replay_records_max(),
+            replay_ms: self.replay().1,
+            waits_for_checkpoint: self.is_overlay_full(),
+            waits_for_journal: self.journal.is_full(),
+            last_checkpoint: self.checkpoints.at,
+            uploads_in_flight: self.flush.uploads_in_flight() as u64,
+            fetches_in_flight: self.fetches.in_flight_count() as u64,
+            writes_waiting: self.writes.waiting_count() as u64,
+            failed: self.failed.clone(),
+            metadata_error: self.checkpoints.metadata_error.clone(),
+            policies: self.policies(),
+            slot_memory_bytes: self.slots.memory_bytes(),
+            dirty_memory_bytes: self.dirty.memory_bytes(),
+            map_cache_bytes: self.pages.weight() as u64,
+            descriptor_cache_bytes: self.descriptors.weight() as u64,
+            overlay_extents: (self.overlay.map.len() + self.frozen.as_ref().map_or(0, |frozen| frozen.map.len()))
+                as u64,
+            overlay_entry_bytes: (self.overlay.entries.bytes()
+                + self.frozen.as_ref().map_or(0, |frozen| frozen.entries.bytes()))
+                as u64,
+        }
+    }
+
+    pub fn is_drained(&self) -> bool {
+        self.dirty.is_empty()
+    }
+
+    /// True when a checkpoint holds everything journaled so far.
+    pub fn is_checkpointed(&self) -> bool {
+        self.frozen.is_none() && !self.has_changes()
+    }
+
+    /// Slots from this one on hold nothing; for the world, before it lets the core run.
+    pub fn slots_used_to(&self) -> Lcbn {
+        self.slots.used_to()
+    }
+
+    pub fn volume(&self, volume: VolumeId) -> Option<&Volume> {
+        self.volumes.get(&volume)
+    }
+
+    pub fn volume_named(&self, name: &str) -> Option<&Volume> {
+        self.volumes.values().find(|volume| volume.name == name)
+    }
+
+    /// Of the state directory.
+    pub fn identity(&self) -> u64 {
+        self.journal.identity()
+    }
+
+    pub fn slot_count(&self) -> u32 {
+        self.slots.count()
+    }
+
+    /// No PVBN from here on has been given out.
+    pub fn next_pvbn(&self) -> Pvbn {
+        self.next_pvbn
+    }
+
+    /// How far the journal has been written: after recovery, what is durable once the caller has synced.
+    pub fn journal_mark(&self) -> crate::format::cache_header::JournalMark {
+        self.journal.mark_of_written()
+    }
+
+    pub fn policies(&self) -> PolicySnapshot {
+        let prefetch_state = &self.prefetch_state;
+        let mut tallies = prefetch_state.earlier.clone();
+        tallies.push(self.tally());
+        let permille = |class| (u64::from(prefetch_state.admission.calibration(class).bits()) * 1000) >> 30;
+        PolicySnapshot {
+            replacement: self.slots.policy_name(),
+            prefetch: prefetch_state.prefetcher.name(),
+            addressing: prefetch_state.addressing,
+            economy: prefetch_state.economy,
+            tallies,
+            prefetcher: prefetch_state.prefetcher.statistics(),
+            unread_blocks: self.slots.unread_count() as u64,
+            calibration_permille: [permille(Class::Sequential), permille(Class::History)],
+        }
+    }
+
+    /// The prefetcher's history, if it has one; to be encoded chunk by chunk.
+    pub fn history(&self) -> Option<&History> {
+        self.prefetch_state.prefetcher.history()
+    }
+
+    /// Whether a prefetch brought the block in a slot.
+    pub fn was_prefetched(&self, slot: Lcbn) -> bool {
+        self.slots.was_prefetched(slot)
+    }
+}

@@ -1,0 +1,80 @@
+//! Dirty blocks on their way to the cloud: hash jobs, the open pack, uploads, and the blocks that wait for them.
+
+use crate::event::{HashResult, JobId, UploadItem};
+use crate::format::local_metadata::OBJECT_SPAN_MAX;
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+use hashbrown::HashMap;
+use tombolo_base::{Fingerprint, Instant, Lcbn, Pvbn};
+
+#[derive(Debug)]
+pub struct HashJob {
+    pub blocks: Vec<Pvbn>,
+    pub slots: Vec<Lcbn>,
+    pub results: Option<Vec<HashResult>>,
+}
+
+#[derive(Debug)]
+pub struct Upload {
+    pub items: Vec<UploadItem>,
+    pub running: bool,
+    pub retry_at: Option<Instant>,
+    pub failures: u32,
+    /// Of them those of the local disk.
+    pub unread: u32,
+}
+
+/// A dirty block whose slot could not be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    pub times: u32,
+    /// When it is tried again; `None` while it is.
+    pub retry_at: Option<Instant>,
+}
+
+/// Contents that are in the cloud, or on the way there, and that the index may not know yet.
+#[derive(Debug)]
+pub struct Pending {
+    pub pvbn: Pvbn,
+    pub is_confirmed: bool,
+    /// Dirty blocks of the same contents. They keep their slots until the confirmation: a redirect to a block that
+    /// a crash, a bad slot or an overwrite might still take away would lose them with it.
+    pub followers: Vec<Pvbn>,
+}
+
+#[derive(Debug, Default)]
+pub struct Flush {
+    /// The round takes blocks below this.
+    pub target: Option<Pvbn>,
+    /// Set while everything below this must go, however young.
+    pub drain_to: Option<Pvbn>,
+    pub hash_jobs: BTreeMap<JobId, HashJob>,
+    pub pack: Vec<UploadItem>,
+    pub pending: HashMap<Fingerprint, Pending>,
+    /// Confirmed, but a hash job that began before may still have missed them in the index.
+    pub recent: VecDeque<(JobId, Vec<(Fingerprint, Pvbn)>)>,
+    pub uploads: BTreeMap<JobId, Upload>,
+    /// Over all of `pending`, and of the objects that are being verified.
+    pub follower_count: usize,
+    pub unreadable: BTreeMap<Pvbn, Unreadable>,
+    /// Local metadata did not answer; no new hash job before this.
+    pub hash_retry_at: Option<Instant>,
+    /// Fingerprints that the index has taken in since a checkpoint last set it aside.
+    pub remembered: usize,
+}
+
+impl Flush {
+    /// PVBNs ascend within an object and lie within a bounded span. A block that had to be hashed again comes late.
+    pub fn may_join_pack(&self, pvbn: Pvbn) -> bool {
+        let (Some(first), Some(last)) = (self.pack.first(), self.pack.last()) else {
+            return true;
+        };
+        last.pvbn < pvbn && pvbn.0 - first.pvbn.0 < OBJECT_SPAN_MAX
+    }
+
+    pub fn uploads_in_flight(&self) -> usize {
+        self.uploads.values().filter(|upload| upload.running).count()
+    }
+}

@@ -1,0 +1,297 @@
+//! GETs in flight. A block that is on its way is fetched once: readers that need it join (a partial miss), and a
+//! prefetch that a reader has joined becomes demand. Demand goes before prefetch.
+
+use crate::core_state::Core;
+use crate::event::{BlockLoss, Command, FetchItem, JobId, Refusal, StoreFailure};
+use crate::state::fetches::{Fetch, Joined, Purpose, ranges};
+use crate::state::lost_blocks::Missed;
+use crate::state::marks::continues;
+use crate::state::reads::Interest;
+use crate::state::slots::SlotState;
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use tombolo_base::{BlockSum, ObjectDescriptor, Pvbn};
+use tombolo_cache::{Arrival, Cause};
+use tombolo_prefetch::PrefetchOutcome;
+
+impl Core {
+    /// Joins the fetch that brings `pvbn`, if there is one.
+    pub(crate) fn join_fetch(&mut self, pvbn: Pvbn, interest: Interest) -> Option<Joined> {
+        let (job, index) = self.fetches.blocks.get(&pvbn).copied()?;
+        let fetch = self.fetches.fetches.get_mut(&job)?;
+        let waiters = fetch.waiters.entry(index).or_default();
+        let joined = Joined {
+            is_first_of_prefetch: waiters.is_empty() && fetch.blocks[0].1.mark().is_some(),
+        };
+        waiters.push(interest);
+        if !fetch.demand {
+            fetch.demand = true;
+            if let Some(position) = self.fetches.prefetch.iter().position(|queued| *queued == job) {
+                self.fetches.prefetch.remove(position);
+                self.fetches.demand.push_back(job);
+            }
+        }
+        Some(joined)
+    }
+
+    /// Queues a fetch of blocks of one object; close blocks share a range. Indices ascend and none is in flight.
+    pub(crate) fn queue_fetch(&mut self, descriptor: &Arc<ObjectDescriptor>, blocks: &[(u16, Purpose)], demand: bool) {
+        for blocks in ranges(blocks) {
+            let job = self.next_job();
+            for (index, _) in blocks {
+                let pvbn = descriptor.blocks()[usize::from(*index)].pvbn;
+                self.fetches.blocks.insert(pvbn, (job, *index));
+            }
+            let fetch = Fetch {
+                descriptor: descriptor.clone(),
+                blocks: blocks.to_vec(),
+                queued_at: self.now,
+                launched_at: self.now,
+                generation: self.prefetch_state.generation,
+                slots: Vec::new(),
+                waiters: BTreeMap::new(),
+                demand,
+            };
+            self.fetches.fetches.insert(job, fetch);
+            if demand {
+                self.fetches.demand.push_back(job);
+            } else {
+                self.fetches.prefetch.push_back(job);
+            }
+        }
+    }
+
+    pub(crate) fn pump_fetches(&mut self) {
+        while self.fetches.launched < self.config.fetches_max {
+            // A quarter of the lanes stays free of prefetch, so that demand never waits for a full house of it.
+            let prefetch_may = self.fetches.launched < (self.config.fetches_max * 3 / 4).max(1);
+            let (job, from_demand) = match self.fetches.demand.front() {
+                Some(job) => (*job, true),
+                None if prefetch_may => match self.fetches.prefetch.front() {
+                    Some(job) => (*job, false),
+                    None => return,
+                },
+                None => return,
+            };
+            if !self.launch(job) {
+                if self.is_settling() {
+                    self.want_sync();
+                }
+                return;
+            }
+            if from_demand {
+                self.fetches.demand.pop_front();
+            } else {
+                self.fetches.prefetch.pop_front();
+            }
+        }
+    }
+
+    /// False when there are no slots for it now.
+    fn launch(&mut self, job: JobId) -> bool {
+        let Some(fetch) = self.fetches.fetches.get_mut(&job) else {
+            return true;
+        };
+        let miss_hints = fetch.blocks.iter().map(|(_, purpose)| purpose.miss_hint());
+        let Some(runs) = self.slots.take(fetch.blocks.len() as u32, miss_hints) else {
+            return false;
+        };
+        fetch.launched_at = self.now;
+        fetch.slots = runs.iter().flat_map(|run| run.slots()).collect();
+        let items = fetch
+            .blocks
+            .iter()
+            .zip(&fetch.slots)
+            .map(|((index, _), slot)| FetchItem {
+                index: *index,
+                slot: *slot,
+            });
+        let command = Command::Fetch {
+            fetch: job,
+            descriptor: fetch.descriptor.clone(),
+            items: items.collect(),
+            demand: fetch.demand,
+        };
+        self.fetches.launched += 1;
+        self.counters.fetches += 1;
+        self.out.push(command);
+        true
+    }
+
+    pub(crate) fn on_fetched(&mut self, job: JobId, result: Result<Vec<Result<BlockSum, BlockLoss>>, StoreFailure>) {
+        let Some(fetch) = self.fetches.fetches.remove(&job) else {
+            return;
+        };
+        self.fetches.launched -= 1;
+        for (index, _) in &fetch.blocks {
+            self.fetches
+                .blocks
+                .remove(&fetch.descriptor.blocks()[usize::from(*index)].pvbn);
+        }
+        match result {
+            Ok(blocks) => {
+                self.store_answered();
+                self.land(fetch, blocks);
+            }
+            Err(failure) => {
+                self.counters.fetch_failures += 1;
+                match failure.retryable {
+                    true => self.store_failed(&failure),
+                    // It has answered: that it does not have the object.
+                    false => self.store_answered(),
+                }
+                for slot in &fetch.slots {
+                    self.slots.release(*slot);
+                }
+                self.report(&fetch, |_| PrefetchOutcome::Dropped);
+                if !failure.retryable {
+                    return self.lose_fetched(fetch, &failure.reason);
+                }
+                for (index, interests) in &fetch.waiters {
+                    let pvbn = fetch.descriptor.blocks()[usize::from(*index)].pvbn;
+                    for interest in interests {
+                        self.reader_failed(*interest, pvbn, &failure);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The object is not there.
+    fn lose_fetched(&mut self, mut fetch: Fetch, reason: &str) {
+        let missed = (0..fetch.blocks.len()).map(|position| self.missed(&mut fetch, position, reason.into()));
+        let missed = missed.collect();
+        self.lose_object(&fetch.descriptor, missed);
+    }
+
+    fn missed(&self, fetch: &mut Fetch, position: usize, reason: String) -> Missed {
+        let (index, purpose) = fetch.blocks[position];
+        let readers = fetch.waiters.remove(&index).unwrap_or_default();
+        let place = readers.iter().find_map(|reader| self.place_of(*reader));
+        Missed {
+            index,
+            place: place.or_else(|| purpose.place()),
+            readers,
+            reason,
+        }
+    }
+
+    fn land(&mut self, mut fetch: Fetch, blocks: Vec<Result<BlockSum, BlockLoss>>) {
+        debug_assert_eq!(blocks.len(), fetch.blocks.len());
+        if matches!(fetch.blocks[0].1, Purpose::Demand { .. }) {
+            let micros = self.now.micros_since(fetch.queued_at);
+            self.prefetch_state.admission.on_fetch(micros);
+        }
+        let latency_us = self.now.micros_since(fetch.launched_at);
+        self.learn_fetch(latency_us, fetch.blocks.len() as u64);
+        self.report(&fetch, |position| {
+            let waited = fetch.waiters.contains_key(&fetch.blocks[position].0);
+            match blocks[position] {
+                Ok(_) => PrefetchOutcome::Arrived { waited },
+                Err(_) => PrefetchOutcome::Dropped,
+            }
+        });
+        if blocks.iter().any(Result::is_ok) {
+            self.verification.is_present_now(&fetch.descriptor);
+        }
+        let mut missed = Vec::new();
+        for (position, result) in blocks.into_iter().enumerate() {
+            let (index, slot) = (fetch.blocks[position].0, fetch.slots[position]);
+            let pvbn = fetch.descriptor.blocks()[usize::from(index)].pvbn;
+            match result {
+                Ok(sum) => {
+                    let interests = fetch.waiters.remove(&index).unwrap_or_default();
+                    self.losses.found_again(pvbn);
+                    self.land_block(&fetch, position, sum, !interests.is_empty(), latency_us);
+                    for interest in interests {
+                        self.reader_landed(interest, slot);
+                    }
+                }
+                Err(BlockLoss::Altered(reason)) => {
+                    self.slots.release(slot);
+                    missed.push(self.missed(&mut fetch, position, reason));
+                }
+                Err(BlockLoss::Disk(error)) => {
+                    self.slots.withdraw(slot, self.now);
+                    for reader in fetch.waiters.remove(&index).unwrap_or_default() {
+                        self.refuse_reader(reader, Refusal::Disk(error.clone()));
+                    }
+                }
+            }
+        }
+        if !missed.is_empty() {
+            let descriptor = fetch.descriptor;
+            self.lose_blocks(&descriptor, missed);
+        }
+    }
+
+    fn land_block(&mut self, fetch: &Fetch, position: usize, sum: BlockSum, is_wanted: bool, latency_us: u64) {
+        let ((index, purpose), slot) = (fetch.blocks[position], fetch.slots[position]);
+        debug_assert_eq!(self.slots.state(slot), SlotState::Taken);
+        let pvbn = fetch.descriptor.blocks()[usize::from(index)].pvbn;
+        let access = purpose.access(pvbn);
+        let cause = match purpose {
+            Purpose::Demand { .. } => Cause::Demand,
+            Purpose::Prefetch(_) => Cause::Prefetch,
+        };
+        let arrival = Arrival {
+            object: fetch.descriptor.first_pvbn().0,
+            latency_us: u32::try_from(latency_us).unwrap_or(u32::MAX),
+            ..Arrival::of_block(access, cause, purpose.miss_hint())
+        };
+        self.slots.hold_clean(slot, sum, &arrival);
+        let Purpose::Prefetch(mark) = purpose else { return };
+        let is_current = fetch.generation == self.prefetch_state.generation;
+        if is_current {
+            self.slots.mark(slot, (!is_wanted).then_some(mark));
+        }
+        if is_wanted {
+            // A reader has joined the prefetch: that is the block's first use.
+            let touched = self.slots.touch(slot, access.address, access.sequential);
+            self.count_touch(touched);
+            if is_current {
+                self.count_use(mark);
+            }
+        }
+    }
+
+    /// Tells the prefetcher what became of the blocks that were fetched on its word, run by run; the prefetch_outcome of a run is
+    /// that of its first block.
+    fn report(&mut self, fetch: &Fetch, prefetch_outcome_of: impl Fn(usize) -> PrefetchOutcome) {
+        if fetch.generation != self.prefetch_state.generation {
+            return;
+        }
+        let mut position = 0;
+        while position < fetch.blocks.len() {
+            let Some(first) = fetch.blocks[position].1.mark() else {
+                return;
+            };
+            let (prefetch_outcome, start) = (prefetch_outcome_of(position), position);
+            let mut last = first;
+            position += 1;
+            while let Some((_, Purpose::Prefetch(mark))) = fetch.blocks.get(position)
+                && continues(&last, mark)
+                && matches!(prefetch_outcome_of(position), PrefetchOutcome::Dropped)
+                    == matches!(prefetch_outcome, PrefetchOutcome::Dropped)
+            {
+                last = *mark;
+                position += 1;
+            }
+            let count = (position - start) as u64;
+            if matches!(prefetch_outcome, PrefetchOutcome::Dropped) {
+                self.prefetch_state.counters.dropped += count;
+            }
+            self.feed_back(first, count, prefetch_outcome);
+        }
+    }
+
+    pub(crate) fn store_answered(&mut self) {
+        self.store.last_success = Some(self.now);
+        self.store.error = None;
+        self.store.error_since = None;
+    }
+
+    pub(crate) fn store_failed(&mut self, failure: &StoreFailure) {
+        self.store.error = Some(failure.reason.clone());
+        self.store.error_since.get_or_insert(self.now);
+    }
+}

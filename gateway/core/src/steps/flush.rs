@@ -1,0 +1,523 @@
+//! From dirty block to object in the cloud, in journal order: hash, look the fingerprint up, redirect duplicates, pack
+//! unique blocks 64 at a time, upload in parallel, confirm.
+//!
+//! A round begins when the oldest dirty block has waited long enough, under pressure, or to drain, and takes
+//! everything that was dirty when it began; so a trickle of writes fills packs instead of making one object a block.
+//! Only blocks whose journal record is durable are taken: what is in the bucket can never be undone by a crash.
+
+use crate::core_state::Core;
+use crate::event::{Command, HashItem, HashResult, JobId, UploadFailure, UploadItem};
+use crate::format::record::Record;
+use crate::state::dirty::{DirtyBlock, Stage};
+use crate::state::flush_pipeline::{HashJob, Pending, Unreadable, Upload};
+use crate::state::lost_blocks::ALTERED;
+use crate::state::slot_transitions::SlotTransition;
+use crate::state::slots::SlotState;
+use crate::steps::redirects::Redirects;
+use alloc::{sync::Arc, vec::Vec};
+use hashbrown::{HashSet, hash_map::Entry};
+use tombolo_base::{Fingerprint, Instant, Lcbn, ObjectDescriptor, PACK_BLOCKS, Pvbn};
+
+const HASH_RETRY_MS: u64 = 1_000;
+const UNREADABLE: &str = "its only copy in the cache file cannot be read";
+
+impl Core {
+    pub(crate) fn pump_flush(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.begin_round();
+        self.take_hashed();
+        self.retry_unreadable();
+        // Redirects and confirmations need room in the overlay; so few are under way that they may pass its bound.
+        if !self.has_no_room() {
+            self.begin_hashing();
+            self.close_pack();
+            self.pump_verification();
+            self.begin_uploads();
+        }
+        self.end_round();
+    }
+
+    fn begin_round(&mut self) {
+        // Before the drain's share: what came after it must not wait until it is over.
+        if self.flush.target.is_none() && (self.is_under_pressure() || self.is_old_enough()) {
+            self.flush.target = Some(self.next_pvbn);
+        }
+        if let Some(drain_to) = self.flush.drain_to {
+            if self.dirty.first_pvbn().is_none_or(|first| first >= drain_to) {
+                self.flush.drain_to = None;
+            } else {
+                self.flush.target = self.flush.target.max(Some(drain_to));
+            }
+        }
+    }
+
+    fn is_under_pressure(&self) -> bool {
+        !self.dirty.is_empty()
+            && (self.writes.is_stalled() || self.slots.dirty_count() > self.config.dirty_blocks_max / 2)
+    }
+
+    fn is_old_enough(&self) -> bool {
+        self.dirty
+            .oldest_queued()
+            .is_some_and(|oldest| self.now >= oldest.plus_millis(self.config.flush_delay_ms))
+    }
+
+    fn begin_hashing(&mut self) {
+        let Some(target) = self.flush.target else { return };
+        if self.flush.hash_retry_at.is_some_and(|at| self.now < at) {
+            return;
+        }
+        self.flush.hash_retry_at = None;
+        let jobs_max = self.config.hash_jobs_max;
+        while self.flush.hash_jobs.len() < jobs_max
+            && self.flush.uploads.len() < 2 * self.config.uploads_max
+            && !self.has_followers_enough()
+        {
+            let blocks = self.dirty.take_for_hashing(target, self.config.hash_blocks);
+            if blocks.is_empty() {
+                if self.dirty.waiting(target).is_some() {
+                    self.want_sync();
+                }
+                return;
+            }
+            let job = self.next_job();
+            let mut items = Vec::with_capacity(blocks.len());
+            for block in &blocks {
+                self.slots.pin(block.slot);
+                items.push(HashItem {
+                    pvbn: block.pvbn,
+                    slot: block.slot,
+                    sum: self.slots.sum(block.slot),
+                });
+            }
+            let (pvbns, slots) = blocks.iter().map(|block| (block.pvbn, block.slot)).unzip();
+            self.flush.hash_jobs.insert(
+                job,
+                HashJob {
+                    blocks: pvbns,
+                    slots,
+                    results: None,
+                },
+            );
+            self.out.push(Command::Hash { job, items });
+        }
+    }
+
+    /// Every block that is hashed now may turn out to be another follower, and the batch that confirms an object
+    /// redirects all of its followers. Once it has, the contents are known to be in the cloud and nothing follows them.
+    fn has_followers_enough(&self) -> bool {
+        self.flush.follower_count >= self.config.followers_max
+    }
+
+    pub(crate) fn on_hashed(&mut self, job: JobId, results: Vec<HashResult>) {
+        if let Some(found) = self.flush.hash_jobs.get_mut(&job) {
+            debug_assert_eq!(found.blocks.len(), results.len());
+            found.results = Some(results);
+        }
+    }
+
+    /// Takes in finished hash jobs, strictly in order.
+    fn take_hashed(&mut self) {
+        while let Some(entry) = self.flush.hash_jobs.first_entry()
+            && entry.get().results.is_some()
+        {
+            let (job_id, job) = entry.remove_entry();
+            while let Some((before, _)) = self.flush.recent.front()
+                && *before <= job_id
+            {
+                // Jobs from `before` on began when the index knew these already.
+                let Some((_, fingerprints)) = self.flush.recent.pop_front() else {
+                    break;
+                };
+                self.forget_pending(fingerprints);
+            }
+            let mut duplicates = Redirects::default();
+            for ((pvbn, slot), result) in job.blocks.iter().zip(&job.slots).zip(job.results.unwrap_or_default()) {
+                self.take_result(*pvbn, *slot, result, &mut duplicates);
+                self.slots.unpin(*slot);
+            }
+            let records = duplicates.records;
+            if !records.is_empty() {
+                self.commit(records);
+                self.request_sync_under_pressure();
+            }
+        }
+    }
+
+    fn take_result(&mut self, pvbn: Pvbn, slot: Lcbn, result: HashResult, duplicates: &mut Redirects) {
+        let found = self.dirty.find(pvbn).copied();
+        let is_live = found.is_some_and(|block| self.dirty.is_live(&block));
+        if !is_live || !matches!(result, HashResult::Unreadable) {
+            self.flush.unreadable.remove(&pvbn);
+        }
+        let Some(block) = found else { return };
+        if !is_live {
+            // Overwritten while it was hashed.
+            self.dirty.remove(pvbn);
+            let lsn = self.journal.next();
+            self.slots.retire(slot);
+            self.settle_at(lsn, slot, SlotTransition::Free);
+            return;
+        }
+        match result {
+            HashResult::Corrupt => self.lose_dirty(slot, ALTERED),
+            HashResult::Unreadable => self.hash_again_or_lose(pvbn, slot),
+            HashResult::Done { fingerprint, existing } => {
+                if let Some(pending) = self.flush.pending.get_mut(&fingerprint)
+                    && !pending.is_confirmed
+                {
+                    pending.followers.push(pvbn);
+                    self.flush.follower_count += 1;
+                    return self.dirty.set_stage(pvbn, Stage::Following);
+                }
+                let confirmed = self.flush.pending.get(&fingerprint).map(|pending| pending.pvbn);
+                // After a crash the index may name a block whose confirmation was lost with the journal's tail.
+                let usable = |found: &Pvbn| *found != pvbn && self.is_in_cloud(*found);
+                match (confirmed.filter(usable), existing.filter(usable)) {
+                    (Some(existing), _) => self.redirect_duplicate(&block, existing, duplicates),
+                    (None, Some(existing)) if self.may_redirect(pvbn, existing) => {
+                        self.redirect_duplicate(&block, existing, duplicates);
+                    }
+                    (None, Some(_)) => {}
+                    (None, None) => self.pack(pvbn, slot, fingerprint),
+                }
+            }
+        }
+    }
+
+    fn redirect_duplicate(&mut self, block: &DirtyBlock, existing: Pvbn, duplicates: &mut Redirects) {
+        self.totals.blocks_duplicate += 1;
+        duplicates.add(block.volume, block.block, block.pvbn, existing);
+    }
+
+    /// A sector that cannot be read may be a cable; the block is given up when it stays so, and nothing waits for it.
+    fn hash_again_or_lose(&mut self, pvbn: Pvbn, slot: Lcbn) {
+        let unreadable = self.flush.unreadable.entry(pvbn).or_insert(Unreadable {
+            times: 0,
+            retry_at: None,
+        });
+        unreadable.times += 1;
+        unreadable.retry_at = Some(self.now.plus_millis(HASH_RETRY_MS));
+        if unreadable.times >= self.config.slot_reads_max {
+            self.flush.unreadable.remove(&pvbn);
+            self.slots.set_unusable(slot, self.now);
+            self.lose_dirty(slot, UNREADABLE);
+        }
+    }
+
+    fn retry_unreadable(&mut self) {
+        let (now, dirty) = (self.now, &mut self.dirty);
+        self.flush.unreadable.retain(|pvbn, unreadable| {
+            let is_due = unreadable.retry_at.is_some_and(|at| now >= at);
+            if is_due {
+                unreadable.retry_at = None;
+            }
+            !is_due || dirty.requeue(*pvbn)
+        });
+    }
+
+    /// Metadata that a hashed block needs could not be read.
+    pub(crate) fn hash_later(&mut self) {
+        self.flush.hash_retry_at = Some(self.now.plus_millis(HASH_RETRY_MS));
+    }
+
+    fn pack(&mut self, pvbn: Pvbn, slot: Lcbn, fingerprint: Fingerprint) {
+        if !self.flush.may_join_pack(pvbn) {
+            self.seal_pack();
+        }
+        self.totals.blocks_unique += 1;
+        let pending = Pending {
+            pvbn,
+            is_confirmed: false,
+            followers: Vec::new(),
+        };
+        self.flush.pending.insert(fingerprint, pending);
+        self.dirty.set_stage(pvbn, Stage::Packed);
+        self.slots.pin(slot);
+        let sum = self.slots.sum(slot);
+        self.flush.pack.push(UploadItem {
+            pvbn,
+            slot,
+            sum,
+            fingerprint,
+        });
+        if self.flush.pack.len() == PACK_BLOCKS {
+            self.seal_pack();
+        }
+    }
+
+    /// A pack that is not full goes when nothing more of this round can fill it, or may before it is in the cloud.
+    fn close_pack(&mut self) {
+        let Some(target) = self.flush.target else { return };
+        if !self.flush.pack.is_empty()
+            && self.flush.hash_jobs.is_empty()
+            && (self.has_followers_enough() || self.dirty.waiting(target).is_none())
+        {
+            self.seal_pack();
+        }
+    }
+
+    fn seal_pack(&mut self) {
+        let job = self.next_job();
+        let items = core::mem::take(&mut self.flush.pack);
+        self.flush.uploads.insert(
+            job,
+            Upload {
+                items,
+                running: false,
+                retry_at: None,
+                failures: 0,
+                unread: 0,
+            },
+        );
+    }
+
+    fn begin_uploads(&mut self) {
+        let in_flight = self.flush.uploads_in_flight();
+        let lanes = self.config.uploads_max.min(self.index_room());
+        let mut free = lanes.saturating_sub(in_flight);
+        if free == 0 && in_flight < self.config.uploads_max && !self.flush.uploads.is_empty() {
+            self.checkpoints.is_wanted = true;
+        }
+        for (job, upload) in &mut self.flush.uploads {
+            if free == 0 {
+                return;
+            }
+            if upload.running || upload.retry_at.is_some_and(|at| self.now < at) {
+                continue;
+            }
+            upload.running = true;
+            upload.retry_at = None;
+            free -= 1;
+            self.out.push(Command::Upload {
+                job: *job,
+                items: upload.items.clone(),
+            });
+        }
+    }
+
+    /// Uploads whose fingerprints find room in the index's memory; what does not might be stored twice. A checkpoint makes
+    /// room.
+    fn index_room(&self) -> usize {
+        let room = self.config.fingerprints_max.saturating_sub(self.flush.remembered) / PACK_BLOCKS;
+        room.max(usize::from(self.flush.remembered == 0))
+    }
+
+    fn end_round(&mut self) {
+        if let Some(target) = self.flush.target
+            && self.flush.hash_jobs.is_empty()
+            && self.flush.pack.is_empty()
+            && self.dirty.waiting(target).is_none()
+        {
+            self.flush.target = None;
+        }
+    }
+
+    pub(crate) fn on_uploaded(&mut self, job: JobId, result: Result<ObjectDescriptor, UploadFailure>) {
+        match result {
+            Ok(descriptor) => self.confirm(job, descriptor),
+            Err(UploadFailure::Store(failure)) => {
+                self.store_failed(&failure);
+                self.retry_upload(job);
+            }
+            Err(UploadFailure::Disk { unreadable, .. }) => {
+                let upload = self.flush.uploads.get_mut(&job);
+                let times = upload.map_or(0, |upload| {
+                    upload.unread += 1;
+                    upload.unread
+                });
+                if times >= self.config.slot_reads_max && !unreadable.is_empty() {
+                    self.upload_without(job, &unreadable, UNREADABLE);
+                } else {
+                    self.retry_upload(job);
+                }
+            }
+            Err(UploadFailure::Corrupt(pvbns)) => self.upload_without(job, &pvbns, ALTERED),
+        }
+    }
+
+    fn retry_upload(&mut self, job: JobId) {
+        self.counters.upload_failures += 1;
+        let Some(upload) = self.flush.uploads.get_mut(&job) else {
+            return;
+        };
+        upload.running = false;
+        let delay = self.config.upload_retry_ms(upload.failures);
+        upload.failures += 1;
+        upload.retry_at = Some(self.now.plus_millis(delay));
+    }
+
+    fn upload_without(&mut self, job: JobId, corrupt: &[Pvbn], reason: &str) {
+        let Some(mut upload) = self.flush.uploads.remove(&job) else {
+            return;
+        };
+        let corrupt: HashSet<Pvbn> = corrupt.iter().copied().collect();
+        let (lost, kept): (Vec<_>, Vec<_>) = upload
+            .items
+            .iter()
+            .copied()
+            .partition(|item| corrupt.contains(&item.pvbn));
+        for item in lost {
+            // Their own copies are good: one of them will be uploaded instead.
+            let pending = self.flush.pending.remove(&item.fingerprint);
+            self.requeue_followers(pending.map(|pending| pending.followers).unwrap_or_default());
+            self.lose_dirty(item.slot, reason);
+            self.slots.unpin(item.slot);
+        }
+        if !kept.is_empty() {
+            upload.items = kept;
+            upload.running = false;
+            let job = self.next_job();
+            self.flush.uploads.insert(job, upload);
+        }
+    }
+
+    fn confirm(&mut self, job: JobId, descriptor: ObjectDescriptor) {
+        let Some(upload) = self.flush.uploads.remove(&job) else {
+            return;
+        };
+        assert_eq!(
+            descriptor.blocks().len(),
+            upload.items.len(),
+            "the object holds what was asked for"
+        );
+        self.store_answered();
+        self.counters.uploads += 1;
+        self.counters.upload_bytes += descriptor.object_bytes() as u64;
+        self.verification.is_present_now(&descriptor);
+        let followers = self.take_followers(&upload.items);
+        let (redirects, dead) = self.redirect_followers(followers);
+        let mut records = alloc::vec![Record::Object(descriptor.clone())];
+        records.extend(redirects);
+        let end = self.commit_redirects(records, dead);
+        self.flush.remembered += upload.items.len();
+        let mut fingerprints = Vec::with_capacity(upload.items.len());
+        for item in &upload.items {
+            fingerprints.push((item.fingerprint, item.pvbn));
+            if let Some(block) = self.dirty.remove(item.pvbn) {
+                // A checkpoint before the transitions says "clean" already.
+                self.slots.mark_changed(item.slot);
+                let address = self.own_address(block.volume, block.block, item.pvbn);
+                let object = descriptor.first_pvbn();
+                self.settle_at(end, item.slot, SlotTransition::Clean { address, object });
+            } else if self.slots.state(item.slot) == SlotState::Corrupt {
+                // The local copy went bad after the upload had read it: the cloud has it, nothing is lost.
+                self.counters.blocks_lost -= 1;
+                self.corrupt.retain(|_, slot| *slot != item.slot);
+                self.slots.retire(item.slot);
+                self.settle_at(end, item.slot, SlotTransition::Free);
+            }
+            self.slots.unpin(item.slot);
+        }
+        let next_job = JobId(self.next_job + 1);
+        self.flush.recent.push_back((next_job, fingerprints));
+        if self.flush.hash_jobs.is_empty() {
+            self.forget_recent();
+        }
+        self.out.push(Command::Remember {
+            descriptor: Arc::new(descriptor),
+        });
+        self.request_sync_under_pressure();
+    }
+
+    /// Slots of blocks that are in the cloud count as dirty until that is durable.
+    pub(crate) fn request_sync_under_pressure(&mut self) {
+        if self.is_under_pressure() || self.flush.drain_to.is_some() {
+            self.want_sync();
+        }
+    }
+
+    /// The blocks that waited for these to be confirmed, and what each equals.
+    fn take_followers(&mut self, items: &[UploadItem]) -> Vec<(Pvbn, Pvbn)> {
+        let mut taken = Vec::new();
+        for item in items {
+            if let Some(pending) = self.flush.pending.get_mut(&item.fingerprint) {
+                pending.is_confirmed = true;
+                let followers = core::mem::take(&mut pending.followers);
+                taken.extend(followers.into_iter().map(|follower| (follower, item.pvbn)));
+            }
+        }
+        taken
+    }
+
+    /// No hash job is under way, so every later one will find these in the index.
+    fn forget_recent(&mut self) {
+        for (_, fingerprints) in core::mem::take(&mut self.flush.recent) {
+            self.forget_pending(fingerprints);
+        }
+    }
+
+    /// Unless the contents were lost since, and are on their way again.
+    fn forget_pending(&mut self, confirmed: Vec<(Fingerprint, Pvbn)>) {
+        for (fingerprint, pvbn) in confirmed {
+            if let Entry::Occupied(entry) = self.flush.pending.entry(fingerprint)
+                && entry.get().pvbn == pvbn
+            {
+                entry.remove();
+            }
+        }
+    }
+
+    /// The only copy of a block is damaged: it reads as an error until it is overwritten, and is never uploaded.
+    pub(crate) fn lose_dirty(&mut self, slot: Lcbn, reason: &str) {
+        if self.slots.state(slot) != SlotState::Dirty {
+            return;
+        }
+        let pvbn = self.slots.pvbn(slot);
+        self.counters.slots_corrupt += 1;
+        let block = self.dirty.find(pvbn).copied().filter(|block| self.dirty.is_live(block));
+        self.dirty.remove(pvbn);
+        if let Some(block) = block {
+            self.tell_local_loss((block.volume, block.block), reason);
+            self.corrupt.insert((block.volume, block.block), slot);
+            self.slots.mark_corrupt(slot);
+        } else {
+            // Uploaded already, so the cloud's copy is good; or overwritten.
+            self.slots.retire(slot);
+            let lsn = self.journal.next();
+            self.settle_at(lsn, slot, SlotTransition::Free);
+        }
+    }
+
+    pub(crate) fn flush_deadline(&self) -> Option<Instant> {
+        if self.failed.is_some() {
+            return None;
+        }
+        let waits_for_room = self.has_no_room();
+        let round = match self.flush.target {
+            None => self
+                .dirty
+                .oldest_queued()
+                .map(|oldest| oldest.plus_millis(self.config.flush_delay_ms)),
+            Some(_) => self.flush.hash_retry_at.filter(|_| !waits_for_room),
+        };
+        let has_lane = self.flush.uploads_in_flight() < self.config.uploads_max.min(self.index_room());
+        let retries = self.flush.uploads.values().filter_map(|upload| upload.retry_at);
+        let retry = if has_lane && !waits_for_room {
+            retries.min()
+        } else {
+            None
+        };
+        let unreadable = self
+            .flush
+            .unreadable
+            .values()
+            .filter_map(|unreadable| unreadable.retry_at);
+        let verify = if !waits_for_room && self.verification.has_lane(self.config.uploads_max) {
+            self.verification.deadline()
+        } else {
+            None
+        };
+        [round, retry, unreadable.min(), verify].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+#[path = "duplicates_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "followers_tests.rs"]
+mod followers_tests;

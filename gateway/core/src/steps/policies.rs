@@ -1,0 +1,166 @@
+//! The policies at work: what they are told, what they have achieved, and their change while the gateway runs.
+//!
+//! The core consults them in this order. A read is resolved first: which blocks are resident, on their way, absent. With
+//! that outcome it goes to the prefetcher, which says whether it continues a stream; that word goes with every touch, miss
+//! and insert to the replacement policy. Demand is queued, then what the prefetcher suggests and [`Admission`] admits
+//! (module `ahead`). What becomes of prefetched blocks is gathered by `fetch` and `marks` and told at the end of a step.
+
+use crate::core_state::Core;
+use crate::state::marks::{Mark, Touched, address, continues};
+use crate::state::policy_counters::{PolicyCounters, Tally};
+use crate::state::prefetch_state::{Economy, PrefetchState};
+use alloc::boxed::Box;
+use tombolo_base::{Pvbn, VolumeId};
+use tombolo_cache::{Advice, Replacement};
+use tombolo_prefetch::{Addressing, Feedback, PVBN_SPACE, PrefetchOutcome, Prefetcher};
+
+const TICK_MICROS: u64 = 1_000_000;
+/// The floor under sequential blocks is an eighth of the cache at the most, like prefetch in flight: a stream's degree grows
+/// as long as nothing of it is evicted, so that without a bound streams would come to take all there is.
+const FLOOR_DIVISOR: u32 = 8;
+
+impl Core {
+    /// Another replacement policy takes over the resident blocks, in the order in which the old one would have evicted
+    /// them. Takes time in proportion to the cache.
+    pub fn set_replacement(&mut self, replacement: Box<dyn Replacement>) {
+        self.close_account();
+        self.slots.set_policy(replacement);
+        self.advise_costs();
+        self.open_account();
+    }
+
+    /// Another prefetcher takes over. It begins with what it brings along; what the old one has under way still comes.
+    pub fn set_prefetcher(&mut self, prefetcher: Box<dyn Prefetcher>, addressing: Addressing) {
+        self.close_account();
+        let fresh = PrefetchState::new(
+            prefetcher,
+            addressing,
+            self.prefetch_state.economy,
+            self.slots.count(),
+            self.now,
+        );
+        let old = core::mem::replace(&mut self.prefetch_state, fresh);
+        self.prefetch_state.generation = old.generation;
+        self.prefetch_state.earlier = old.earlier;
+        self.prefetch_state.latencies = old.latencies;
+        self.prefetch_state.costs = old.costs;
+        self.slots
+            .set_second_chances(self.prefetch_state.prefetcher.uses_second_chances());
+        self.open_account();
+    }
+
+    pub fn set_economy(&mut self, economy: Economy) {
+        self.prefetch_state.economy = economy;
+        self.prefetch_state.admission = economy.admission();
+        self.prefetch_state.costs = economy.costs(self.prefetch_state.costs.download_us.into());
+        self.advise_costs();
+    }
+
+    pub(crate) fn advise_costs(&mut self) {
+        let costs = self.prefetch_state.costs;
+        self.slots.advise(Advice::Costs { class: 0, costs });
+    }
+
+    /// SARC judges SEQ by what its hits are worth, and may evict blocks before a stream comes to them.
+    fn advise_floor(&mut self) {
+        if self.config.sequential_floor {
+            let needed = self.prefetch_state.prefetcher.sequential_need_blocks(self.now);
+            let floor = needed.min(u64::from(self.slots.count() / FLOOR_DIVISOR)) as u32;
+            self.slots.advise(Advice::SequentialFloorBlocks(floor));
+        }
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        Tally {
+            replacement: self.slots.policy_name(),
+            prefetch: self.prefetch_state.prefetcher.name(),
+            counters: self.prefetch_state.counters,
+        }
+    }
+
+    fn close_account(&mut self) {
+        let tally = self.tally();
+        self.prefetch_state.earlier.push(tally);
+        self.prefetch_state.counters = PolicyCounters::default();
+        self.slots.forget_marks();
+    }
+
+    /// A pair that was at work before goes on with its account.
+    fn open_account(&mut self) {
+        self.prefetch_state.generation += 1;
+        let pair = (self.slots.policy_name(), self.prefetch_state.prefetcher.name());
+        let is_same = |tally: &Tally| (tally.replacement, tally.prefetch) == pair;
+        if let Some(at) = self.prefetch_state.earlier.iter().position(is_same) {
+            self.prefetch_state.counters = self.prefetch_state.earlier.remove(at).counters;
+        }
+    }
+
+    /// Counts a read of a resident block.
+    pub(crate) fn count_touch(&mut self, touched: Touched) {
+        if touched.brought {
+            self.prefetch_state.counters.accesses += 1;
+        }
+        if let Some(mark) = touched.first {
+            self.count_use(mark);
+        }
+    }
+
+    pub(crate) fn count_use(&mut self, mark: Mark) {
+        self.prefetch_state.counters.used += 1;
+        self.prefetch_state.admission.on_used(mark.class, 1);
+    }
+
+    pub(crate) fn learn_fetch(&mut self, micros: u64, blocks: u64) {
+        let economy = self.prefetch_state.economy;
+        if let Some(costs) = self.prefetch_state.latencies.learn(micros, blocks, &economy) {
+            self.prefetch_state.costs = costs;
+            self.advise_costs();
+        }
+    }
+
+    /// Tells the prefetcher what became of a piece of a suggestion.
+    pub(crate) fn feed_back(&mut self, first: Mark, count: u64, prefetch_outcome: PrefetchOutcome) {
+        let feedback = Feedback {
+            volume: first.volume,
+            first: first.block,
+            count,
+            tag: first.tag,
+            prefetch_outcome,
+        };
+        self.prefetch_state.prefetcher.on_feedback(self.now, feedback);
+    }
+
+    /// What evictions have decided, and the prefetcher's upkeep.
+    pub(crate) fn pump_policies(&mut self) {
+        if self.slots.has_prefetch_outcomes() {
+            let mut prefetch_outcomes = core::mem::take(&mut self.prefetch_state.prefetch_outcomes);
+            self.slots.take_prefetch_outcomes(&mut prefetch_outcomes);
+            for run in prefetch_outcomes.chunk_by(|left, right| left.1 == right.1 && continues(&left.0, &right.0)) {
+                let ((first, prefetch_outcome), count) = (run[0], run.len() as u64);
+                if matches!(prefetch_outcome, PrefetchOutcome::Evicted { .. }) {
+                    self.prefetch_state.counters.wasted += count;
+                }
+                self.feed_back(first, count, prefetch_outcome);
+            }
+            prefetch_outcomes.clear();
+            self.prefetch_state.prefetch_outcomes = prefetch_outcomes;
+        }
+        if self.now.micros_since(self.prefetch_state.ticked) >= TICK_MICROS {
+            self.prefetch_state.ticked = self.now;
+            self.prefetch_state.prefetcher.on_tick(self.now);
+            self.advise_floor();
+        }
+    }
+
+    /// Where the replacement policy sees a block.
+    pub(crate) fn own_address(&self, volume: VolumeId, block: u64, pvbn: Pvbn) -> u64 {
+        match self.prefetch_state.addressing {
+            Addressing::Logical => address(volume, block),
+            Addressing::Pvbn => address(PVBN_SPACE, pvbn.0),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "policies_tests.rs"]
+mod tests;

@@ -1,0 +1,181 @@
+//! What the core tells the two policies, and what it does with what they say.
+
+use super::*;
+use crate::event::{Event, StoreFailure};
+use crate::state::slots::SlotState;
+use crate::test_bench::{Bench, FIRST_PVBN, SLOTS, Told, VOLUME};
+use tombolo_cache::{Access as Use, Capacity, Cause, Lru};
+use tombolo_prefetch::Outcome;
+
+#[test]
+fn a_miss_is_told_once_and_its_address_goes_along() {
+    let mut bench = Bench::new(Economy::default());
+    let mut fetches = bench.read(5, 1);
+    assert_eq!(bench.last_access(), (Outcome::Miss, 0));
+    assert!(bench.read(5, 1).is_empty(), "the second reader joins");
+    assert_eq!(bench.last_access(), (Outcome::Partial, 0));
+    bench.arrive(fetches.pop().unwrap());
+    bench.read(5, 1);
+    assert_eq!(bench.last_access(), (Outcome::Hit, 0));
+    let access = Use {
+        block: Pvbn(FIRST_PVBN + 5),
+        address: address(VOLUME, 5),
+        sequential: Some(true),
+    };
+    let told = bench.told.lock().unwrap();
+    let [Told::Miss(missed), Told::Insert(arrival), Told::Touch(touched)] = told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!((missed, arrival.access, touched), (access, access, access));
+    assert_eq!((arrival.cause, arrival.object), (Cause::Demand, FIRST_PVBN));
+    assert_eq!(arrival.latency_us, 2_000);
+}
+
+#[test]
+fn reads_are_counted_by_how_much_of_them_the_cache_had() {
+    let mut bench = Bench::new(Economy::default());
+    let mut fetches = bench.read(0, 2);
+    // It waits for what is on its way.
+    bench.read(1, 1);
+    fetches.into_iter().for_each(|fetch| bench.arrive(fetch));
+    fetches = bench.read(0, 3);
+    fetches.into_iter().for_each(|fetch| bench.arrive(fetch));
+    for first in 0..3 {
+        bench.read(first, 1);
+    }
+    let counters = bench.counters();
+    assert_eq!(
+        (counters.reads_missed, counters.reads_partial, counters.reads_hit),
+        (2, 1, 3)
+    );
+    // By blocks: 0 and 1 were fetched, 1 was waited for; then 0 and 1 were there, and 2 was not; then all were.
+    assert_eq!(
+        (counters.complete_misses, counters.partial_misses, counters.hits),
+        (3, 1, 5)
+    );
+}
+
+#[test]
+fn prefetched_blocks_are_marked_until_their_first_read() {
+    let mut bench = Bench::new(Economy::default());
+    bench.suggest(1, 4);
+    let mut fetches = bench.read(0, 1);
+    let ahead = fetches.pop().unwrap();
+    assert!(!ahead.2 && fetches[0].2, "demand goes first");
+    bench.arrive(ahead);
+    assert_eq!(
+        bench.prefetch_outcomes(),
+        [(1, 4, PrefetchOutcome::Arrived { waited: false })]
+    );
+    bench.read(1, 2);
+    assert_eq!(bench.last_access(), (Outcome::Hit, 2));
+    bench.read(1, 2);
+    assert_eq!(bench.last_access(), (Outcome::Hit, 0));
+    let counters = bench.counters();
+    assert_eq!((counters.prefetched, counters.used, counters.accesses), (4, 2, 4));
+    bench.evict_all();
+    // Spared once, then evicted; AMP calls that old.
+    let expected = [
+        (3, 2, PrefetchOutcome::Aged),
+        (3, 2, PrefetchOutcome::Evicted { aged: true }),
+    ];
+    assert_eq!(bench.prefetch_outcomes(), expected);
+    assert_eq!(bench.counters().wasted, 2);
+}
+
+#[test]
+fn a_reader_that_joins_a_prefetch_is_its_first_use() {
+    let mut bench = Bench::new(Economy::default());
+    bench.suggest(1, 2);
+    let ahead = bench.read(0, 1).pop().unwrap();
+    bench.read(1, 1);
+    assert_eq!(bench.last_access(), (Outcome::Partial, 1));
+    bench.arrive(ahead);
+    assert_eq!(
+        bench.prefetch_outcomes(),
+        [(1, 2, PrefetchOutcome::Arrived { waited: true })]
+    );
+    let counters = bench.counters();
+    assert_eq!((counters.used, counters.accesses), (1, 1));
+    bench.read(1, 2);
+    assert_eq!(bench.last_access(), (Outcome::Hit, 1));
+}
+
+#[test]
+fn what_does_not_come_is_told_too() {
+    let mut bench = Bench::new(Economy::default());
+    bench.suggest(1, 2);
+    let (fetch, ..) = bench.read(0, 1).pop().unwrap();
+    let failure = StoreFailure {
+        retryable: true,
+        reason: "away".into(),
+    };
+    bench.step(Event::Fetched {
+        fetch,
+        result: Err(failure),
+    });
+    assert_eq!(bench.prefetch_outcomes(), [(1, 2, PrefetchOutcome::Dropped)]);
+    assert_eq!(bench.counters().dropped, 2);
+}
+
+#[test]
+fn fetches_are_counted_by_how_they_ended() {
+    let mut bench = Bench::new(Economy::default());
+    let counted = |bench: &Bench| {
+        let snapshot = bench.core.snapshot();
+        let counters = snapshot.counters;
+        (counters.fetches, counters.fetch_failures, snapshot.store.error)
+    };
+    let arriving = bench.read(0, 1).pop().unwrap();
+    let (fetch, ..) = bench.read(5, 1).pop().unwrap();
+    assert_eq!(bench.core.snapshot().fetches_in_flight, 2);
+    let failure = StoreFailure {
+        retryable: true,
+        reason: "away".into(),
+    };
+    bench.step(Event::Fetched {
+        fetch,
+        result: Err(failure),
+    });
+    bench.out.clear();
+    assert_eq!(counted(&bench), (2, 1, Some("away".into())));
+    bench.arrive(arriving);
+    assert_eq!(counted(&bench), (2, 1, None));
+}
+
+#[test]
+fn what_is_not_worth_its_price_is_not_fetched() {
+    let mut bench = Bench::new(Economy {
+        prices: Prices::from_microdollars(400, 90_000),
+        microdollars_per_second: Some(0),
+    });
+    bench.suggest(1, 4);
+    let fetches = bench.read(0, 1);
+    assert!(fetches.len() == 1 && fetches[0].2);
+    assert_eq!(bench.prefetch_outcomes(), [(1, 4, PrefetchOutcome::Dropped)]);
+    let counters = bench.counters();
+    assert_eq!((counters.suggestions_refused, counters.blocks_refused), (1, 4));
+    assert_eq!(counters.prefetched, 0);
+}
+
+#[test]
+fn a_change_of_policy_keeps_blocks_and_drops_marks() {
+    let mut bench = Bench::new(Economy::default());
+    bench.suggest(1, 4);
+    let ahead = bench.read(0, 1).pop().unwrap();
+    bench.arrive(ahead);
+    assert_eq!(bench.core.policies().unread_blocks, 4);
+    let clean = bench.core.slots.clean_count();
+    bench
+        .core
+        .set_replacement(Box::new(Lru::new(Capacity::of_blocks(SLOTS))));
+    assert_eq!(bench.core.slots.clean_count(), clean);
+    let policies = bench.core.policies();
+    assert_eq!(policies.unread_blocks, 0);
+    let names: Vec<_> = policies.tallies.iter().map(|tally| tally.replacement).collect();
+    assert_eq!(names, ["recorder", "lru"]);
+    let slot = bench.core.slots.find(Pvbn(FIRST_PVBN + 1)).unwrap();
+    assert_eq!(bench.core.slots.state(slot), SlotState::Clean);
+    bench.read(1, 1);
+    assert_eq!(bench.last_access(), (Outcome::Hit, 0));
+}

@@ -1,0 +1,56 @@
+//! Slots whose blocks are in the cloud, or dispensable, once the record that says so is durable.
+
+use crate::core_state::Core;
+use crate::format::record::Lsn;
+use crate::state::slot_transitions::SlotTransition;
+use crate::state::slots::SlotState;
+use tombolo_base::Lcbn;
+
+impl Core {
+    /// A slot will change its state when everything up to `lsn` is durable.
+    pub(crate) fn settle_at(&mut self, lsn: Lsn, slot: Lcbn, becomes: SlotTransition) {
+        // Nobody syncs for the sake of a mark.
+        let lsn = match self.journal.is_durable() {
+            true => lsn.min(self.journal.durable()),
+            false => lsn,
+        };
+        self.slot_transitions.queue.push_back((lsn, slot, becomes));
+        // Nothing may be left to be synced, so that no later sync would look here.
+        self.apply_transitions();
+    }
+
+    pub(crate) fn apply_transitions(&mut self) {
+        let upto = self.journal.durable();
+        while self.slot_transitions.left_in_step > 0
+            && let Some((lsn, slot, becomes)) = self.slot_transitions.queue.front().copied()
+            && lsn <= upto
+        {
+            self.slot_transitions.queue.pop_front();
+            self.slot_transitions.left_in_step -= 1;
+            match becomes {
+                SlotTransition::Clean { address, object } if self.slots.state(slot) == SlotState::Dirty => {
+                    self.slots.clean(slot, address, object);
+                }
+                SlotTransition::Clean { .. } => {}
+                SlotTransition::Free => self.slots.release(slot),
+            }
+        }
+    }
+
+    /// A step begins. What one settles is bounded; what is left of it goes on in the next.
+    pub(crate) fn settle_again(&mut self) {
+        self.slot_transitions.left_in_step = self.config.sweep_blocks_max;
+        self.apply_transitions();
+    }
+
+    /// Whether slots wait for nothing but another step.
+    pub(crate) fn may_settle(&self) -> bool {
+        let upto = self.journal.durable();
+        let front = self.slot_transitions.queue.front();
+        front.is_some_and(|(lsn, _, _)| *lsn <= upto)
+    }
+
+    pub(crate) fn is_settling(&self) -> bool {
+        !self.slot_transitions.queue.is_empty()
+    }
+}

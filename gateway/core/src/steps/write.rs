@@ -1,0 +1,526 @@
+//! Writes and zeroes: from a client's request to its journal record.
+//!
+//! A write passes, in this order: range check, exclusion (a partial write holds a lock on its blocks, see
+//! `partial_write`), room in the overlay, the cap on dirty blocks, slots, bytes into the slots, journal. What cannot go on
+//! waits in `blocked` (exclusion), `behind` (a checkpoint has to free the overlay, or the disk is full), `stalled` (cap or
+//! slots) or `unjournaled` (the disk is full, and the bytes are in their slots already), each in order of arrival.
+
+use crate::core_state::Core;
+use crate::event::{Answer, Command, DiskError, PartialWrite, Refusal, Token, WritePiece};
+use crate::format::record::{LinkRun, Record, SlotRun, hole_records};
+use crate::state::dirty::{DirtyBlock, Stage};
+use crate::state::writes::{Kind, Running, VolumeChange, Waiting};
+use alloc::{vec, vec::Vec};
+use tombolo_base::{BlockSum, Instant, Lcbn, MetadataChange, Span, VolumeId};
+
+impl Core {
+    pub(crate) fn on_write(
+        &mut self,
+        token: Token,
+        span: Span,
+        sums: Vec<Option<BlockSum>>,
+        force_unit_access: bool,
+        change: MetadataChange,
+    ) {
+        assert_eq!(sums.len() as u64, span.count, "a sum per block");
+        let kind = Kind::Write {
+            sums,
+            force_unit_access,
+            locked: false,
+            zeroes: None,
+            change,
+        };
+        self.admit(Waiting {
+            token,
+            span,
+            kind,
+            since: self.now,
+        });
+    }
+
+    pub(crate) fn on_zero(&mut self, token: Token, span: Span, force_unit_access: bool) {
+        self.admit(Waiting {
+            token,
+            span,
+            kind: Kind::Zero { force_unit_access },
+            since: self.now,
+        });
+    }
+
+    /// A partial write has its bytes, and goes on under its lock.
+    pub(crate) fn write_merged(&mut self, token: Token, write: PartialWrite, sums: Vec<Option<BlockSum>>) {
+        let written: u64 = write.written().iter().map(|span| span.count).sum();
+        assert_eq!(sums.len() as u64, written, "a sum per block");
+        let kind = Kind::Write {
+            sums,
+            force_unit_access: write.force_unit_access,
+            locked: true,
+            zeroes: write.zeroes,
+            change: MetadataChange::default(),
+        };
+        self.admit(Waiting {
+            token,
+            span: write.span,
+            kind,
+            since: self.now,
+        });
+    }
+
+    /// Excludes other writers from the blocks, for [`Core::read_edges`].
+    pub(crate) fn lock(&mut self, token: Token, span: Span) {
+        self.admit(Waiting {
+            token,
+            span,
+            kind: Kind::Lock,
+            since: self.now,
+        });
+    }
+
+    /// Changes what is not written through slots.
+    pub(crate) fn on_commit(&mut self, token: Token, change: MetadataChange, links: Vec<LinkRun>) {
+        if let Some(error) = &self.failed {
+            return self.answer(token, Err(Refusal::Failed(error.clone())));
+        }
+        self.start_alone(token, Kind::Commit { change, links });
+    }
+
+    pub(crate) fn on_volume_change(&mut self, token: Token, change: VolumeChange) {
+        self.start_alone(token, Kind::Volume(change));
+    }
+
+    /// Without blocks of its own: nobody is excluded by it, or excludes it.
+    fn start_alone(&mut self, token: Token, kind: Kind) {
+        let span = Span {
+            volume: VolumeId(0),
+            first: 0,
+            count: 0,
+        };
+        self.start(Waiting {
+            token,
+            span,
+            kind,
+            since: self.now,
+        });
+    }
+
+    pub(crate) fn unlock(&mut self, token: Token) {
+        self.writes.locks.remove(&token);
+        self.retry_blocked();
+    }
+
+    pub(crate) fn on_cancel(&mut self, token: Token) {
+        self.writes.blocked.retain(|waiting| waiting.token != token);
+        self.writes.stalled.retain(|waiting| waiting.token != token);
+        self.writes.behind.retain(|waiting| waiting.token != token);
+        let goes_on = self.writes.running.contains_key(&token) || self.partial_writes.cancel(token);
+        if !goes_on {
+            self.unlock(token);
+        }
+        self.cancel_read(token);
+    }
+
+    fn admit(&mut self, waiting: Waiting) {
+        let refusal = match (&self.failed, self.check_spans(waiting.spans())) {
+            (Some(error), _) => Some(Refusal::Failed(error.clone())),
+            (None, Err(refusal)) => Some(refusal),
+            (None, Ok(())) if waiting.nonzero() > self.config.dirty_blocks_max => {
+                Some(Refusal::TooLarge(u64::from(waiting.nonzero())))
+            }
+            (None, Ok(())) => None,
+        };
+        if let Some(refusal) = refusal {
+            self.refuse(waiting.token, refusal);
+            return self.retry_blocked();
+        }
+        let behind_another = self
+            .writes
+            .blocked
+            .iter()
+            .any(|other| other.span.overlaps(&waiting.span));
+        if (behind_another && !waiting.is_locked()) || self.is_excluded(&waiting) {
+            self.writes.blocked.push_back(waiting);
+        } else {
+            self.start(waiting);
+        }
+    }
+
+    fn refuse(&mut self, token: Token, refusal: Refusal) {
+        self.writes.locks.remove(&token);
+        self.partial_writes.forget(token);
+        self.answer(token, Err(refusal));
+    }
+
+    fn is_excluded(&self, waiting: &Waiting) -> bool {
+        self.writes.conflicts_with_lock(waiting.token, &waiting.span)
+            || (matches!(waiting.kind, Kind::Lock) && self.writes.conflicts_with_running(&waiting.span))
+    }
+
+    fn start(&mut self, waiting: Waiting) {
+        // What waited may have waited for longer than its volume lived.
+        if let Err(refusal) = self.check_spans(waiting.spans()) {
+            return self.refuse(waiting.token, refusal);
+        }
+        let needs_room = !matches!(waiting.kind, Kind::Lock);
+        if needs_room && (self.has_no_room() || !self.writes.behind.is_empty()) {
+            self.counters.writes_stalled += 1;
+            return self.writes.behind.push_back(waiting);
+        }
+        self.start_with_room(waiting);
+    }
+
+    /// The overlay takes its records.
+    fn start_with_room(&mut self, waiting: Waiting) {
+        match waiting.kind {
+            Kind::Commit { change, links } => self.commit_change(waiting.token, change, links),
+            Kind::Volume(change) => self.change_volume(waiting.token, change),
+            Kind::Zero { .. } if waiting.span.count == 0 => {
+                self.writes.locks.remove(&waiting.token);
+                self.answer(waiting.token, Ok(Answer::Done));
+            }
+            Kind::Lock => {
+                self.writes.locks.insert(waiting.token, waiting.span);
+                self.read_edges(waiting.token);
+            }
+            Kind::Zero { force_unit_access } => {
+                let Span { volume, first, count } = waiting.span;
+                let record = Record::Hole { volume, first, count };
+                let end = self.commit(vec![record]);
+                self.acknowledge_at(end, waiting.token, Answer::Done, force_unit_access);
+                self.writes.locks.remove(&waiting.token);
+            }
+            Kind::Write { .. } if !self.writes.stalled.is_empty() && !waiting.is_locked() => {
+                self.counters.writes_stalled += 1;
+                self.writes.stalled.push_back(waiting);
+            }
+            Kind::Write { .. } => {
+                if let Some(waiting) = self.try_write(waiting) {
+                    self.counters.writes_stalled += 1;
+                    self.writes.stalled.push_back(waiting);
+                }
+            }
+        }
+    }
+
+    /// Gives the write its slots, or hands it back when cap or cache do not allow it now.
+    fn try_write(&mut self, waiting: Waiting) -> Option<Waiting> {
+        let needed = waiting.nonzero();
+        let dirty = self.slots.dirty_count() + self.writes.running_blocks;
+        if dirty + needed > self.config.dirty_blocks_max {
+            return Some(waiting);
+        }
+        let Some(runs) = self.slots.take(needed, None) else {
+            return Some(waiting);
+        };
+        let Waiting {
+            token,
+            span,
+            kind:
+                Kind::Write {
+                    sums,
+                    force_unit_access,
+                    zeroes,
+                    change,
+                    ..
+                },
+            ..
+        } = waiting
+        else {
+            return None;
+        };
+        let slots: Vec<Lcbn> = runs.iter().flat_map(|run| run.slots()).collect();
+        self.writes.running_blocks += needed;
+        let pieces = write_pieces(&sums, &slots);
+        self.writes.running.insert(
+            token,
+            Running {
+                span,
+                sums,
+                slots,
+                force_unit_access,
+                zeroes,
+                change,
+            },
+        );
+        if pieces.is_empty() {
+            self.on_slots_written(token, Ok(()));
+        } else {
+            self.out.push(Command::WriteSlots { token, pieces });
+        }
+        None
+    }
+
+    pub(crate) fn on_slots_written(&mut self, token: Token, result: Result<(), DiskError>) {
+        let is_running = self.writes.running.contains_key(&token);
+        if is_running && result.is_ok() && self.failed.is_none() && self.journal.is_full() {
+            self.counters.writes_stalled += 1;
+            return self.writes.unjournaled.push_back((self.now, token));
+        }
+        let Some(running) = self.end_running(token) else { return };
+        match (result, &self.failed) {
+            // The volume may have shrunk or gone while the bytes were on their way.
+            (Ok(()), None) => match self.check_spans(running.spans()) {
+                Ok(()) => self.journal_write(token, running),
+                Err(refusal) => self.abandon(token, running, refusal),
+            },
+            (Ok(()), Some(error)) => {
+                let refusal = Refusal::Failed(error.clone());
+                self.abandon(token, running, refusal);
+            }
+            (Err(error), _) => {
+                // Nobody knows which of them it was.
+                running
+                    .slots
+                    .iter()
+                    .for_each(|slot| self.slots.set_unusable(*slot, self.now));
+                self.abandon(token, running, Refusal::Disk(error));
+            }
+        }
+        self.retry_blocked();
+    }
+
+    fn end_running(&mut self, token: Token) -> Option<Running> {
+        let running = self.writes.running.remove(&token)?;
+        self.writes.running_blocks -= running.slots.len() as u32;
+        self.writes.locks.remove(&token);
+        Some(running)
+    }
+
+    fn abandon(&mut self, token: Token, running: Running, refusal: Refusal) {
+        for slot in running.slots {
+            self.slots.release(slot);
+        }
+        self.answer(token, Err(refusal));
+    }
+
+    fn journal_write(&mut self, token: Token, running: Running) {
+        let Running {
+            span,
+            sums,
+            slots,
+            force_unit_access,
+            zeroes,
+            change,
+        } = running;
+        self.totals.blocks_written += sums.len() as u64;
+        self.totals.blocks_zero += (sums.len() - slots.len()) as u64;
+        let (written, blocks) = self.records(&span.around(zeroes), &sums, &slots);
+        let mut records = hole_records(change.holes.into_iter().chain(zeroes));
+        records.extend(written);
+        if !change.entries.is_empty() {
+            records.push(Record::Entries(change.entries));
+        }
+        let end = self.commit(records);
+        for (block, sum) in blocks {
+            self.slots.hold_dirty(block.slot, block.pvbn, sum);
+            self.dirty.push(self.now, block);
+        }
+        self.acknowledge_at(end, token, Answer::Done, force_unit_access);
+    }
+
+    /// A record per run of blocks that are, or are not, zero. PVBNs are given out here, at completion, so that their
+    /// order is the journal's.
+    fn records(
+        &mut self,
+        spans: &[Span],
+        sums: &[Option<BlockSum>],
+        slots: &[Lcbn],
+    ) -> (Vec<Record>, Vec<(DirtyBlock, BlockSum)>) {
+        let mut records = Vec::new();
+        let mut blocks = Vec::with_capacity(slots.len());
+        let (mut sums, mut slots) = (sums, slots);
+        let mut next_pvbn = self.next_pvbn;
+        for span in spans {
+            let (own, rest) = sums.split_at(span.count as usize);
+            sums = rest;
+            let mut first = span.first;
+            for run in own.chunk_by(|left, right| left.is_some() == right.is_some()) {
+                let count = run.len() as u64;
+                let part = Span { first, count, ..*span };
+                first += count;
+                if run[0].is_none() {
+                    records.extend(hole_records([part]));
+                    continue;
+                }
+                let (own, rest) = slots.split_at(run.len());
+                slots = rest;
+                let present: Vec<BlockSum> = run.iter().flatten().copied().collect();
+                let pvbn = next_pvbn;
+                next_pvbn = next_pvbn.plus(count);
+                for (offset, (slot, sum)) in (0..).zip(own.iter().zip(&present)) {
+                    let block = DirtyBlock {
+                        pvbn: pvbn.plus(offset),
+                        slot: *slot,
+                        volume: part.volume,
+                        block: part.first + offset,
+                        stage: Stage::Queued,
+                    };
+                    blocks.push((block, *sum));
+                }
+                records.push(Record::Write {
+                    volume: part.volume,
+                    first: part.first,
+                    pvbn,
+                    slots: slot_runs(own),
+                    sums: present,
+                });
+            }
+        }
+        (records, blocks)
+    }
+
+    /// Starts what waited for a lock or a writer that has gone, in order of arrival.
+    fn retry_blocked(&mut self) {
+        let mut index = 0;
+        while let Some(waiting) = self.writes.blocked.get(index) {
+            let span = waiting.span;
+            let behind_another = self
+                .writes
+                .blocked
+                .iter()
+                .take(index)
+                .any(|other| other.span.overlaps(&span));
+            if behind_another || self.is_excluded(waiting) {
+                index += 1;
+            } else if let Some(waiting) = self.writes.blocked.remove(index) {
+                self.start(waiting);
+            }
+        }
+    }
+
+    /// Lets stalled writes go on, refuses those that have waited too long, releases delayed acknowledgements.
+    pub(crate) fn pump_writes(&mut self) {
+        self.pump_unjournaled();
+        self.pump_behind();
+        while let Some(waiting) = self.writes.stalled.pop_front() {
+            if let Some(error) = &self.failed {
+                let refusal = Refusal::Failed(error.clone());
+                self.refuse_stalled(waiting.token, refusal);
+            } else if let Some(waiting) = self.try_write(waiting) {
+                if self.now < waiting.since.plus_millis(self.config.stall_timeout_ms) {
+                    self.writes.stalled.push_front(waiting);
+                    if self.is_settling() {
+                        self.want_sync();
+                    }
+                    break;
+                }
+                self.counters.writes_refused_busy += 1;
+                self.refuse_stalled(waiting.token, Refusal::Busy);
+            }
+        }
+        while let Some(entry) = self.writes.delayed.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let (_, token) = *entry.key();
+            let answer = entry.remove();
+            self.answer(token, Ok(answer));
+        }
+    }
+
+    fn pump_unjournaled(&mut self) {
+        while let Some((since, token)) = self.writes.unjournaled.front().copied() {
+            let waits = self.failed.is_none() && self.journal.is_full();
+            if waits && self.now < since.plus_millis(self.config.stall_timeout_ms) {
+                break;
+            }
+            self.writes.unjournaled.pop_front();
+            if !waits {
+                self.on_slots_written(token, Ok(()));
+            } else if let Some(running) = self.end_running(token) {
+                self.counters.writes_refused_busy += 1;
+                self.abandon(token, running, Refusal::Busy);
+                self.retry_blocked();
+            }
+        }
+    }
+
+    fn pump_behind(&mut self) {
+        while let Some(waiting) = self.writes.behind.pop_front() {
+            if let Some(error) = &self.failed {
+                let refusal = Refusal::Failed(error.clone());
+                self.refuse_stalled(waiting.token, refusal);
+            } else if !self.has_no_room() {
+                match self.check_spans(waiting.spans()) {
+                    Ok(()) => {
+                        self.start_with_room(waiting);
+                        // A lock may have waited for it.
+                        self.retry_blocked();
+                    }
+                    Err(refusal) => self.refuse_stalled(waiting.token, refusal),
+                }
+            } else if self.now < waiting.since.plus_millis(self.config.stall_timeout_ms) {
+                self.writes.behind.push_front(waiting);
+                break;
+            } else {
+                self.counters.writes_refused_busy += 1;
+                self.refuse_stalled(waiting.token, Refusal::Busy);
+            }
+        }
+    }
+
+    fn refuse_stalled(&mut self, token: Token, refusal: Refusal) {
+        self.answer(token, Err(refusal));
+        self.unlock(token);
+    }
+
+    /// Acknowledges, later the closer the backlog is to its cap.
+    pub(crate) fn acknowledge_throttled(&mut self, token: Token, answer: Answer) {
+        let delay = match answer {
+            Answer::Done => self.throttle_micros(),
+            _ => 0,
+        };
+        if delay == 0 {
+            self.answer(token, Ok(answer));
+        } else {
+            self.counters.writes_throttled += 1;
+            self.writes.delayed.insert((self.now.plus_micros(delay), token), answer);
+        }
+    }
+
+    fn throttle_micros(&self) -> u64 {
+        let share = u64::from(self.slots.dirty_count()) * 1000 / u64::from(self.config.dirty_blocks_max);
+        let start = u64::from(self.config.throttle_start_permille);
+        if share <= start || start >= 1000 {
+            return 0;
+        }
+        self.config.throttle_delay_ms_max * 1000 * (share - start) / (1000 - start)
+    }
+
+    pub(crate) fn write_deadline(&self) -> Option<Instant> {
+        let delayed = self.writes.delayed.first_key_value().map(|((at, _), _)| *at);
+        let waiting = self.writes.first_waiting_since();
+        let refused = waiting.map(|since| since.plus_millis(self.config.stall_timeout_ms));
+        delayed.into_iter().chain(refused).min()
+    }
+}
+
+/// Where the bytes go: runs that are consecutive both in the buffer and in the cache file.
+fn write_pieces(sums: &[Option<BlockSum>], slots: &[Lcbn]) -> Vec<WritePiece> {
+    let mut pieces: Vec<WritePiece> = Vec::new();
+    let blocks = sums
+        .iter()
+        .enumerate()
+        .filter(|(_, sum)| sum.is_some())
+        .map(|(index, _)| index as u32);
+    for (index, slot) in blocks.zip(slots) {
+        match pieces.last_mut() {
+            Some(last) if last.index + last.slots.count == index && last.slots.first.0 + last.slots.count == slot.0 => {
+                last.slots.count += 1;
+            }
+            _ => pieces.push(WritePiece {
+                index,
+                slots: SlotRun { first: *slot, count: 1 },
+            }),
+        }
+    }
+    pieces
+}
+
+fn slot_runs(slots: &[Lcbn]) -> Vec<SlotRun> {
+    slots
+        .chunk_by(|left, right| left.0 + 1 == right.0)
+        .map(|run| SlotRun {
+            first: run[0],
+            count: run.len() as u32,
+        })
+        .collect()
+}
