@@ -212,7 +212,7 @@ pub trait Replacement: Send {
     fn touch(&mut self, slot: Lcbn, access: &Access);
     /// The prefetcher expects the block in `slot` to be read soon. No use is counted.
     fn expect(&mut self, _slot: Lcbn, _access: &Access, _expectation: Expectation) {}
-    /// Whether [`Self::expect`] does anything, so that callers may spare looking for what they would tell.
+    /// Whether [`Self::expect`] does anything, so that callers can skip the lookup of what they would report.
     fn uses_expectations(&self) -> bool {
         false
     }

@@ -106,7 +106,7 @@ pub struct UnknownPolicy(pub String);
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:?} is no replacement policy; known are", self.0)?;
+        write!(out, "{:?} is not a replacement policy; known are", self.0)?;
         Policy::ALL
             .iter()
             .try_for_each(|policy| write!(out, " {}", policy.name()))

@@ -185,7 +185,7 @@ pub enum StoreError {
         value: String,
         reason: String,
     },
-    #[error("{store}: {operation} of {key:?} answered with nonsense: {detail}")]
+    #[error("{store}: {operation} of {key:?} got an answer that is not valid: {detail}")]
     Corrupt {
         store: String,
         operation: Operation,

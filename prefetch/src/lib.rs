@@ -208,8 +208,8 @@ pub trait Prefetcher: Send {
         false
     }
 
-    /// How many sequential blocks a cache has to keep, lest what was prefetched for the streams that are read now be
-    /// evicted before they come to it. Takes time in proportion to the streams; worth asking about once a second.
+    /// How many sequential blocks a cache has to keep so that prefetched blocks are not evicted before their stream
+    /// reads them. Takes time in proportion to the streams; worth asking about once a second.
     fn sequential_need_blocks(&self, _now: Instant) -> u64 {
         0
     }

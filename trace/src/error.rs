@@ -35,7 +35,7 @@ impl fmt::Display for Place {
 pub enum Fault {
     #[error("{0}")]
     Io(#[from] io::Error),
-    #[error("nothing tells the format; name it")]
+    #[error("the format cannot be told from contents or name; say which it is")]
     UnknownFormat,
     #[error(
         "it is a DataSeries file, which is not read: make text of it with ds2txt --csv (dstotxt), \

@@ -81,7 +81,7 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Reads whole blocks; holes are zeroes. `done` may run on this thread before the call returns, or later on
     /// another (a fetch from the cloud takes its time).
-    /// `session` is who reads, for what is foretold from it; [`NO_SESSION`]: nobody in particular.
+    /// `session` is who reads, for the prefetcher; [`NO_SESSION`]: nobody in particular.
     fn read(&self, session: u64, span: FileSpan, done: ReadDone);
 
     /// Which blocks are mapped; the runs add up to `span.count`.

@@ -154,7 +154,7 @@ impl<P: Protocol> Acceptor<P> {
             tracing::warn!(
                 protocol = P::NAME,
                 connections_max = self.registry.connections_max(),
-                "a client is turned away: there are as many connections as connections_max allows"
+                "a client is refused: there are as many connections as connections_max allows"
             );
             return Ok(());
         };

@@ -241,7 +241,7 @@ fn set_first(node: &mut Node, set: &SetAttributes) -> Result<(), FileError> {
             file.size = size;
             Ok(())
         }
-        (Some(_), None) => Err(FileError::Invalid("the size of what is no file")),
+        (Some(_), None) => Err(FileError::Invalid("a size for what is not a regular file")),
     }
 }
 

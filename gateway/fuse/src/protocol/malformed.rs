@@ -12,7 +12,7 @@ pub enum Malformed {
     NoIoctl,
     #[error("{opcode:?} does not belong here")]
     OutOfPlace { opcode: Opcode },
-    #[error("{opcode:?} has {bytes} bytes of arguments, which is not what it needs")]
+    #[error("{opcode:?} has {bytes} bytes of arguments, which is not the length that it must have")]
     Length { opcode: Opcode, bytes: usize },
     #[error("{opcode:?}: a string has no NUL at its end")]
     Unterminated { opcode: Opcode },

@@ -117,7 +117,7 @@ pub enum Error {
         value: String,
         permitted: &'static str,
     },
-    #[error("{0:?} is no policy for objects; known are {known}", known = super::policy::NAMES.join(" "))]
+    #[error("{0:?} is not a policy for objects; known are {known}", known = super::policy::NAMES.join(" "))]
     UnknownPolicy(String),
     #[error("exactly one of cache_bytes and cache_share is to be given")]
     CacheSize,
