@@ -48,7 +48,7 @@ pub struct Found {
 enum Break {
     #[error("nothing is known of an earlier start of this boot")]
     Unknown,
-    #[error("the start before was killed before it had served anybody")]
+    #[error("the gateway was killed at its previous start before it had served anybody")]
     Unsettled,
     #[error("the journal ends at LSN {}, but changes up to LSN {} had been answered", .end.0, .noted.0)]
     Lost { end: Lsn, noted: Lsn },
