@@ -17,10 +17,9 @@ mod exclusion;
 mod keys;
 mod locking;
 pub mod locks;
-/// Storage, and a model of the service, for tests of this crate and of those above it.
-#[doc(hidden)]
+#[cfg(feature = "testing")]
 pub mod memory;
-#[doc(hidden)]
+#[cfg(feature = "testing")]
 pub mod model;
 mod namespace;
 mod node;
@@ -41,7 +40,5 @@ pub use data::ReadReply;
 pub use error::FileError;
 pub use exclusion::{Taken, Waiting, Waits};
 pub use locking::Reply;
-#[doc(hidden)]
-pub use records::exercise_decoders;
 pub use service::{FileService, Listener};
 pub use types::*;

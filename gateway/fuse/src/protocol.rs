@@ -5,6 +5,7 @@ pub mod abi;
 pub mod arguments;
 pub mod attach;
 pub mod directory;
+#[cfg(feature = "testing")]
 pub mod encode;
 pub mod flags;
 pub mod malformed;

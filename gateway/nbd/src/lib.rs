@@ -11,6 +11,7 @@
 pub mod connection;
 pub mod export;
 pub mod handshake;
+#[cfg(feature = "testing")]
 pub mod memory;
 pub mod protocol;
 pub mod rules;
