@@ -21,8 +21,8 @@
 //! fetched trigger) do nothing here. Rule 7, when a prefetched page moves in the eviction order, is the cache's.
 
 use crate::{
-    Access, Class, Feedback, Outcome, Pattern, PrefetchOutcome, Prefetcher, Statistics, Suggestion, Tag,
-    streams::{Relation, Stream, Streams},
+    Access, Class, Feedback, Outcome, Pattern, PrefetchOutcome, Prefetcher, Suggestion, Tag,
+    streams::{Relation, Stream, Streams, forwards_to_streams},
     suggest,
 };
 use alloc::vec::Vec;
@@ -281,6 +281,13 @@ impl Amp {
             degree.raise_distance(by, config.degree_blocks_max);
         }
     }
+
+    fn check_degree(&self, degree: &Degree) {
+        assert!(
+            degree.g < degree.p && degree.p <= self.config.degree_blocks_max,
+            "{degree:?}"
+        );
+    }
 }
 
 impl Prefetcher for Amp {
@@ -308,10 +315,9 @@ impl Prefetcher for Amp {
             }
             Relation::Straggler => {}
         }
-        match self.streams.get(slot) {
-            Some(stream) if stream.requests >= self.config.threshold => Pattern::Sequential,
-            _ => Pattern::Random,
-        }
+        self.streams
+            .get(slot)
+            .map_or(Pattern::Random, |stream| stream.pattern(self.config.threshold))
     }
 
     fn uses_second_chances(&self) -> bool {
@@ -319,8 +325,7 @@ impl Prefetcher for Amp {
     }
 
     fn sequential_need_blocks(&self, now: Instant) -> u64 {
-        let streams = (0..self.streams.len() as u32).filter_map(|slot| self.streams.get(slot));
-        streams.map(|stream| stream.state.need_blocks(now)).sum()
+        self.streams.iter().map(|stream| stream.state.need_blocks(now)).sum()
     }
 
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) {
@@ -335,7 +340,7 @@ impl Prefetcher for Amp {
         match feedback.prefetch_outcome {
             PrefetchOutcome::Arrived { waited } => self.on_arrival(now, &feedback, waited),
             PrefetchOutcome::Aged | PrefetchOutcome::Evicted { aged: false } => {
-                stream.state.shrink(feedback.first, feedback.count)
+                stream.state.shrink(feedback.first, feedback.count);
             }
             PrefetchOutcome::Evicted { aged: true } => {}
             PrefetchOutcome::Dropped => {
@@ -348,24 +353,7 @@ impl Prefetcher for Amp {
         }
     }
 
-    fn forget_volume(&mut self, volume: VolumeId) {
-        self.streams.forget_volume(volume);
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.streams.statistics()
-    }
-
-    fn check_invariants(&self) {
-        self.streams.check_invariants();
-        for slot in 0..self.streams.len() as u32 {
-            let degree = self.streams.get(slot).expect("within").state;
-            assert!(
-                degree.g < degree.p && degree.p <= self.config.degree_blocks_max,
-                "{degree:?}"
-            );
-        }
-    }
+    forwards_to_streams!(check_degree);
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@
 //! for again. The paper's parallel downloads are the caller's business.
 
 use crate::{
-    Access, Class, Pattern, Prefetcher, Statistics, Suggestion, Tag,
-    streams::{Relation, Streams},
+    Access, Class, Pattern, Prefetcher, Suggestion, Tag,
+    streams::{Relation, Streams, forwards_to_streams},
     suggest,
 };
 use alloc::vec::Vec;
-use tombolo_base::{Instant, VolumeId};
+use tombolo_base::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HouConfig {
@@ -102,24 +102,10 @@ impl Prefetcher for Hou {
             };
             suggest(suggestions, suggestion);
         }
-        if stream.requests > 1 {
-            Pattern::Sequential
-        } else {
-            Pattern::Random
-        }
+        stream.pattern(2)
     }
 
-    fn forget_volume(&mut self, volume: VolumeId) {
-        self.streams.forget_volume(volume);
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.streams.statistics()
-    }
-
-    fn check_invariants(&self) {
-        self.streams.check_invariants();
-    }
+    forwards_to_streams!();
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@
 //! one group never costs two objects where one would do.
 
 use crate::{
-    Access, Class, Outcome, Pattern, Prefetcher, Statistics, Suggestion, Tag,
-    streams::{Relation, Stream, Streams},
+    Access, Class, Outcome, Pattern, Prefetcher, Suggestion, Tag,
+    streams::{Relation, Stream, Streams, forwards_to_streams},
     suggest,
 };
 use alloc::vec::Vec;
@@ -22,7 +22,10 @@ pub enum Trigger {
     /// A sequential miss only.
     Synchronous,
     /// Also reading the block this many before the last of a group.
-    Asynchronous { offset_blocks: u64 },
+    Asynchronous {
+        /// Zero is the last block itself.
+        offset_blocks: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,17 +130,7 @@ impl Prefetcher for Sequential {
         Pattern::Sequential
     }
 
-    fn forget_volume(&mut self, volume: VolumeId) {
-        self.streams.forget_volume(volume);
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.streams.statistics()
-    }
-
-    fn check_invariants(&self) {
-        self.streams.check_invariants();
-    }
+    forwards_to_streams!();
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! All memory is taken at the start. Streams hang in buckets by the 64-block region of their next block, so finding
 //! one looks at three to five short chains.
 
-use crate::{Access, Likelihood, Statistics, table::Address};
+use crate::{Access, Likelihood, Pattern, Statistics, table::Address};
 use alloc::vec::Vec;
 use tombolo_base::VolumeId;
 
@@ -35,6 +35,16 @@ impl<S> Stream<S> {
     /// That the stream goes on, by Laplace's rule of succession: it did each time but for the one not yet known.
     pub fn likelihood(&self) -> Likelihood {
         Likelihood::ratio(u64::from(self.requests), u64::from(self.requests) + 1)
+    }
+
+    /// What its newest read is for a policy that takes a stream to be sequential from its read `threshold` on, counted
+    /// from 1.
+    pub fn pattern(&self, threshold: u32) -> Pattern {
+        if self.requests >= threshold {
+            Pattern::Sequential
+        } else {
+            Pattern::Random
+        }
     }
 }
 
@@ -124,6 +134,11 @@ impl<S: Copy + Default> Streams<S> {
 
     pub fn get_mut(&mut self, slot: u32) -> Option<&mut Stream<S>> {
         self.streams.get_mut(slot as usize)
+    }
+
+    /// In the order of their slots.
+    pub fn iter(&self) -> impl Iterator<Item = &Stream<S>> {
+        self.streams.iter()
     }
 
     /// Assigns a valid read to the stream it continues, or to a new one.
@@ -336,6 +351,26 @@ impl<S: Copy + Default> Streams<S> {
         }
     }
 }
+
+/// The methods of [`Prefetcher`](crate::Prefetcher) that are the same for every policy that holds its table of streams and
+/// nothing else. Names the method that checks what the policy keeps for one stream, if it has one.
+macro_rules! forwards_to_streams {
+    ($($check:ident)?) => {
+        fn forget_volume(&mut self, volume: tombolo_base::VolumeId) {
+            self.streams.forget_volume(volume);
+        }
+
+        fn statistics(&self) -> $crate::Statistics {
+            self.streams.statistics()
+        }
+
+        fn check_invariants(&self) {
+            self.streams.check_invariants();
+            $(self.streams.iter().for_each(|stream| self.$check(&stream.state));)?
+        }
+    };
+}
+pub(crate) use forwards_to_streams;
 
 #[cfg(test)]
 mod tests {
