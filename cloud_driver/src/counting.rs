@@ -31,27 +31,12 @@ fn latency_bucket(micros: u64) -> usize {
         .unwrap_or(LATENCY_BUCKETS - 1)
 }
 
-/// Kinds in the order of their counters.
-const KINDS: [ErrorKind; 11] = [
-    ErrorKind::Retry,
-    ErrorKind::Throttled,
-    ErrorKind::Unreachable,
-    ErrorKind::NotFound,
-    ErrorKind::Precondition,
-    ErrorKind::AccessDenied,
-    ErrorKind::BucketMissing,
-    ErrorKind::Invalid,
-    ErrorKind::Corrupt,
-    ErrorKind::OutOfSpace,
-    ErrorKind::Internal,
-];
-
 #[derive(Debug, Default)]
 struct Counters {
     requests: AtomicU64,
     bytes: AtomicU64,
     micros: AtomicU64,
-    failures: [AtomicU64; KINDS.len()],
+    failures: [AtomicU64; ErrorKind::ALL.len()],
     latencies: [AtomicU64; LATENCY_BUCKETS],
 }
 
@@ -88,7 +73,7 @@ impl StoreCounts {
             requests: read(&counters.requests),
             bytes: read(&counters.bytes),
             micros: read(&counters.micros),
-            failures: KINDS
+            failures: ErrorKind::ALL
                 .into_iter()
                 .zip(counters.failures.iter().map(read))
                 .filter(|(_, count)| *count > 0)
@@ -109,7 +94,7 @@ impl StoreCounts {
             Ok(bytes) => add(&counters.bytes, bytes),
             Err(error) => {
                 let kind = error.kind();
-                let index = KINDS.iter().position(|known| *known == kind);
+                let index = ErrorKind::ALL.iter().position(|known| *known == kind);
                 add(&counters.failures[index.expect("every kind has a counter")], 1);
             }
         }

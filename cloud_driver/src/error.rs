@@ -34,6 +34,21 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Each kind once, in the order of their counters.
+    pub const ALL: [Self; 11] = [
+        Self::Retry,
+        Self::Throttled,
+        Self::Unreachable,
+        Self::NotFound,
+        Self::Precondition,
+        Self::AccessDenied,
+        Self::BucketMissing,
+        Self::Invalid,
+        Self::Corrupt,
+        Self::OutOfSpace,
+        Self::Internal,
+    ];
+
     /// True when repeating the same request can help.
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::Retry | Self::Throttled | Self::Unreachable)

@@ -98,20 +98,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const EVERY_KIND: [ErrorKind; 11] = [
-        ErrorKind::Retry,
-        ErrorKind::Throttled,
-        ErrorKind::Unreachable,
-        ErrorKind::NotFound,
-        ErrorKind::Precondition,
-        ErrorKind::AccessDenied,
-        ErrorKind::BucketMissing,
-        ErrorKind::Invalid,
-        ErrorKind::Corrupt,
-        ErrorKind::OutOfSpace,
-        ErrorKind::Internal,
-    ];
-
     fn failure(kind: ErrorKind) -> Failure {
         Failure {
             kind,
@@ -165,11 +151,11 @@ mod tests {
     proptest! {
         #[test]
         fn plans_keep_every_bound(
-            attempt in any::<u32>(), elapsed_ms in 0u64..200_000, kind_index in 0..EVERY_KIND.len(),
+            attempt in any::<u32>(), elapsed_ms in 0u64..200_000, kind_index in 0..ErrorKind::ALL.len(),
             retry_after_ms in proptest::option::of(0u64..200_000), random in any::<u64>(),
         ) {
             let policy = RetryPolicy::default();
-            let kind = EVERY_KIND[kind_index];
+            let kind = ErrorKind::ALL[kind_index];
             let elapsed = Duration::from_millis(elapsed_ms);
             let retry_after = retry_after_ms.map(Duration::from_millis);
             let plan = plan_retry(attempt, elapsed, Failure { kind, retry_after }, &policy, random);
