@@ -17,6 +17,7 @@
 //! of cost groups (GDS family) or slots (MIN).
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 extern crate alloc;
 
 mod arc;

@@ -9,6 +9,7 @@
 //! as long as its caller does not mix them.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 extern crate alloc;
 
 mod admission;

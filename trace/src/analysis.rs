@@ -136,6 +136,7 @@ impl Analyser {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a count has no order")]
     pub fn finish(self) -> Analysis {
         let count = |what: fn(&Touched) -> bool| self.units.values().filter(|touched| what(touched)).count() as u64;
         Analysis {

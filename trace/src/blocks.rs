@@ -73,6 +73,7 @@ impl BlockSet {
     }
 
     /// The aligned groups of 256 blocks with a block inside, by volume and number, each with its bits; ascending.
+    #[expect(clippy::disallowed_methods, reason = "sorted before it is used")]
     pub fn pages(&self) -> Vec<((u64, u64), [u64; 4])> {
         let mut pages: Vec<_> = self.pages.iter().map(|(place, bits)| (*place, *bits)).collect();
         pages.retain(|(_, bits)| *bits != [0; 4]);

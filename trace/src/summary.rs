@@ -101,6 +101,7 @@ pub fn info(source: &Source, progress: Progress<'_>) -> Result<Info, TraceError>
 
 /// Writes a trace in the project's format, in the units of the source's view; returns the number of records. The target
 /// takes its name when all is written.
+#[expect(clippy::disallowed_methods, reason = "where a converted trace gets its name")]
 pub fn convert(source: &Source, target: &Path, progress: Progress<'_>) -> Result<u64, TraceError> {
     let mut reader = open(source)?;
     let mut partial = target.as_os_str().to_owned();
@@ -117,6 +118,7 @@ pub fn convert(source: &Source, target: &Path, progress: Progress<'_>) -> Result
     result
 }
 
+#[expect(clippy::disallowed_methods, reason = "where a converted trace is written")]
 fn write_all(reader: &mut dyn Reader, source: &Source, path: &Path, progress: Progress<'_>) -> Result<u64, TraceError> {
     let header = FileHeader {
         unit_bytes: reader.unit_bytes(),

@@ -2,6 +2,7 @@
 //! them, and which files have a map at all. The daemon and the simulation bring what [`CoreAccess`] says, each in its way,
 //! and share the rest.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 
 use bytes::Bytes;
 use tombolo_base::{BlockSum, VolumeId};

@@ -6,6 +6,7 @@
 //! Who may do what is for the front ends to decide; the service keeps what no front end can: that names, link counts, data and
 //! their records agree, also after a crash in the middle of anything.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 
 mod acl;
 mod attributes;

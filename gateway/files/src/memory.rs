@@ -289,6 +289,7 @@ impl Storage for MemoryStorage {
         self.inner().make(Step { change, blocks })
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the disk of a test, which may be slow")]
     fn read(&self, _session: u64, span: FileSpan, done: ReadDone) {
         let (bytes, delay) = {
             let inner = self.inner();

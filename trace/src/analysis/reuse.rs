@@ -101,6 +101,7 @@ impl ReuseCounter {
         ones
     }
 
+    #[expect(clippy::disallowed_methods, reason = "sorted before it is used")]
     fn renumber(&mut self) {
         let mut order: Vec<_> = self.last.iter().map(|(&key, &last)| (last, key)).collect();
         order.sort_unstable();
