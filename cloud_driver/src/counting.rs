@@ -157,11 +157,11 @@ impl ObjectStore for Counting {
     }
 
     async fn delete(&self, key: &str) -> Result<()> {
-        self.timed(Operation::Delete, self.inner.delete(key), |_| 0).await
+        self.timed(Operation::Delete, self.inner.delete(key), |()| 0).await
     }
 
     async fn check(&self) -> Result<()> {
-        self.timed(Operation::Check, self.inner.check(), |_| 0).await
+        self.timed(Operation::Check, self.inner.check(), |()| 0).await
     }
 }
 

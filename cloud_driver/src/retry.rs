@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn jitter_is_full_and_even() {
         let mut prng = tombolo_base::Prng::new(7);
-        let ceiling = Duration::from_millis(1000);
+        let ceiling = Duration::from_secs(1);
         let mut tenths = [0u32; 10];
         for _ in 0..10_000 {
             let delay = jitter(ceiling, prng.next_u64());

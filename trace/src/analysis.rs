@@ -18,7 +18,7 @@ use crate::{Operation, Record};
 use reuse::ReuseCounter;
 use runs::RunCounter;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use successors::SuccessorCounter;
 use working_set::WorkingSetCounter;
 
@@ -66,9 +66,9 @@ struct Touched {
 pub struct Analyser {
     analysis: Analysis,
     units: HashMap<(u64, u64), Touched>,
-    clients: HashMap<u32, ()>,
-    volumes: HashMap<u64, ()>,
-    contents: HashMap<u64, ()>,
+    clients: HashSet<u32>,
+    volumes: HashSet<u64>,
+    contents: HashSet<u64>,
     runs: RunCounter,
     successors: SuccessorCounter,
     reuse: ReuseCounter,
@@ -81,9 +81,9 @@ impl Analyser {
         Self {
             analysis: Analysis::default(),
             units: HashMap::new(),
-            clients: HashMap::new(),
-            volumes: HashMap::new(),
-            contents: HashMap::new(),
+            clients: HashSet::new(),
+            volumes: HashSet::new(),
+            contents: HashSet::new(),
             runs: RunCounter::default(),
             successors: SuccessorCounter::default(),
             reuse: ReuseCounter::default(),
@@ -94,8 +94,8 @@ impl Analyser {
     pub fn on_record(&mut self, record: &Record) {
         self.analysis.requests += 1;
         self.analysis.span_us = self.analysis.span_us.max(record.time_us);
-        self.clients.insert(record.client, ());
-        self.volumes.insert(record.volume, ());
+        self.clients.insert(record.client);
+        self.volumes.insert(record.volume);
         match record.operation {
             Operation::Read => self.on_read(record),
             Operation::Write => self.on_write(record),
@@ -118,7 +118,7 @@ impl Analyser {
         self.analysis.written_units += record.count;
         self.analysis.written_bytes += record.bytes;
         self.analysis.named_contents += record.contents.len() as u64;
-        self.contents.extend(record.contents.iter().map(|&name| (name, ())));
+        self.contents.extend(&record.contents);
         self.touch(record);
     }
 

@@ -289,7 +289,7 @@ impl LockTable {
     /// is left are the locks of the open file itself (F_OFD_SETLK, flock).
     pub fn close_handle(&mut self, inode: u64, session: u64, handle: u64) -> Vec<Woken> {
         self.shrink(inode, |granted| {
-            granted.remove(|_, lock| lock.is_through(session, handle))
+            granted.remove(|_, lock| lock.is_through(session, handle));
         });
         self.wake(inode)
     }

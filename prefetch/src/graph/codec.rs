@@ -243,7 +243,7 @@ impl Restorer {
 
     /// Adds the nodes of a chunk.
     pub fn nodes(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
-        self.walk(chunk, |history, head| history.restore_node(head), |_, _, _| ())
+        self.walk(chunk, History::restore_node, |_, _, _| ())
     }
 
     /// Adds the edges of a chunk; the nodes of all chunks must be there.
@@ -251,7 +251,7 @@ impl Restorer {
         self.walk(
             chunk,
             |history, head| history.find_written(head.volume, head.place, head.start),
-            |history, from, edge| history.restore_edge(from, edge),
+            History::restore_edge,
         )
     }
 
