@@ -38,18 +38,26 @@ const REST_MICROS_MAX: u64 = 10_000_000;
 /// By how much rule 6 raises the trigger distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TriggerGrowth {
+    /// By the length of the read, as in the paper.
     Additive,
+    /// By the length of the set.
     SetLength,
+    /// By the length of the read, and at least to what bridges a fetch at the stream's rate.
     Rate,
 }
 
+/// AMP's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmpConfig {
+    /// Rule 6.
     pub growth: TriggerGrowth,
+    /// `p` never exceeds it.
     pub degree_blocks_max: u64,
     /// The read of a stream from which on it is prefetched, counted from 1: 2 is AMP's own, 3 SARC's.
     pub threshold: u32,
+    /// Streams that are followed at once.
     pub streams_max: usize,
+    /// Blocks that requests may overtake each other by.
     pub slack_blocks: u64,
 }
 
@@ -93,6 +101,7 @@ struct Degree {
     rate: u64,
 }
 
+/// AMP (Gill and Bathen, FAST'07): each stream learns how far ahead it has to be fetched.
 #[derive(Debug)]
 pub struct Amp {
     config: AmpConfig,
@@ -102,6 +111,7 @@ pub struct Amp {
 }
 
 impl Amp {
+    /// Follows no stream yet.
     pub fn new(config: AmpConfig) -> Self {
         Self {
             streams: Streams::new(config.streams_max, config.slack_blocks),

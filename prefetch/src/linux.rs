@@ -16,11 +16,14 @@ use crate::{
 use alloc::vec::Vec;
 use tombolo_base::Instant;
 
+/// The settings of the kernel's read-ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinuxConfig {
     /// `read_ahead_kb`; the kernel's 128 KiB are 32 blocks, too few for a cloud.
     pub window_blocks_max: u64,
+    /// Streams that are followed at once, in place of open files.
     pub streams_max: usize,
+    /// Blocks that requests may overtake each other by.
     pub slack_blocks: u64,
 }
 
@@ -43,6 +46,7 @@ struct Window {
     asynchronous: u64,
 }
 
+/// Linux's read-ahead of 5.x.
 #[derive(Debug)]
 pub struct Linux {
     max: u64,
@@ -50,6 +54,7 @@ pub struct Linux {
 }
 
 impl Linux {
+    /// Follows no stream yet.
     pub fn new(config: LinuxConfig) -> Self {
         Self {
             max: config.window_blocks_max.clamp(1, 1 << 20),

@@ -25,6 +25,7 @@ struct Window {
     blocks: u64,
 }
 
+/// Windows that double while a stream goes on.
 #[derive(Debug)]
 pub struct Ramp {
     streams: Streams<Window>,
@@ -32,6 +33,7 @@ pub struct Ramp {
 }
 
 impl Ramp {
+    /// Follows no stream yet. No window exceeds `window_blocks_max`.
     pub fn new(window_blocks_max: u64) -> Self {
         Self {
             streams: Streams::new(STREAMS_MAX, SLACK_BLOCKS),

@@ -28,14 +28,18 @@ pub enum Trigger {
     },
 }
 
+/// SEQ's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequentialConfig {
+    /// Blocks in a group.
     pub degree_blocks: u64,
     /// Groups end at multiples of this; 1 leaves them as they are.
     pub align_blocks: u64,
     /// The read of a stream that makes it sequential, counted from 1.
     pub threshold: u32,
+    /// What fetches the next group.
     pub trigger: Trigger,
+    /// Streams that are followed at once.
     pub streams_max: usize,
     /// Blocks that requests may overtake each other by.
     pub slack_blocks: u64,
@@ -62,6 +66,7 @@ struct Group {
     trigger: Option<u64>,
 }
 
+/// SEQ (Tombolo, MSST'16, section 4.2.1): fetches groups of a fixed degree.
 #[derive(Debug)]
 pub struct Sequential {
     config: SequentialConfig,
@@ -69,6 +74,7 @@ pub struct Sequential {
 }
 
 impl Sequential {
+    /// Follows no stream yet.
     pub fn new(config: SequentialConfig) -> Self {
         Self {
             streams: Streams::new(config.streams_max, config.slack_blocks),

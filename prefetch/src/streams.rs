@@ -20,6 +20,7 @@ const SLACK_MAX: u64 = 1 << REGION_SHIFT;
 /// A run of reads, each of which began where the one before ended (give or take the slack).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream<S> {
+    /// The number of the volume; `u64::MAX` once that is gone.
     pub volume: u64,
     /// The first block of the first read.
     pub start: u64,
@@ -59,9 +60,12 @@ pub enum Relation {
     Straggler,
 }
 
+/// Where a read belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Followed {
+    /// The stream's place in the table.
     pub slot: u32,
+    /// What the read is to the stream.
     pub relation: Relation,
 }
 
@@ -87,6 +91,7 @@ const EMPTY: Order = Order {
     len: 0,
 };
 
+/// A bounded table of streams, with what the policy keeps for each.
 #[derive(Debug)]
 pub struct Streams<S> {
     streams: Vec<Stream<S>>,
@@ -115,14 +120,17 @@ impl<S: Copy + Default> Streams<S> {
         }
     }
 
+    /// Streams in the table.
     pub fn len(&self) -> usize {
         self.streams.len()
     }
 
+    /// No read has come yet.
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
 
+    /// Memory held, all of it from the start.
     pub fn bytes(&self) -> usize {
         self.capacity * (size_of::<Stream<S>>() + size_of::<Links>()) + self.buckets.len() * 4
     }
@@ -132,6 +140,7 @@ impl<S: Copy + Default> Streams<S> {
         self.streams.get(slot as usize)
     }
 
+    /// As [`Self::get`].
     pub fn get_mut(&mut self, slot: u32) -> Option<&mut Stream<S>> {
         self.streams.get_mut(slot as usize)
     }
