@@ -43,6 +43,7 @@ struct Counters {
 /// One operation, all its requests so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationCounts {
+    /// What was asked of the store.
     pub operation: Operation,
     /// Ended requests, failed ones included.
     pub requests: u64,
@@ -61,10 +62,12 @@ pub struct OperationCounts {
 pub struct StoreCounts(Arc<[Counters; Operation::ALL.len()]>);
 
 impl StoreCounts {
+    /// One for each operation, in the order of [`Operation::ALL`].
     pub fn snapshot(&self) -> Vec<OperationCounts> {
         Operation::ALL.into_iter().map(|operation| self.of(operation)).collect()
     }
 
+    /// The counts of one operation.
     pub fn of(&self, operation: Operation) -> OperationCounts {
         let counters = &self.0[operation as usize];
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -109,6 +112,7 @@ pub struct Counting {
 }
 
 impl Counting {
+    /// Counts what goes through it from now on.
     pub fn new(inner: Arc<dyn ObjectStore>) -> Self {
         Self {
             inner,
@@ -116,6 +120,7 @@ impl Counting {
         }
     }
 
+    /// A handle on the counts, which live as long as somebody holds one.
     pub fn counts(&self) -> StoreCounts {
         self.counts.clone()
     }

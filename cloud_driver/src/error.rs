@@ -75,17 +75,25 @@ impl ErrorKind {
 /// What was asked of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
+    /// Writing an object.
     Put,
+    /// Reading an object or a part of it.
     Get,
+    /// Asking for size and tag.
     Head,
+    /// Asking for keys.
     List,
+    /// Removing an object.
     Delete,
+    /// Asking whether the store can be used.
     Check,
 }
 
 impl Operation {
+    /// Each once, in the order of their counters.
     pub const ALL: [Self; 6] = [Self::Put, Self::Get, Self::Head, Self::List, Self::Delete, Self::Check];
 
+    /// As it stands in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Put => "put",
@@ -107,7 +115,9 @@ impl fmt::Display for Operation {
 /// The condition that a conditional put carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
+    /// No object may have the key.
     Absent,
+    /// The object must have the tag.
     ETagMatches,
 }
 
@@ -122,6 +132,7 @@ impl fmt::Display for Condition {
 
 /// `store` is the store as a person would name it: URL and endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum StoreError {
     #[error("{store}: object {key:?} does not exist")]
     NotFound { store: String, key: String },
@@ -224,6 +235,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// What the caller is to do about it.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::NotFound { .. } => ErrorKind::NotFound,

@@ -45,6 +45,7 @@ impl Default for RetryPolicy {
 /// What the plan needs to know of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
+    /// What is to be done about it.
     pub kind: ErrorKind,
     /// From the store's `Retry-After`.
     pub retry_after: Option<Duration>,

@@ -7,6 +7,7 @@
 //!
 //! Owns: the wire format ([`protocol`]), the negotiation ([`handshake`]), the rules of the transmission phase
 //! ([`rules`]), sockets and threads. Does not own: data, durability, volumes, TLS.
+#![warn(missing_docs, clippy::unwrap_used)]
 
 pub mod connection;
 pub mod export;

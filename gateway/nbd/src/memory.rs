@@ -32,6 +32,7 @@ struct Part {
 }
 
 impl MemoryDisk {
+    /// All zeroes.
     pub fn new(size_bytes: u64, read_only: bool) -> Self {
         Self {
             shards: Arc::new(std::array::from_fn(|_| Shard::default())),
@@ -40,6 +41,7 @@ impl MemoryDisk {
         }
     }
 
+    /// Clients see it when they connect anew.
     pub fn resize(&self, size_bytes: u64) {
         self.size_bytes.store(size_bytes, Ordering::SeqCst);
     }
@@ -67,6 +69,7 @@ impl MemoryDisk {
         })
     }
 
+    /// Zeroes where nothing was written.
     pub fn read(&self, offset: u64, length: usize) -> Vec<u8> {
         let mut data = Vec::with_capacity(length);
         for part in Self::parts(offset, length) {
@@ -78,6 +81,7 @@ impl MemoryDisk {
         data
     }
 
+    /// Answered at once.
     pub fn write(&self, offset: u64, data: &[u8]) {
         for part in Self::parts(offset, data.len()) {
             self.with_page(part.page, |page| page[part.within].copy_from_slice(&data[part.data]));

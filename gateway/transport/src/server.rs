@@ -76,10 +76,12 @@ impl<P: Protocol> Server<P> {
         }
     }
 
+    /// What its connections speak.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
+    /// Who is connected.
     pub fn registry(&self) -> &Registry<P> {
         &self.registry
     }

@@ -2,7 +2,9 @@
 
 use super::opcode::Opcode;
 
+/// What is wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum Malformed {
     #[error("opcode {number} is unknown")]
     UnknownOpcode { number: u32 },
