@@ -18,6 +18,7 @@ const POISONED: &str = "no thread panics while it holds this lock";
 pub enum Taken {
     /// An inode's lock.
     File(u64),
+    /// The lock of all names.
     Namespace,
     /// The lock table.
     Locks,

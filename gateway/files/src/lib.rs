@@ -7,6 +7,7 @@
 //! their records agree, also after a crash in the middle of anything.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
 
 mod acl;
 mod attributes;
