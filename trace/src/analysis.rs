@@ -25,21 +25,35 @@ use working_set::WorkingSetCounter;
 /// What is found in a trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Analysis {
+    /// Of all kinds.
     pub requests: u64,
+    /// Requests.
     pub reads: u64,
+    /// Requests.
     pub writes: u64,
+    /// Requests.
     pub discards: u64,
+    /// Requests.
     pub flushes: u64,
+    /// Units read, each time counted.
     pub read_units: u64,
+    /// Units written, each time counted.
     pub written_units: u64,
+    /// As asked for, not rounded up to units.
     pub read_bytes: u64,
+    /// As asked for, not rounded up to units.
     pub written_bytes: u64,
+    /// From the first request to the last.
     pub span_us: u64,
+    /// Different ones.
     pub clients: u64,
+    /// Different ones.
     pub volumes: u64,
     /// Units that were read or written at all, read at all, and written at all.
     pub distinct: u64,
+    /// Units read at least once.
     pub distinct_read: u64,
+    /// Units written at least once.
     pub distinct_written: u64,
     /// Units that were read or written once only.
     pub one_touch: u64,
@@ -47,10 +61,15 @@ pub struct Analysis {
     pub first_writes: u64,
     /// Writes that say what they contain, in units, and how many different contents there were.
     pub named_contents: u64,
+    /// Different names of contents.
     pub distinct_contents: u64,
+    /// Sequential runs of reads.
     pub runs: Runs,
+    /// What a history of pairs could foresee.
     pub successors: Successors,
+    /// Miss ratios of LRU.
     pub reuse: Reuse,
+    /// Units in use, by time.
     pub working_set: WorkingSet,
 }
 
@@ -91,6 +110,7 @@ impl Analyser {
         }
     }
 
+    /// The next record.
     pub fn on_record(&mut self, record: &Record) {
         self.analysis.requests += 1;
         self.analysis.span_us = self.analysis.span_us.max(record.time_us);
@@ -136,6 +156,7 @@ impl Analyser {
         }
     }
 
+    /// What all of them came to.
     #[expect(clippy::disallowed_methods, reason = "a count has no order")]
     pub fn finish(self) -> Analysis {
         let count = |what: fn(&Touched) -> bool| self.units.values().filter(|touched| what(touched)).count() as u64;

@@ -13,10 +13,12 @@ pub struct BlockSet {
 }
 
 impl BlockSet {
+    /// Blocks inside.
     pub fn len(&self) -> u64 {
         self.len
     }
 
+    /// No block is inside.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -53,6 +55,7 @@ impl BlockSet {
         added
     }
 
+    /// Whether the block is inside.
     pub fn contains(&self, volume: u64, block: u64) -> bool {
         let (page, bit) = (block / PAGE_BLOCKS, block % PAGE_BLOCKS);
         let bits = self.pages.get(&(volume, page));

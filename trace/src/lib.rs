@@ -21,6 +21,7 @@
 //! its end, cannot be told from a shorter trace.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
 
 pub mod analysis;
 mod blocks;
