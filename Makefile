@@ -96,7 +96,7 @@ bench: setup-bench ## side-by-side measurements; results in docs/results
 lint: setup-test lint-python ## formatting and static checks of every language, and of the deployment files
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cd tests && ../$(PYTHON) -m pytest test_deploy.py
+	cd tests && ../$(PYTHON) -m pytest test_deploy.py test_lints.py
 
 lint-python:
 	cd tests && ../$(PYTHON) -m ruff format --check . && ../$(PYTHON) -m ruff check . && ../$(PYTHON) -m mypy .

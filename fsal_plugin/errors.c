@@ -86,6 +86,6 @@ fsal_status_t tombolo_fsal_status(int error)
 
 fsal_status_t tombolo_fsal_bad_answer(uint32_t opcode)
 {
-	LogCrit(COMPONENT_FSAL, "the file service's answer to request %" PRIu32 " makes no sense", opcode);
+	LogCrit(COMPONENT_FSAL, "the file service's answer to request %" PRIu32 " is not valid", opcode);
 	return fsalstat(ERR_FSAL_SERVERFAULT, EPROTO);
 }

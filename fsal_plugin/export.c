@@ -164,7 +164,7 @@ static int open_session(struct tombolo_fsal_export *export)
 	if (error) {
 		LogCrit(COMPONENT_FSAL, "share \"%s\" at %s: %s", export->share_name, export->socket_path,
 			error == ENOENT ? "there is no such share" :
-			error == EBUSY	? "a living ganesha has this one's name; give each an Instance of its own" :
+			error == EBUSY	? "a running ganesha has the same name; give each an Instance of its own" :
 					  strerror(error));
 		return error;
 	}

@@ -219,7 +219,7 @@ def test_second_server_of_one_name_is_turned_away(gateway: Gateway, share: str, 
     with ThreadPoolExecutor() as pool:
         starting = pool.submit(second.start)
         try:
-            wait_for(lambda: "a living one has its name" in gateway.process.log_path.read_text(), 30, "refusal")
+            wait_for(lambda: "another has its name and is alive" in gateway.process.log_path.read_text(), 30, "refusal")
             nfs.write("file", 0, b"still here")
             assert nfs.read("file", 0, 10) == b"still here"
             assert gateway.process.log_path.read_text().count("a client is attached") == attached

@@ -32,7 +32,9 @@ const SUM_BYTES: usize = 8;
 /// How one block is stored in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockEncoding {
+    /// The block's 4,096 bytes themselves.
     Plain,
+    /// One zstd frame of the block, which is smaller.
     Zstd,
 }
 
@@ -48,10 +50,15 @@ impl BlockEncoding {
 /// One block's place in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedBlock {
+    /// The block's name, by which maps refer to it.
     pub pvbn: Pvbn,
+    /// Of the block before it was compressed.
     pub fingerprint: Fingerprint,
+    /// Where its stored bytes begin, from the object's first byte.
     pub offset_bytes: u32,
+    /// How many bytes are stored: 1 to 4,096.
     pub stored_bytes: u16,
+    /// How they are stored.
     pub encoding: BlockEncoding,
 }
 
@@ -124,10 +131,12 @@ impl ObjectDescriptor {
         Self { blocks }
     }
 
+    /// Encoded length of a descriptor of so many blocks, in bytes.
     pub const fn header_bytes_for(block_count: usize) -> usize {
         FIXED_BYTES + block_count * ENTRY_BYTES + SUM_BYTES
     }
 
+    /// Encoded length of this descriptor, which is where the first block's bytes begin.
     pub fn header_bytes(&self) -> usize {
         Self::header_bytes_for(self.blocks.len())
     }
@@ -138,27 +147,33 @@ impl ObjectDescriptor {
         last.offset_bytes as usize + usize::from(last.stored_bytes)
     }
 
+    /// In ascending order of their PVBNs; at least one.
     pub fn blocks(&self) -> &[PackedBlock] {
         &self.blocks
     }
 
+    /// The lowest PVBN, which is the object's key in the Cloud-DB.
     pub fn first_pvbn(&self) -> Pvbn {
         self.blocks[0].pvbn
     }
 
+    /// The highest PVBN.
     pub fn last_pvbn(&self) -> Pvbn {
         self.blocks[self.blocks.len() - 1].pvbn
     }
 
+    /// The block of this name, if the object holds it.
     pub fn find(&self, pvbn: Pvbn) -> Option<&PackedBlock> {
         let index = self.blocks.binary_search_by_key(&pvbn, |block| block.pvbn).ok()?;
         Some(&self.blocks[index])
     }
 
+    /// Computed anew each time.
     pub fn id(&self) -> ObjectId {
         ObjectId::of(&self.blocks)
     }
 
+    /// As the table at the head of this module has it.
     pub fn encode(&self) -> Vec<u8> {
         let header_bytes = self.header_bytes();
         let mut out = Writer::with_capacity(header_bytes);

@@ -11,22 +11,30 @@ pub const ENTRY_VALUE_BYTES_MAX: usize = 72 << 10;
 /// One change of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryChange {
+    /// Sets the value, whether the key was there or not.
     Put {
+        /// At most [`ENTRY_KEY_BYTES_MAX`].
         key: Vec<u8>,
+        /// At most [`ENTRY_VALUE_BYTES_MAX`].
         value: Vec<u8>,
     },
+    /// Removes the key, if it is there.
     Delete {
+        /// At most [`ENTRY_KEY_BYTES_MAX`].
         key: Vec<u8>,
     },
     /// Adds to a counter, an entry whose value is an `i64` (little endian); an absent one counts as nothing. A key is
     /// either a counter or put and deleted, never both.
     Add {
+        /// At most [`ENTRY_KEY_BYTES_MAX`].
         key: Vec<u8>,
+        /// Negative to subtract.
         amount: i64,
     },
 }
 
 impl EntryChange {
+    /// The key that is changed.
     pub fn key(&self) -> &[u8] {
         match self {
             Self::Put { key, .. } | Self::Delete { key } | Self::Add { key, .. } => key,

@@ -4,6 +4,8 @@
 //! Pure: no clock, no I/O, no allocation beyond what a caller asks for.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
 extern crate alloc;
 
 pub mod codec;

@@ -3,10 +3,12 @@
 pub struct Prng(u64);
 
 impl Prng {
+    /// Any seed is as good as any other.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// The next number, uniform over all 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -26,6 +28,7 @@ impl Prng {
         self.below(1000) < permille
     }
 
+    /// Overwrites all of `bytes`.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let word = self.next_u64().to_le_bytes();

@@ -8,14 +8,17 @@ pub struct Instant(pub u64);
 pub struct WallTime(pub u32);
 
 impl Instant {
+    /// So many milliseconds after the origin.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000)
     }
 
+    /// Later by so much, at most the end of time.
     pub const fn plus_micros(self, micros: u64) -> Self {
         Self(self.0.saturating_add(micros))
     }
 
+    /// Later by so much, at most the end of time.
     pub const fn plus_millis(self, millis: u64) -> Self {
         self.plus_micros(millis.saturating_mul(1_000))
     }

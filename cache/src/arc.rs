@@ -35,6 +35,8 @@ enum Place {
     T2,
 }
 
+/// The adaptive replacement cache (Megiddo and Modha, FAST'03): blocks used once and blocks used again, of which ghosts
+/// say who should have more room.
 #[derive(Debug)]
 pub struct Arc {
     capacity: u32,
@@ -50,6 +52,7 @@ pub struct Arc {
 }
 
 impl Arc {
+    /// Empty; takes memory for `capacity.blocks` at once.
     pub fn new(capacity: Capacity) -> Self {
         Self {
             capacity: capacity.blocks,

@@ -64,6 +64,7 @@ impl Ghosts {
     }
 }
 
+/// [`Arc`](crate::Arc) for objects of any size: lists, ghosts and target are measured in bytes.
 #[derive(Debug)]
 pub struct ArcBytes {
     capacity_bytes: u64,
@@ -78,6 +79,7 @@ pub struct ArcBytes {
 }
 
 impl ArcBytes {
+    /// Empty, for `capacity.bytes`.
     pub fn new(capacity: Capacity) -> Self {
         Self {
             capacity_bytes: capacity.bytes,

@@ -40,6 +40,7 @@ const LOWER: u8 = 1;
 /// Groups of fewer blocks are weighed as if they had so many: else a fixed cost over few bytes would make fragments
 /// the most valuable of all.
 const WEIGHED_BLOCKS_MIN: u64 = 16;
+/// The GreedyDual-Size family: what is cheapest to bring back, for its size and its use, goes first.
 #[derive(Debug)]
 pub struct Gds {
     config: GdsConfig,
@@ -62,6 +63,7 @@ enum Search {
 }
 
 impl Gds {
+    /// Empty; every transfer costs nothing until [`Advice::Costs`](crate::Advice) says otherwise.
     pub fn new(capacity: Capacity, config: GdsConfig) -> Self {
         let entries = match config.grouping {
             Grouping::Slots => capacity.blocks as usize,

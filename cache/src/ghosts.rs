@@ -85,7 +85,7 @@ impl Ghosts {
     pub fn resize(&mut self, limit: u32) {
         let mut resized = Self::new(limit);
         while self.total() > limit as usize {
-            let longest = if self.len(0) >= self.len(1) { 0 } else { 1 };
+            let longest = u8::from(self.len(0) < self.len(1));
             self.drop_oldest(longest);
         }
         for list in 0..LISTS as u8 {

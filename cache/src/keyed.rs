@@ -9,13 +9,17 @@ use tombolo_base::{BLOCK_BYTES, Lcbn, Pvbn};
 /// One request of a trace: for something that is cached and evicted as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
+    /// What is asked for.
     pub key: u64,
     /// See [`Arrival::object`]; the key again, unless the trace's keys are parts of something larger.
     pub object: u64,
+    /// Its size.
     pub bytes: u32,
+    /// Whether the request makes it dirty.
     pub is_write: bool,
     /// See [`Arrival::cost_class`] and [`Arrival::latency_us`].
     pub cost_class: u8,
+    /// Microseconds; zero: not measured.
     pub latency_us: u32,
 }
 
@@ -36,7 +40,9 @@ impl Object {
 /// What one request did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
+    /// It was cached, in the same size.
     pub is_hit: bool,
+    /// How many others made room.
     pub evicted: u32,
     /// Of the evicted, how many would have been uploaded.
     pub evicted_dirty: u32,
@@ -45,11 +51,15 @@ pub struct Outcome {
 /// What left to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted {
+    /// What it was asked for by.
     pub key: u64,
+    /// Its size.
     pub bytes: u32,
+    /// Whether it would have been uploaded.
     pub is_dirty: bool,
 }
 
+/// A cache of whole objects under one policy, without their contents.
 pub struct KeyedCache {
     policy: Box<dyn Replacement>,
     capacity: Capacity,
@@ -108,18 +118,22 @@ impl KeyedCache {
         &self.evicted
     }
 
+    /// For what it says of itself.
     pub fn policy(&self) -> &dyn Replacement {
         &*self.policy
     }
 
+    /// For advice; inserting or removing behind the cache's back breaks it.
     pub fn policy_mut(&mut self) -> &mut dyn Replacement {
         &mut *self.policy
     }
 
+    /// The sizes of all that is cached.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
 
+    /// Counts as no use.
     pub fn contains(&self, key: u64) -> bool {
         self.find(key).is_some()
     }
@@ -235,6 +249,7 @@ impl KeyedCache {
         }
     }
 
+    /// What does not fit any more is evicted at once.
     pub fn resize(&mut self, capacity: Capacity) {
         self.evicted.clear();
         self.capacity = capacity;

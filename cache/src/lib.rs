@@ -17,6 +17,8 @@
 //! of cost groups (GDS family) or slots (MIN).
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
 extern crate alloc;
 
 mod arc;
@@ -57,11 +59,14 @@ use tombolo_base::{BLOCK_BYTES, Lcbn, Pvbn};
 /// How much the cache may hold. Policies that count blocks use `blocks`, those that weigh them use `bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
+    /// Slots.
     pub blocks: u32,
+    /// The sizes of all that is inside.
     pub bytes: u64,
 }
 
 impl Capacity {
+    /// Whole blocks only.
     pub fn of_blocks(blocks: u32) -> Self {
         Self {
             blocks,
@@ -111,7 +116,9 @@ pub struct MissHint(u8);
 /// The block for which room is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incoming {
+    /// What [`Replacement::miss`] answered for it.
     pub miss_hint: MissHint,
+    /// Its size.
     pub bytes: u64,
 }
 
@@ -126,11 +133,15 @@ impl Incoming {
 /// A block that is now in a slot and may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
+    /// The use that brought it.
     pub access: Access,
+    /// Why it came.
     pub cause: Cause,
+    /// What [`Replacement::miss`] answered for it; the default where nobody missed it.
     pub miss_hint: MissHint,
     /// The unit of transfer that the block belongs to (an object in the cloud); cost groups are formed by it.
     pub object: u64,
+    /// Its size.
     pub bytes: u32,
     /// Which [`CostClass`] bringing it back falls under.
     pub cost_class: u8,
@@ -168,6 +179,7 @@ pub enum Expectation {
 /// What the caller says of a slot that a policy would evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// It may go.
     Evict,
     /// Somebody holds it: leave it where it is and look further.
     Keep,
@@ -178,6 +190,7 @@ pub enum Verdict {
 /// The caller's knowledge of the slots inside, asked while a victim is chosen. Policies store no names because the
 /// caller has them.
 pub trait Residents {
+    /// What is in the slot, which is inside.
     fn block(&self, slot: Lcbn) -> Pvbn;
     /// The same slot may be asked about again within one call of [`Replacement::victim`], and one that may go is not
     /// always the one that goes: only what `victim` returns counts. [`Verdict::Again`] is acted on each time it is
@@ -191,7 +204,12 @@ pub enum Advice {
     /// SARC: sequential blocks are not evicted below this number while there are others.
     SequentialFloorBlocks(u32),
     /// GDS family: what transfers of this class cost from now on.
-    Costs { class: u8, costs: CostClass },
+    Costs {
+        /// As in [`Arrival::cost_class`].
+        class: u8,
+        /// From now on.
+        costs: CostClass,
+    },
 }
 
 /// Slots looked at before `victim` gives up: readers hold few, and briefly.
@@ -212,7 +230,7 @@ pub trait Replacement: Send {
     fn touch(&mut self, slot: Lcbn, access: &Access);
     /// The prefetcher expects the block in `slot` to be read soon. No use is counted.
     fn expect(&mut self, _slot: Lcbn, _access: &Access, _expectation: Expectation) {}
-    /// Whether [`Self::expect`] does anything, so that callers may spare looking for what they would tell.
+    /// Whether [`Self::expect`] does anything, so that callers can skip the lookup of what they would report.
     fn uses_expectations(&self) -> bool {
         false
     }
@@ -229,9 +247,11 @@ pub trait Replacement: Send {
     /// The cache has another size from now on. Blocks above it stay until the caller evicts them; slot numbers may
     /// exceed the number of blocks. Takes time in proportion to the size.
     fn resize(&mut self, capacity: Capacity);
+    /// What the policy does not heed is dropped.
     fn advise(&mut self, _advice: Advice) {}
     /// Evictable slots inside.
     fn len(&self) -> usize;
+    /// Nothing can be evicted.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -22,6 +22,7 @@ use tombolo_base::Lcbn;
 
 const FROM_GHOSTS: MissHint = MissHint(1);
 
+/// LIRS (Jiang and Zhang, SIGMETRICS'02): the blocks of low inter-reference recency keep most of the cache.
 #[derive(Debug)]
 pub struct Lirs {
     capacity: u32,
@@ -100,6 +101,7 @@ fn hir_max(blocks: u32) -> u32 {
 }
 
 impl Lirs {
+    /// Empty; takes memory for `capacity.blocks` at once.
     pub fn new(capacity: Capacity) -> Self {
         let blocks = capacity.blocks;
         Self {

@@ -6,6 +6,7 @@ use crate::list::{Links, List, Looks};
 use crate::{Access, Arrival, Capacity, Incoming, MissHint, Replacement, Residents};
 use tombolo_base::Lcbn;
 
+/// The block read longest ago goes first.
 #[derive(Debug)]
 pub struct Lru {
     links: Links,
@@ -13,6 +14,7 @@ pub struct Lru {
 }
 
 impl Lru {
+    /// Empty; takes memory for `capacity.blocks` at once.
     pub fn new(capacity: Capacity) -> Self {
         Self {
             links: Links::with_capacity(capacity.blocks as usize),

@@ -12,6 +12,7 @@ use tombolo_base::{Lcbn, Pvbn};
 
 const NEVER: u32 = u32::MAX;
 
+/// MIN (Belady 1966): knows all accesses to come and evicts what is read last. Only for traces.
 #[derive(Debug)]
 pub struct Min {
     /// For each access, when its block is used again.
@@ -29,6 +30,8 @@ pub struct Min {
 }
 
 impl Min {
+    /// `trace` names the key of every access to come, in order.
+    ///
     /// # Panics
     /// When the trace has 2^32 accesses or more.
     pub fn new(trace: &[u64]) -> Self {

@@ -10,26 +10,44 @@ use core::str::FromStr;
 /// Every policy that decides as the accesses come. (MIN needs the whole trace: [`crate::Min::new`].)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
+    /// [`Lru`](crate::Lru).
     Lru,
+    /// [`Arc`](crate::Arc).
     Arc,
+    /// [`TwoQ`](crate::TwoQ).
     TwoQ,
+    /// [`Lirs`](crate::Lirs).
     Lirs,
+    /// [`S3Fifo`](crate::S3Fifo).
     S3Fifo,
+    /// [`Sieve`](crate::Sieve).
     Sieve,
+    /// [`WTinyLfu`](crate::WTinyLfu).
     WTinyLfu,
+    /// [`Sarc`](crate::Sarc) with the paper's detector of runs.
     Sarc,
+    /// [`Sarc`](crate::Sarc) with the stream table.
     SarcStreams,
+    /// [`GdsConfig::LATENCY`].
     GdsLatency,
+    /// [`GdsConfig::PRICE`].
     GdsPrice,
+    /// [`GdsConfig::F_LATENCY`].
     GdsfLatency,
+    /// [`GdsConfig::F_PRICE`].
     GdsfPrice,
+    /// [`GdsConfig::L`].
     GdsL,
+    /// [`GdsConfig::LF`].
     GdsLf,
+    /// [`GdsConfig::LC`].
     GdsLc,
+    /// [`GdsConfig::LCF`].
     GdsLcf,
 }
 
 impl Policy {
+    /// Each once.
     pub const ALL: [Self; 17] = [
         Self::Lru,
         Self::Arc,
@@ -50,6 +68,7 @@ impl Policy {
         Self::GdsLcf,
     ];
 
+    /// As it stands in settings and metrics, and as [`FromStr`] takes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lru => "lru",
@@ -106,7 +125,7 @@ pub struct UnknownPolicy(pub String);
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:?} is no replacement policy; known are", self.0)?;
+        write!(out, "{:?} is not a replacement policy; known are", self.0)?;
         Policy::ALL
             .iter()
             .try_for_each(|policy| write!(out, " {}", policy.name()))

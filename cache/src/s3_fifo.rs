@@ -30,6 +30,7 @@ struct State {
     reads: u8,
 }
 
+/// S3-FIFO (Yang and others, SOSP'23): a small queue for newcomers, a main one, and ghosts.
 #[derive(Debug)]
 pub struct S3Fifo {
     capacity: u32,
@@ -43,10 +44,12 @@ pub struct S3Fifo {
 }
 
 impl S3Fifo {
+    /// Empty; takes memory for `capacity.blocks` at once.
     pub fn new(capacity: Capacity) -> Self {
         Self::with_promotion_reads(capacity, PROMOTION_READS)
     }
 
+    /// How many reads of a newcomer let it into the main queue, in place of the paper's number.
     pub fn with_promotion_reads(capacity: Capacity, promotion_reads: u8) -> Self {
         Self {
             capacity: capacity.blocks,

@@ -27,11 +27,20 @@ use tombolo_base::Lcbn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detector {
     /// The paper's: a track continues the run of the track before it, if that is resident.
-    Counter { threshold_tracks: u8 },
+    Counter {
+        /// Tracks that make a run.
+        threshold_tracks: u8,
+    },
     /// A bounded table of the tracks where runs have arrived.
-    StreamTable { streams: u32, threshold_tracks: u8 },
+    StreamTable {
+        /// How many runs are followed at once.
+        streams: u32,
+        /// Tracks that make a run.
+        threshold_tracks: u8,
+    },
 }
 
+/// SARC's parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SarcConfig {
     /// Blocks in a track.
@@ -40,6 +49,7 @@ pub struct SarcConfig {
     pub bottom_permille: u32,
     /// Above this ratio a hit in SEQ's bottom enlarges SEQ too.
     pub large_ratio: f64,
+    /// Which accesses are sequential.
     pub detector: Detector,
     /// SEQ keeps this many blocks for each active stream in the stream table.
     pub floor_blocks_per_stream: u32,
@@ -77,6 +87,8 @@ struct State {
     is_unread: bool,
 }
 
+/// SARC (Gill and Modha, USENIX ATC'05): a list of sequential and one of random blocks, of which the more useful one
+/// grows.
 #[derive(Debug)]
 pub struct Sarc {
     config: SarcConfig,
@@ -99,6 +111,7 @@ pub struct Sarc {
 }
 
 impl Sarc {
+    /// Empty; takes memory for `capacity.blocks` at once.
     pub fn new(capacity: Capacity, config: SarcConfig) -> Self {
         let blocks = capacity.blocks as usize;
         Self {

@@ -18,6 +18,7 @@ enum Mark {
     Visited,
 }
 
+/// SIEVE (Zhang and others, NSDI'24): one queue, and a hand that passes over what was read since it came by.
 #[derive(Debug)]
 pub struct Sieve {
     marks: Vec<Mark>,
@@ -28,6 +29,7 @@ pub struct Sieve {
 }
 
 impl Sieve {
+    /// Empty; takes memory for `capacity.blocks` at once.
     pub fn new(capacity: Capacity) -> Self {
         Self {
             marks: Vec::with_capacity(capacity.blocks as usize),

@@ -75,7 +75,7 @@ impl Sketch {
 /// Each row has two words of the group: 32 counters, chosen by five bits.
 fn counter(bits: u64, row: u32) -> (usize, u32) {
     let chosen = (bits >> (row * 8)) & 31;
-    ((2 * row as u64 + chosen / 16) as usize, (chosen % 16 * 4) as u32)
+    ((2 * u64::from(row) + chosen / 16) as usize, (chosen % 16 * 4) as u32)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ enum Place {
     Am,
 }
 
+/// 2Q (Johnson and Shasha, VLDB'94): a queue for newcomers, an LRU list for what was asked for again, and ghosts.
 #[derive(Debug)]
 pub struct TwoQ {
     capacity: u32,
@@ -36,6 +37,7 @@ pub struct TwoQ {
 }
 
 impl TwoQ {
+    /// Empty; takes memory for `capacity.blocks` at once.
     pub fn new(capacity: Capacity) -> Self {
         Self {
             capacity: capacity.blocks,

@@ -28,6 +28,7 @@ struct State {
     is_unread: bool,
 }
 
+/// W-TinyLFU (Einziger and others, ACM ToS 2017): a window, and a main part into which a sketch of frequencies admits.
 #[derive(Debug)]
 pub struct WTinyLfu {
     capacity: u32,
@@ -40,6 +41,7 @@ pub struct WTinyLfu {
 }
 
 impl WTinyLfu {
+    /// Empty; takes memory for `capacity.blocks` at once.
     pub fn new(capacity: Capacity) -> Self {
         Self {
             capacity: capacity.blocks,

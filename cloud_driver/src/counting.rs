@@ -31,33 +31,19 @@ fn latency_bucket(micros: u64) -> usize {
         .unwrap_or(LATENCY_BUCKETS - 1)
 }
 
-/// Kinds in the order of their counters.
-const KINDS: [ErrorKind; 11] = [
-    ErrorKind::Retry,
-    ErrorKind::Throttled,
-    ErrorKind::Unreachable,
-    ErrorKind::NotFound,
-    ErrorKind::Precondition,
-    ErrorKind::AccessDenied,
-    ErrorKind::BucketMissing,
-    ErrorKind::Invalid,
-    ErrorKind::Corrupt,
-    ErrorKind::OutOfSpace,
-    ErrorKind::Internal,
-];
-
 #[derive(Debug, Default)]
 struct Counters {
     requests: AtomicU64,
     bytes: AtomicU64,
     micros: AtomicU64,
-    failures: [AtomicU64; KINDS.len()],
+    failures: [AtomicU64; ErrorKind::ALL.len()],
     latencies: [AtomicU64; LATENCY_BUCKETS],
 }
 
 /// One operation, all its requests so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationCounts {
+    /// What was asked of the store.
     pub operation: Operation,
     /// Ended requests, failed ones included.
     pub requests: u64,
@@ -76,10 +62,12 @@ pub struct OperationCounts {
 pub struct StoreCounts(Arc<[Counters; Operation::ALL.len()]>);
 
 impl StoreCounts {
+    /// One for each operation, in the order of [`Operation::ALL`].
     pub fn snapshot(&self) -> Vec<OperationCounts> {
         Operation::ALL.into_iter().map(|operation| self.of(operation)).collect()
     }
 
+    /// The counts of one operation.
     pub fn of(&self, operation: Operation) -> OperationCounts {
         let counters = &self.0[operation as usize];
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -88,7 +76,7 @@ impl StoreCounts {
             requests: read(&counters.requests),
             bytes: read(&counters.bytes),
             micros: read(&counters.micros),
-            failures: KINDS
+            failures: ErrorKind::ALL
                 .into_iter()
                 .zip(counters.failures.iter().map(read))
                 .filter(|(_, count)| *count > 0)
@@ -109,7 +97,7 @@ impl StoreCounts {
             Ok(bytes) => add(&counters.bytes, bytes),
             Err(error) => {
                 let kind = error.kind();
-                let index = KINDS.iter().position(|known| *known == kind);
+                let index = ErrorKind::ALL.iter().position(|known| *known == kind);
                 add(&counters.failures[index.expect("every kind has a counter")], 1);
             }
         }
@@ -124,6 +112,7 @@ pub struct Counting {
 }
 
 impl Counting {
+    /// Counts what goes through it from now on.
     pub fn new(inner: Arc<dyn ObjectStore>) -> Self {
         Self {
             inner,
@@ -131,6 +120,7 @@ impl Counting {
         }
     }
 
+    /// A handle on the counts, which live as long as somebody holds one.
     pub fn counts(&self) -> StoreCounts {
         self.counts.clone()
     }
@@ -172,11 +162,11 @@ impl ObjectStore for Counting {
     }
 
     async fn delete(&self, key: &str) -> Result<()> {
-        self.timed(Operation::Delete, self.inner.delete(key), |_| 0).await
+        self.timed(Operation::Delete, self.inner.delete(key), |()| 0).await
     }
 
     async fn check(&self) -> Result<()> {
-        self.timed(Operation::Check, self.inner.check(), |_| 0).await
+        self.timed(Operation::Check, self.inner.check(), |()| 0).await
     }
 }
 

@@ -28,6 +28,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+/// A store in a local directory; see the head of this file for its layout.
 #[derive(Debug)]
 pub struct DirStore {
     files: Arc<Files>,

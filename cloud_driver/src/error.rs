@@ -34,6 +34,21 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Each kind once, in the order of their counters.
+    pub const ALL: [Self; 11] = [
+        Self::Retry,
+        Self::Throttled,
+        Self::Unreachable,
+        Self::NotFound,
+        Self::Precondition,
+        Self::AccessDenied,
+        Self::BucketMissing,
+        Self::Invalid,
+        Self::Corrupt,
+        Self::OutOfSpace,
+        Self::Internal,
+    ];
+
     /// True when repeating the same request can help.
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::Retry | Self::Throttled | Self::Unreachable)
@@ -60,17 +75,25 @@ impl ErrorKind {
 /// What was asked of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
+    /// Writing an object.
     Put,
+    /// Reading an object or a part of it.
     Get,
+    /// Asking for size and tag.
     Head,
+    /// Asking for keys.
     List,
+    /// Removing an object.
     Delete,
+    /// Asking whether the store can be used.
     Check,
 }
 
 impl Operation {
+    /// Each once, in the order of their counters.
     pub const ALL: [Self; 6] = [Self::Put, Self::Get, Self::Head, Self::List, Self::Delete, Self::Check];
 
+    /// As it stands in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Put => "put",
@@ -92,7 +115,9 @@ impl fmt::Display for Operation {
 /// The condition that a conditional put carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
+    /// No object may have the key.
     Absent,
+    /// The object must have the tag.
     ETagMatches,
 }
 
@@ -107,6 +132,7 @@ impl fmt::Display for Condition {
 
 /// `store` is the store as a person would name it: URL and endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum StoreError {
     #[error("{store}: object {key:?} does not exist")]
     NotFound { store: String, key: String },
@@ -185,7 +211,7 @@ pub enum StoreError {
         value: String,
         reason: String,
     },
-    #[error("{store}: {operation} of {key:?} answered with nonsense: {detail}")]
+    #[error("{store}: {operation} of {key:?} got an answer that is not valid: {detail}")]
     Corrupt {
         store: String,
         operation: Operation,
@@ -209,6 +235,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// What the caller is to do about it.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::NotFound { .. } => ErrorKind::NotFound,

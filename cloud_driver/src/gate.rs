@@ -16,9 +16,13 @@ use tokio::sync::oneshot;
 /// How many requests may be in flight. Each at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Uploads.
     pub puts_max: usize,
+    /// Downloads, prefetches included.
     pub gets_max: usize,
+    /// Prefetches; below `gets_max`, or demand may have to wait for them.
     pub prefetches_max: usize,
+    /// Everything together.
     pub total_max: usize,
 }
 
@@ -58,11 +62,17 @@ const CLASSES: [Class; 3] = [Class::Demand, Class::Prefetch, Class::Put];
 /// What is in flight and what waits, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateDepth {
+    /// Downloads that somebody waits for.
     pub demands_in_flight: usize,
+    /// Downloads ahead of demand.
     pub prefetches_in_flight: usize,
+    /// Uploads.
     pub puts_in_flight: usize,
+    /// Downloads not admitted yet.
     pub demands_waiting: usize,
+    /// Prefetches not admitted yet.
     pub prefetches_waiting: usize,
+    /// Uploads not admitted yet.
     pub puts_waiting: usize,
 }
 

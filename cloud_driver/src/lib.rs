@@ -9,6 +9,7 @@
 //!
 //! It owns the bytes of an object and the manners of a request. It does not own which object is written when, what
 //! a key means, or when a copy may be deleted: that is the core's.
+#![warn(missing_docs, clippy::unwrap_used)]
 
 mod error;
 mod key;

@@ -35,6 +35,7 @@ impl Limited {
         }
     }
 
+    /// Another handle at the same gate.
     pub fn with_priority(&self, priority: Priority) -> Self {
         Self {
             priority,
@@ -42,6 +43,7 @@ impl Limited {
         }
     }
 
+    /// What is in flight and what waits, through all handles.
     pub fn depth(&self) -> GateDepth {
         self.gate.depth()
     }

@@ -25,6 +25,7 @@ pub struct MemoryStore {
 const NAME: &str = "memory";
 
 impl MemoryStore {
+    /// Without objects.
     pub fn new() -> Self {
         Self::default()
     }

@@ -23,9 +23,11 @@ pub const COMPRESSED_BYTES_MAX: usize = BLOCK_BYTES / 8 * 7;
 /// Whether and how blocks are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
+    /// Blocks are stored as they are.
     Off,
     /// `level` as zstd numbers them: 1 is fast, 19 is dense, negative is faster still.
     Zstd {
+        /// As zstd numbers them.
         level: i32,
     },
 }
@@ -39,6 +41,7 @@ impl Default for Compression {
 
 /// Why the bytes of an object are not what they should be. Such bytes are never served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum ObjectError {
     #[error("object descriptor: {0}")]
     Descriptor(#[from] DecodeError),

@@ -45,6 +45,7 @@ struct Pause {
     length: Duration,
 }
 
+/// A decorator that repeats what failed for a passing reason.
 #[derive(Debug)]
 pub struct Retrying {
     inner: Arc<dyn ObjectStore>,
@@ -62,6 +63,7 @@ struct Attempts {
 }
 
 impl Retrying {
+    /// Repeats as `policy` says.
     pub fn new(inner: Arc<dyn ObjectStore>, policy: RetryPolicy) -> Self {
         // RandomState is seeded by the system, which is random enough for jitter.
         Self::with_seed(inner, policy, RandomState::new().hash_one(0))
@@ -78,6 +80,7 @@ impl Retrying {
         }
     }
 
+    /// Since it was made.
     pub fn counts(&self) -> RetryCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         RetryCounts {

@@ -38,6 +38,7 @@ use std::time::Duration;
 /// S3 returns at most this many keys at a time.
 const LIST_PAGE_KEYS_MAX: usize = 1_000;
 
+/// A store in an S3 bucket.
 pub struct S3Store {
     backend: AmazonS3,
     /// For errors: URL and endpoint.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use std::fmt::{self, Debug};
 use std::ops::Range;
 
+/// What a store answers.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Names one content of one object. Opaque; compare for equality, or hand it back in [`PutMode::IfMatch`]. Two puts of
@@ -22,6 +23,7 @@ impl fmt::Display for ETag {
 /// When a put may take effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutMode {
+    /// Always.
     Overwrite,
     /// Only when no object has the key.
     IfAbsent,
@@ -29,15 +31,21 @@ pub enum PutMode {
     IfMatch(ETag),
 }
 
+/// What [`ObjectStore::head`] tells of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectMeta {
+    /// Its length.
     pub size_bytes: u64,
+    /// Changes with its contents.
     pub etag: ETag,
 }
 
+/// One row of [`ObjectStore::list`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedObject {
+    /// Relative to the store's prefix.
     pub key: String,
+    /// Its length.
     pub size_bytes: u64,
 }
 

@@ -7,8 +7,18 @@ use std::path::PathBuf;
 /// Where objects live. `prefix` holds no leading or trailing slash and may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
-    S3 { bucket: String, prefix: String },
-    Dir { path: PathBuf },
+    /// `s3://bucket/prefix`.
+    S3 {
+        /// The bucket's name, 3 to 63 characters.
+        bucket: String,
+        /// At most 255 bytes.
+        prefix: String,
+    },
+    /// `dir:/absolute/path`.
+    Dir {
+        /// Absolute.
+        path: PathBuf,
+    },
 }
 
 /// Leaves room for [`crate::KEY_BYTES_MAX`] within the 1,024 bytes of an S3 key.

@@ -83,7 +83,7 @@ async fn half_of_the_requests_throttled() {
     let server = Server::start();
     let proxy = Proxy::start(server.address, &[Fault::SlowDown], 500, 2).await;
     put_and_get(&server, &proxy, 120, |counts| {
-        assert!(counts.throttles > 60, "{counts:?}")
+        assert!(counts.throttles > 60, "{counts:?}");
     })
     .await;
 }
@@ -100,7 +100,7 @@ async fn every_fault_at_random() {
     ];
     let proxy = Proxy::start(server.address, &faults, 400, 3).await;
     put_and_get(&server, &proxy, 120, |counts| {
-        assert!(counts.retries > 60, "{counts:?}")
+        assert!(counts.retries > 60, "{counts:?}");
     })
     .await;
 }

@@ -40,6 +40,7 @@ impl Default for Config {
 /// One setting outside its range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} = {value} is outside {minimum}..={maximum}: {reason}")]
+#[expect(missing_docs, reason = "the message says what each holds")]
 pub struct ConfigFault {
     pub field: &'static str,
     pub value: u64,

@@ -5,6 +5,7 @@ use tombolo_base::DecodeError;
 
 /// An error of the index. None of them costs data: an entry that cannot be read costs one chance to deduplicate.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum IndexError<E> {
     #[error("{file}: cannot {operation}; repeat later, or drop the run")]
     Storage {
@@ -28,6 +29,7 @@ pub enum IndexError<E> {
 
 /// Why an entry was not taken. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum InsertError {
     #[error("the memtable holds its {entries_max} entries; flush it, then repeat")]
     MemtableFull { entries_max: usize },
@@ -39,11 +41,13 @@ pub enum InsertError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{run} is not expected any more; delete its files")]
 pub struct StaleRun {
+    /// Not needed by anybody any more.
     pub run: RunId,
 }
 
 /// Why a page is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum PageFault {
     #[error("checksum is {found:#018x}, the bytes sum to {computed:#018x}")]
     Checksum { found: u64, computed: u64 },
@@ -57,6 +61,7 @@ pub enum PageFault {
 
 /// Why a whole run is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum RunFault {
     #[error("{file} has {found} bytes instead of {expected}")]
     Length { file: RunFile, found: u64, expected: u64 },

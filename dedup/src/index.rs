@@ -51,16 +51,20 @@ pub(crate) struct Retired {
 /// Bytes in use, by purpose. Transient besides: the read chunk of a guide being loaded (256 KiB).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
+    /// The memtable that takes what is inserted.
     pub memtable_bytes: u64,
     /// The frozen memtable and its sorted copy, which exists while it is written.
     pub frozen_bytes: u64,
+    /// The filters of all runs.
     pub filter_bytes: u64,
+    /// The fences of all runs.
     pub fence_bytes: u64,
     /// Buffers and fences of merges under way.
     pub merge_bytes: u64,
 }
 
 impl MemoryUse {
+    /// All of them.
     pub fn total_bytes(&self) -> u64 {
         self.memtable_bytes + self.frozen_bytes + self.filter_bytes + self.fence_bytes + self.merge_bytes
     }
@@ -133,10 +137,12 @@ impl Index {
         self.runs.iter().map(|run| run.meta.entry_count).sum()
     }
 
+    /// Those that are being merged included.
     pub fn run_count(&self) -> usize {
         self.runs.len()
     }
 
+    /// As it was opened with.
     pub fn config(&self) -> &Config {
         &self.config
     }

@@ -24,6 +24,8 @@
 //! files, threads, the journal, whether a PVBN is still stored (the caller checks before it redirects a write).
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
 extern crate alloc;
 
 mod budget;

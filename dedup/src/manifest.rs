@@ -20,22 +20,28 @@ const MAGIC: u64 = u64::from_le_bytes(*b"TMBFPM01");
 const FIXED_BYTES: usize = 32;
 const RUN_BYTES: usize = 16;
 
+/// One run of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestRun {
+    /// Names its files.
     pub run: RunId,
+    /// Entries in it, removed ones included.
     pub entry_count: u64,
 }
 
 /// The default is the manifest of an empty index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
+    /// Rises with each manifest that is made.
     pub generation: u64,
+    /// The number of the run that is written next; none is given twice.
     pub next_run: u64,
     /// Newest first: an entry in an earlier run hides those in later ones.
     pub runs: Vec<ManifestRun>,
 }
 
 impl Manifest {
+    /// With a magic number before and a sum behind it.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::with_capacity(FIXED_BYTES + self.runs.len() * RUN_BYTES + 8);
         out.u64(MAGIC)
@@ -51,6 +57,10 @@ impl Manifest {
         out.0
     }
 
+    /// All of `bytes` must be one manifest.
+    ///
+    /// # Errors
+    /// When it is not one, or damaged.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let magic = reader.u64("manifest magic")?;

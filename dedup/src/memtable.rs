@@ -43,6 +43,7 @@ impl Memtable {
         self.0.insert(key, target);
     }
 
+    #[expect(clippy::disallowed_methods, reason = "sorted before it is used")]
     pub fn sorted(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> = self.0.iter().map(|(&key, &target)| Entry { key, target }).collect();
         entries.sort_unstable_by_key(|entry| entry.key);

@@ -17,6 +17,7 @@ pub enum OlderRuns {
     Drop,
 }
 
+/// What opening does about a run that is damaged or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnBadRun {
     /// Opening fails.
@@ -28,7 +29,9 @@ pub enum OnBadRun {
 /// A run that was dropped, and why.
 #[derive(Debug)]
 pub struct BadRun<E> {
+    /// The one that was left out.
     pub run: RunId,
+    /// What was found.
     pub error: IndexError<E>,
 }
 

@@ -98,7 +98,7 @@ impl<'a> Page<'a> {
     pub fn search(&self, key: &Fingerprint) -> Search {
         let (mut low, mut high) = (0, self.entry_count);
         while low < high {
-            let middle = (low + high) / 2;
+            let middle = low.midpoint(high);
             match self.key(middle).cmp(&key.0[..]) {
                 Ordering::Equal => return Search::Found(self.entry(middle).target),
                 Ordering::Less => low = middle + 1,

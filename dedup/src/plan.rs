@@ -17,6 +17,7 @@ const SMALL_RUN_SHARE: u64 = 16;
 /// Neighbouring runs to merge, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergePlan {
+    /// They become one.
     pub inputs: Vec<RunId>,
 }
 

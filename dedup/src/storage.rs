@@ -24,7 +24,9 @@ pub enum RunPart {
 /// One file of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunFile {
+    /// Whose file it is.
     pub run: RunId,
+    /// Which of the two.
     pub part: RunPart,
 }
 
@@ -40,6 +42,7 @@ impl fmt::Display for RunFile {
 /// Append-only files, read at random once written. Methods take `&self` so that lookups, one flush and merges may
 /// go on at the same time on several threads; one file is only ever written by one of them.
 pub trait RunStorage {
+    /// What reading or writing a file can end in.
     type Error: core::error::Error + 'static;
 
     /// Makes an empty file, replacing what an earlier attempt may have left under that name. Safe to repeat.

@@ -70,7 +70,7 @@ impl fmt::Display for Fault {
 pub enum SettingsError {
     #[error("cannot read the settings file {path}: {error}")]
     Read { path: PathBuf, error: std::io::Error },
-    #[error("the settings are no TOML: {0}")]
+    #[error("the settings are not valid TOML: {0}")]
     Syntax(Box<toml::de::Error>),
     #[error("the settings have {} {}:{}", .0.len(), if .0.len() == 1 { "fault" } else { "faults" }, list(.0))]
     Faults(Vec<Fault>),

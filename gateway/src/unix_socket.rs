@@ -15,9 +15,9 @@ pub enum SocketError {
         action: &'static str,
         error: io::Error,
     },
-    #[error("{0} is answered by another gateway; choose another runtime_directory or stop that one")]
+    #[error("another gateway answers on {0}; stop it or choose another runtime_directory")]
     Answered(PathBuf),
-    #[error("{0} exists and is no socket; remove it or choose another runtime_directory")]
+    #[error("{0} exists and is not a socket; remove it or choose another runtime_directory")]
     NoSocket(PathBuf),
 }
 
@@ -36,7 +36,7 @@ pub fn listen(path: &Path) -> Result<UnixListener, SocketError> {
 fn remove_stale(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(fault(path, "cannot look at it")(error)),
+        Err(error) => return Err(fault(path, "cannot read what kind of file it is")(error)),
         Ok(metadata) if !metadata.file_type().is_socket() => return Err(SocketError::NoSocket(path.to_owned())),
         Ok(_) => {}
     }
@@ -45,7 +45,7 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(fault(path, "cannot remove the stale socket"))
         }
-        Err(error) => Err(fault(path, "cannot tell whether somebody answers on it")(error)),
+        Err(error) => Err(fault(path, "cannot tell whether a gateway answers on it")(error)),
     }
 }
 

@@ -21,7 +21,9 @@ const CALIBRATION_FLOOR: Likelihood = Likelihood::from_permille(20);
 /// Prices of the store, in 1e-11 dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prices {
+    /// Of one GET.
     pub get_request: u64,
+    /// Of 4 KiB that leave the cloud.
     pub egress_per_block: u64,
 }
 
@@ -38,8 +40,11 @@ impl Prices {
 /// What a suggestion comes to when what is resident or in flight has been left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
+    /// What the suggestion rests on.
     pub class: Class,
+    /// That it will be read.
     pub likelihood: Likelihood,
+    /// Blocks that would have to be fetched.
     pub blocks: u64,
     /// GETs that it needs beyond those under way, in thousandths: a share when it travels with others.
     pub requests_permille: u64,
@@ -86,6 +91,7 @@ impl Calibration {
     }
 }
 
+/// Whether a suggestion is worth its price, by what came true of earlier ones.
 #[derive(Clone, Debug)]
 pub struct Admission {
     prices: Prices,
@@ -113,6 +119,7 @@ impl Admission {
         }
     }
 
+    /// From the next question on.
     pub fn set_prices(&mut self, prices: Prices) {
         self.prices = prices;
     }
@@ -149,6 +156,7 @@ impl Admission {
         egress.saturating_add(u64::try_from(requests).unwrap_or(u64::MAX))
     }
 
+    /// Whether the waiting that it is expected to save is worth more than it costs.
     pub fn admits(&self, offer: &Offer) -> bool {
         let Some(second) = self.second_of_waiting else {
             return true;

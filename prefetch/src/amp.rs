@@ -21,8 +21,8 @@
 //! fetched trigger) do nothing here. Rule 7, when a prefetched page moves in the eviction order, is the cache's.
 
 use crate::{
-    Access, Class, Feedback, Outcome, Pattern, PrefetchOutcome, Prefetcher, Statistics, Suggestion, Tag,
-    streams::{Relation, Stream, Streams},
+    Access, Class, Feedback, Outcome, Pattern, PrefetchOutcome, Prefetcher, Suggestion, Tag,
+    streams::{Relation, Stream, Streams, forwards_to_streams},
     suggest,
 };
 use alloc::vec::Vec;
@@ -38,18 +38,26 @@ const REST_MICROS_MAX: u64 = 10_000_000;
 /// By how much rule 6 raises the trigger distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TriggerGrowth {
+    /// By the length of the read, as in the paper.
     Additive,
+    /// By the length of the set.
     SetLength,
+    /// By the length of the read, and at least to what bridges a fetch at the stream's rate.
     Rate,
 }
 
+/// AMP's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmpConfig {
+    /// Rule 6.
     pub growth: TriggerGrowth,
+    /// `p` never exceeds it.
     pub degree_blocks_max: u64,
     /// The read of a stream from which on it is prefetched, counted from 1: 2 is AMP's own, 3 SARC's.
     pub threshold: u32,
+    /// Streams that are followed at once.
     pub streams_max: usize,
+    /// Blocks that requests may overtake each other by.
     pub slack_blocks: u64,
 }
 
@@ -93,6 +101,7 @@ struct Degree {
     rate: u64,
 }
 
+/// AMP (Gill and Bathen, FAST'07): each stream learns how far ahead it has to be fetched.
 #[derive(Debug)]
 pub struct Amp {
     config: AmpConfig,
@@ -102,6 +111,7 @@ pub struct Amp {
 }
 
 impl Amp {
+    /// Follows no stream yet.
     pub fn new(config: AmpConfig) -> Self {
         Self {
             streams: Streams::new(config.streams_max, config.slack_blocks),
@@ -281,6 +291,13 @@ impl Amp {
             degree.raise_distance(by, config.degree_blocks_max);
         }
     }
+
+    fn check_degree(&self, degree: &Degree) {
+        assert!(
+            degree.g < degree.p && degree.p <= self.config.degree_blocks_max,
+            "{degree:?}"
+        );
+    }
 }
 
 impl Prefetcher for Amp {
@@ -308,10 +325,9 @@ impl Prefetcher for Amp {
             }
             Relation::Straggler => {}
         }
-        match self.streams.get(slot) {
-            Some(stream) if stream.requests >= self.config.threshold => Pattern::Sequential,
-            _ => Pattern::Random,
-        }
+        self.streams
+            .get(slot)
+            .map_or(Pattern::Random, |stream| stream.pattern(self.config.threshold))
     }
 
     fn uses_second_chances(&self) -> bool {
@@ -319,8 +335,7 @@ impl Prefetcher for Amp {
     }
 
     fn sequential_need_blocks(&self, now: Instant) -> u64 {
-        let streams = (0..self.streams.len() as u32).filter_map(|slot| self.streams.get(slot));
-        streams.map(|stream| stream.state.need_blocks(now)).sum()
+        self.streams.iter().map(|stream| stream.state.need_blocks(now)).sum()
     }
 
     fn on_feedback(&mut self, now: Instant, feedback: Feedback) {
@@ -335,7 +350,7 @@ impl Prefetcher for Amp {
         match feedback.prefetch_outcome {
             PrefetchOutcome::Arrived { waited } => self.on_arrival(now, &feedback, waited),
             PrefetchOutcome::Aged | PrefetchOutcome::Evicted { aged: false } => {
-                stream.state.shrink(feedback.first, feedback.count)
+                stream.state.shrink(feedback.first, feedback.count);
             }
             PrefetchOutcome::Evicted { aged: true } => {}
             PrefetchOutcome::Dropped => {
@@ -348,24 +363,7 @@ impl Prefetcher for Amp {
         }
     }
 
-    fn forget_volume(&mut self, volume: VolumeId) {
-        self.streams.forget_volume(volume);
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.streams.statistics()
-    }
-
-    fn check_invariants(&self) {
-        self.streams.check_invariants();
-        for slot in 0..self.streams.len() as u32 {
-            let degree = self.streams.get(slot).expect("within").state;
-            assert!(
-                degree.g < degree.p && degree.p <= self.config.degree_blocks_max,
-                "{degree:?}"
-            );
-        }
-    }
+    forwards_to_streams!(check_degree);
 }
 
 #[cfg(test)]

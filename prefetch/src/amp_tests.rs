@@ -5,7 +5,7 @@ use super::*;
 use crate::testing::{EndlessCache, read, suggested_for_random_reads, withstands_anything};
 use crate::{Graph, GraphConfig};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn policy(growth: TriggerGrowth, degree_blocks_max: u64) -> Amp {
     Amp::new(AmpConfig {
@@ -227,8 +227,8 @@ fn a_wide_area_link_is_bridged_by_the_set_length_and_the_rate() {
 /// The paper's formulation for one stream: tags on pages, a record (p, g) at the last page of each set.
 #[derive(Default)]
 struct Model {
-    tags: BTreeMap<u64, ()>,
-    old: BTreeMap<u64, ()>,
+    tags: BTreeSet<u64>,
+    old: BTreeSet<u64>,
     /// Last pages of prefetched sets that were not hit yet.
     lasts: Vec<u64>,
     newest: u64,
@@ -258,12 +258,12 @@ impl Model {
         let hit: Vec<u64> = self.lasts.iter().copied().filter(|last| *last < end).collect();
         self.lasts.retain(|last| *last >= end);
         for last in hit {
-            if !self.old.contains_key(&last) {
+            if !self.old.contains(&last) {
                 self.record.0 = (self.record.0 + count).min(max);
             }
         }
         let tagged = self.tags.range(..end).next().is_some();
-        self.tags.retain(|page, ()| *page >= end);
+        self.tags.retain(|page| *page >= end);
         if !tagged {
             return None;
         }
@@ -275,15 +275,15 @@ impl Model {
         let last = first + count - 1;
         self.record.0 = self.record.0.max(self.record.1 + 1);
         // A page that is fetched anew, after a miss has ended the sets before, is as young as any.
-        self.old.retain(|page, ()| !(first..=last).contains(page));
-        self.tags.insert(last.saturating_sub(self.record.1).max(first), ());
+        self.old.retain(|page| !(first..=last).contains(page));
+        self.tags.insert(last.saturating_sub(self.record.1).max(first));
         self.lasts.push(last);
         self.newest = last + 1;
         (first, count)
     }
 
     fn age(&mut self, page: u64) {
-        self.old.insert(page, ());
+        self.old.insert(page);
         self.record.0 = (self.record.0 - 1).max(1);
         self.record.1 = self.record.1.saturating_sub(1).min(self.record.0 - 1);
     }
@@ -313,7 +313,7 @@ proptest! {
             for back in aged {
                 // Only the two newest sets are of interest to the policy; others are closed in the model as well.
                 let page = at + back;
-                if page < model.newest && !model.old.contains_key(&page) {
+                if page < model.newest && !model.old.contains(&page) {
                     model.age(page);
                     let feedback = Feedback { volume: VolumeId(1), first: page, count: 1, tag, prefetch_outcome: PrefetchOutcome::Aged };
                     policy.on_feedback(Instant(step as u64), feedback);

@@ -14,7 +14,9 @@ use core::{fmt, str::FromStr};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {what} of this name; permitted are {permitted:?}")]
 pub struct NameError {
+    /// What the word should have named.
     pub what: &'static str,
+    /// Every word that does.
     pub permitted: &'static [&'static str],
 }
 
@@ -22,9 +24,13 @@ pub struct NameError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} = {value} is not allowed: {permitted}, because {reason}")]
 pub struct ConfigError {
+    /// The setting.
     pub field: &'static str,
+    /// What it was.
     pub value: u64,
+    /// What it may be.
     pub permitted: &'static str,
+    /// Why no more and no less.
     pub reason: &'static str,
 }
 
@@ -33,13 +39,18 @@ macro_rules! names {
         $(#[$head])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $type {
-            $($variant),+
+            $(
+                #[doc = concat!("`", $word, "`.")]
+                $variant
+            ),+
         }
 
         impl $type {
+            /// Each once.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
             const WORDS: &'static [&'static str] = &[$($word),+];
 
+            /// The word for it in settings and metrics.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word),+
@@ -100,6 +111,7 @@ names! {
 }
 
 impl Combination {
+    /// Its first half.
     pub const fn replacement(self) -> ReplacementName {
         match self {
             Self::LruSequential | Self::LruAmp | Self::LruGraph => ReplacementName::Lru,
@@ -107,6 +119,7 @@ impl Combination {
         }
     }
 
+    /// Its second half.
     pub const fn prefetch(self) -> PolicyName {
         match self {
             Self::LruSequential | Self::SarcSequential => PolicyName::Sequential,
@@ -139,15 +152,28 @@ pub enum Addressing {
 /// A policy with its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PolicyConfig {
+    /// Fetches nothing ahead.
     None,
-    Ramp { window_blocks_max: u64 },
+    /// Windows that double.
+    Ramp {
+        /// Where the doubling ends.
+        window_blocks_max: u64,
+    },
+    /// A fixed degree.
     Sequential(SequentialConfig),
+    /// A degree that each stream learns.
     Amp(AmpConfig),
+    /// AMP for streams, the history graph for all else.
     Graph(GraphConfig),
+    /// Windows of chunks.
     Hou(HouConfig),
+    /// The kernel's read-ahead.
     Linux(LinuxConfig),
+    /// The majority of strides.
     Leap(LeapConfig),
+    /// Associations mined from what is read sporadically.
     Mithril(MithrilConfig),
+    /// The probability graph.
     Probability(ProbabilityConfig),
 }
 
@@ -170,6 +196,7 @@ impl PolicyConfig {
         }
     }
 
+    /// The policy without its settings.
     pub const fn name(&self) -> PolicyName {
         match self {
             Self::None => PolicyName::None,

@@ -57,6 +57,7 @@ const SWEEP_PER_TICK: usize = 4096;
 /// Which reads enter the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Populate {
+    /// Those that continue no stream.
     Random,
     /// The paper's naive variant, for comparison.
     Every,
@@ -65,6 +66,7 @@ pub enum Populate {
 /// What expands the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expand {
+    /// Whether it hit or missed.
     EveryRead,
     /// Hits on blocks that the graph has fetched do only at triggers.
     AtTriggers,
@@ -73,11 +75,13 @@ pub enum Expand {
 /// Whose previous read counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
+    /// The same client's.
     Client,
     /// Anybody's, as in the paper.
     Global,
 }
 
+/// GRAPH's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphConfig {
     /// Bound on the history; expansions and tables take some MiB more.
@@ -88,18 +92,27 @@ pub struct GraphConfig {
     pub memo_micros: u64,
     /// Candidate lists that are remembered.
     pub memo_entries: usize,
+    /// The least likelihood that is fetched after a miss.
     pub threshold_miss_permille: u32,
+    /// The least likelihood that is fetched after a hit.
     pub threshold_hit_permille: u32,
     /// Fetches are rounded to multiples of this: a power of two up to one object.
     pub track_blocks: u64,
+    /// The degree of a new node, in blocks.
     pub degree_initial: u16,
+    /// No node's degree exceeds it.
     pub degree_max: u16,
+    /// Which reads become nodes.
     pub populate: Populate,
+    /// Which reads look for candidates.
     pub expand: Expand,
+    /// Whose reads follow each other.
     pub scope: Scope,
     /// Tracks evicted unread that are remembered.
     pub ghosts_max: usize,
+    /// Clients whose previous read is remembered.
     pub clients_max: usize,
+    /// The prefetcher of streams.
     pub amp: AmpConfig,
 }
 
@@ -129,6 +142,7 @@ impl Default for GraphConfig {
 }
 
 impl GraphConfig {
+    /// The bounds of the history that these settings allow.
     pub fn history(&self) -> HistoryConfig {
         let initial = self.degree_initial.clamp(1, self.degree_max.max(1));
         HistoryConfig::within(self.memory_bytes_max, self.count_window_micros, initial)
@@ -188,6 +202,7 @@ impl GraphConfig {
     }
 }
 
+/// GRAPH (Tombolo, MSST'16, section 4.2.3): AMP for streams, and a history graph for random reads.
 #[derive(Debug)]
 pub struct Graph {
     config: GraphConfig,
@@ -209,6 +224,7 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// Knows nothing yet; [`PolicyConfig::build`](crate::PolicyConfig::build) is the same for any policy.
     pub fn new(config: GraphConfig) -> Self {
         let history = History::new(config.history());
         Self::with_history(config, history)

@@ -5,19 +5,23 @@
 //! for again. The paper's parallel downloads are the caller's business.
 
 use crate::{
-    Access, Class, Pattern, Prefetcher, Statistics, Suggestion, Tag,
-    streams::{Relation, Streams},
+    Access, Class, Pattern, Prefetcher, Suggestion, Tag,
+    streams::{Relation, Streams, forwards_to_streams},
     suggest,
 };
 use alloc::vec::Vec;
-use tombolo_base::{Instant, VolumeId};
+use tombolo_base::Instant;
 
+/// Hou's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HouConfig {
     /// One chunk; with prefetch on, 1 MiB did best in the paper.
     pub chunk_blocks: u64,
+    /// The most that is fetched ahead; 8 in the paper.
     pub window_chunks_max: u64,
+    /// Streams that are followed at once.
     pub streams_max: usize,
+    /// Blocks that requests may overtake each other by.
     pub slack_blocks: u64,
 }
 
@@ -40,6 +44,7 @@ struct Progress {
     entered: u64,
 }
 
+/// The history-based window of Hou and others (MSST'16, section V.B).
 #[derive(Debug)]
 pub struct Hou {
     config: HouConfig,
@@ -47,6 +52,7 @@ pub struct Hou {
 }
 
 impl Hou {
+    /// Follows no stream yet.
     pub fn new(config: HouConfig) -> Self {
         Self {
             streams: Streams::new(config.streams_max, config.slack_blocks),
@@ -102,24 +108,10 @@ impl Prefetcher for Hou {
             };
             suggest(suggestions, suggestion);
         }
-        if stream.requests > 1 {
-            Pattern::Sequential
-        } else {
-            Pattern::Random
-        }
+        stream.pattern(2)
     }
 
-    fn forget_volume(&mut self, volume: VolumeId) {
-        self.streams.forget_volume(volume);
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.streams.statistics()
-    }
-
-    fn check_invariants(&self) {
-        self.streams.check_invariants();
-    }
+    forwards_to_streams!();
 }
 
 #[cfg(test)]

@@ -18,10 +18,12 @@ use tombolo_base::Instant;
 
 const DELTAS: usize = 32;
 
+/// Leap's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeapConfig {
     /// Reads that are prefetched at once, at the most.
     pub window_reads_max: u64,
+    /// Clients whose strides are remembered.
     pub clients_max: usize,
 }
 
@@ -46,6 +48,7 @@ struct History {
     trend: i64,
 }
 
+/// Leap (Al Maruf and Chowdhury, ATC'20): follows the stride that most of a client's last reads had.
 #[derive(Debug)]
 pub struct Leap {
     window_reads_max: u64,
@@ -53,6 +56,7 @@ pub struct Leap {
 }
 
 impl Leap {
+    /// Knows no client yet.
     pub fn new(config: LeapConfig) -> Self {
         Self {
             window_reads_max: config.window_reads_max.clamp(1, crate::SUGGESTIONS_MAX as u64),

@@ -1,6 +1,6 @@
 //! Prefetch policies: which blocks to fetch before they are asked for.
 //!
-//! A policy is a deterministic state machine. It sees every read of a client with its outcome, and the prefetch_outcome of what it
+//! A policy is a deterministic state machine. It sees every read of a client with its outcome, and what became of what it
 //! suggested; it answers with ranges worth fetching. It never sees the cache: blocks that are resident or in flight
 //! already are skipped by the caller, demand always goes first, and whether a suggestion is worth its price is
 //! decided by [`Admission`], which the caller consults. One policy, one file, one trait.
@@ -9,6 +9,8 @@
 //! as long as its caller does not mix them.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
 extern crate alloc;
 
 mod admission;
@@ -75,10 +77,15 @@ pub enum Outcome {
 /// One read by a client, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
+    /// Who reads.
     pub client: ClientId,
+    /// Where, or [`PVBN_SPACE`].
     pub volume: VolumeId,
+    /// The first block.
     pub first: u64,
+    /// How many blocks.
     pub count: u64,
+    /// What it found, by its worst block.
     pub outcome: Outcome,
     /// Blocks of this read that a prefetch brought or was bringing, and that nobody had read since.
     pub prefetched: u64,
@@ -99,14 +106,18 @@ impl Access {
 /// Whether a read continued a stream that the policy follows; SARC's two lists need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
+    /// It continued one.
     Sequential,
+    /// It did not, or not for long enough.
     Random,
 }
 
 /// Which reasoning a suggestion rests on, so that the cache can treat its blocks accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
+    /// A stream goes on.
     Sequential,
+    /// It was so before.
     History,
 }
 
@@ -117,15 +128,20 @@ pub struct Tag(pub u32);
 /// A range worth fetching. `count` is the degree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suggestion {
+    /// Where, or [`PVBN_SPACE`].
     pub volume: VolumeId,
+    /// The first block.
     pub first: u64,
+    /// How many blocks, at least one.
     pub count: u64,
+    /// Why.
     pub class: Class,
     /// How likely it is that the range will be read soon.
     pub likelihood: Likelihood,
     /// The block in the range whose reading will make the policy suggest more; none when only a miss will. Policies
     /// watch for it themselves.
     pub trigger: Option<u64>,
+    /// Comes back with the feedback.
     pub tag: Tag,
 }
 
@@ -151,32 +167,46 @@ pub(crate) fn suggest(suggestions: &mut Vec<Suggestion>, mut suggestion: Suggest
 /// What became of suggested blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefetchOutcome {
-    /// They have come. `waited`: a reader was waiting for the first of them.
-    Arrived { waited: bool },
+    /// They have come.
+    Arrived {
+        /// A reader was waiting for the first of them.
+        waited: bool,
+    },
     /// They came to the end of the eviction order unread and were given a second chance (AMP's `old`). Only caches
     /// that give second chances report it.
     Aged,
-    /// They were evicted unread. `aged`: after an [`PrefetchOutcome::Aged`].
-    Evicted { aged: bool },
+    /// They were evicted unread.
+    Evicted {
+        /// Whether it had been reported as [`PrefetchOutcome::Aged`].
+        aged: bool,
+    },
     /// The fetch failed or was not admitted; they are not coming.
     Dropped,
 }
 
-/// The prefetch_outcome of a suggested range, or of a piece of one.
+/// What became of a suggested range, or of a piece of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feedback {
+    /// As in the suggestion.
     pub volume: VolumeId,
+    /// The first block of the piece.
     pub first: u64,
+    /// How many blocks.
     pub count: u64,
+    /// As in the suggestion.
     pub tag: Tag,
+    /// What became of all of them.
     pub prefetch_outcome: PrefetchOutcome,
 }
 
 /// What a policy holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
+    /// Streams that are followed.
     pub streams: usize,
+    /// Nodes of the history.
     pub nodes: usize,
+    /// Edges of the history.
     pub edges: usize,
     /// Memory held, allocated or not yet used.
     pub bytes: usize,
@@ -184,7 +214,7 @@ pub struct Statistics {
 
 /// What every prefetch policy must do.
 ///
-/// The caller MUST pass instants that never go back, MUST clip suggestions to the volume, and SHOULD report the prefetch_outcome
+/// The caller MUST pass instants that never go back, MUST clip suggestions to the volume, and SHOULD report what became
 /// of every block that it fetched on a suggestion: first use by [`Access::prefetched`], the rest by
 /// [`Prefetcher::on_feedback`]. Without feedback the policies still work but no longer adapt. No method fails, and
 /// any sequence of calls with any values is allowed: calls may be repeated and lost without harm beyond a worse guess.
@@ -208,8 +238,8 @@ pub trait Prefetcher: Send {
         false
     }
 
-    /// How many sequential blocks a cache has to keep, lest what was prefetched for the streams that are read now be
-    /// evicted before they come to it. Takes time in proportion to the streams; worth asking about once a second.
+    /// How many sequential blocks a cache has to keep so that prefetched blocks are not evicted before their stream
+    /// reads them. Takes time in proportion to the streams; worth asking about once a second.
     fn sequential_need_blocks(&self, _now: Instant) -> u64 {
         0
     }
@@ -226,6 +256,7 @@ pub trait Prefetcher: Send {
     /// The cache has changed its size.
     fn resize(&mut self, _cache_blocks: u64) {}
 
+    /// Takes constant time.
     fn statistics(&self) -> Statistics;
 
     /// The history that should survive a restart, if the policy has one.

@@ -6,7 +6,9 @@
 pub struct Likelihood(u32);
 
 impl Likelihood {
+    /// Impossible.
     pub const ZERO: Self = Self(0);
+    /// Certain.
     pub const ONE: Self = Self(1 << 30);
 
     /// `part` of `whole`; at most one. A whole of zero gives zero.
@@ -14,6 +16,7 @@ impl Likelihood {
         Self::ONE.times(part, whole)
     }
 
+    /// At most one.
     pub const fn from_permille(permille: u32) -> Self {
         Self::ratio(permille as u64, 1000)
     }

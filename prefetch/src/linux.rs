@@ -9,18 +9,21 @@
 //! does both here. There are no files, so "offset zero is the start of a sequential read" is left out.
 
 use crate::{
-    Access, Class, Outcome, Pattern, Prefetcher, Statistics, Suggestion, Tag,
-    streams::{Relation, Streams},
+    Access, Class, Outcome, Pattern, Prefetcher, Suggestion, Tag,
+    streams::{Relation, Streams, forwards_to_streams},
     suggest,
 };
 use alloc::vec::Vec;
-use tombolo_base::{Instant, VolumeId};
+use tombolo_base::Instant;
 
+/// The settings of the kernel's read-ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinuxConfig {
     /// `read_ahead_kb`; the kernel's 128 KiB are 32 blocks, too few for a cloud.
     pub window_blocks_max: u64,
+    /// Streams that are followed at once, in place of open files.
     pub streams_max: usize,
+    /// Blocks that requests may overtake each other by.
     pub slack_blocks: u64,
 }
 
@@ -43,6 +46,7 @@ struct Window {
     asynchronous: u64,
 }
 
+/// Linux's read-ahead of 5.x.
 #[derive(Debug)]
 pub struct Linux {
     max: u64,
@@ -50,11 +54,16 @@ pub struct Linux {
 }
 
 impl Linux {
+    /// Follows no stream yet.
     pub fn new(config: LinuxConfig) -> Self {
         Self {
             max: config.window_blocks_max.clamp(1, 1 << 20),
             streams: Streams::new(config.streams_max, config.slack_blocks),
         }
+    }
+
+    fn check_window(&self, window: &Window) {
+        assert!(window.asynchronous <= window.size && window.size <= self.max.next_power_of_two());
     }
 }
 
@@ -133,11 +142,7 @@ impl Prefetcher for Linux {
             return Pattern::Random;
         };
         let (next, likelihood) = (stream.next, stream.likelihood());
-        let pattern = if stream.requests > 1 {
-            Pattern::Sequential
-        } else {
-            Pattern::Random
-        };
+        let pattern = stream.pattern(2);
         let window = &mut stream.state;
         let continued = followed.relation == Relation::Continued;
         if continued && window.size > 0 && access.outcome != Outcome::Miss {
@@ -165,21 +170,7 @@ impl Prefetcher for Linux {
         pattern
     }
 
-    fn forget_volume(&mut self, volume: VolumeId) {
-        self.streams.forget_volume(volume);
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.streams.statistics()
-    }
-
-    fn check_invariants(&self) {
-        self.streams.check_invariants();
-        for slot in 0..self.streams.len() as u32 {
-            let window = self.streams.get(slot).expect("within").state;
-            assert!(window.asynchronous <= window.size && window.size <= self.max.next_power_of_two());
-        }
-    }
+    forwards_to_streams!(check_window);
 }
 
 #[cfg(test)]

@@ -19,9 +19,12 @@ use tombolo_base::{Instant, VolumeId};
 const SUPPORT_MAX: usize = 8;
 const PARTNERS: usize = 2;
 
+/// Mithril's settings; the names are the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MithrilConfig {
+    /// Occurrences from which on a read is mined.
     pub support_min: usize,
+    /// Occurrences beyond which it is not any more.
     pub support_max: usize,
     /// Requests within which two occurrences belong together.
     pub look_ahead: u32,
@@ -63,6 +66,7 @@ struct Partners {
     of: [(Address, u32); PARTNERS],
 }
 
+/// Mithril (Yang and others, SoCC'17): mines which reads come together now and then.
 #[derive(Debug)]
 pub struct Mithril {
     config: MithrilConfig,
@@ -111,6 +115,7 @@ impl Occurrences {
 }
 
 impl Mithril {
+    /// Knows nothing yet.
     pub fn new(config: MithrilConfig) -> Self {
         let support_max = config.support_max.clamp(1, SUPPORT_MAX);
         let config = MithrilConfig {

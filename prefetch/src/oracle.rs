@@ -11,11 +11,15 @@ use tombolo_base::{Instant, VolumeId};
 /// A read to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FutureRead {
+    /// Where.
     pub volume: VolumeId,
+    /// The first block.
     pub first: u64,
+    /// How many blocks.
     pub count: u64,
 }
 
+/// How far and how fast it may fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OracleConfig {
     /// Reads ahead of the present one.
@@ -24,6 +28,7 @@ pub struct OracleConfig {
     pub blocks_per_second_max: Option<u64>,
 }
 
+/// Knows every read to come: the ceiling that others are measured by.
 #[derive(Debug)]
 pub struct Oracle {
     config: OracleConfig,

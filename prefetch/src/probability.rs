@@ -17,6 +17,7 @@ use tombolo_base::{Instant, VolumeId};
 const PARTNERS: usize = 16;
 const LOOK_AHEAD_MAX: usize = 32;
 
+/// The probability graph's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbabilityConfig {
     /// Reads within which one follows another.
@@ -25,6 +26,7 @@ pub struct ProbabilityConfig {
     pub threshold_permille: u32,
     /// Reads that are remembered; each takes about 430 bytes.
     pub reads_max: usize,
+    /// Clients whose last reads are remembered.
     pub clients_max: usize,
 }
 
@@ -60,6 +62,7 @@ struct Recent {
     len: usize,
 }
 
+/// The probability graph (Griffioen and Appleton, USENIX Summer 1994).
 #[derive(Debug)]
 pub struct ProbabilityGraph {
     config: ProbabilityConfig,
@@ -68,6 +71,7 @@ pub struct ProbabilityGraph {
 }
 
 impl ProbabilityGraph {
+    /// Knows nothing yet.
     pub fn new(config: ProbabilityConfig) -> Self {
         Self {
             reads: Table::new(config.reads_max.clamp(1, 1 << 26)),

@@ -5,12 +5,12 @@
 //! trigger, because one round trip to a cloud may be worth thousands of blocks. It needs no feedback.
 
 use crate::{
-    Access, Class, Pattern, Prefetcher, Statistics, Suggestion, Tag,
-    streams::{Relation, Streams},
+    Access, Class, Pattern, Prefetcher, Suggestion, Tag,
+    streams::{Relation, Streams, forwards_to_streams},
     suggest,
 };
 use alloc::vec::Vec;
-use tombolo_base::{Instant, VolumeId};
+use tombolo_base::Instant;
 
 const STREAMS_MAX: usize = 256;
 /// First window: one object of 64 blocks.
@@ -25,6 +25,7 @@ struct Window {
     blocks: u64,
 }
 
+/// Windows that double while a stream goes on.
 #[derive(Debug)]
 pub struct Ramp {
     streams: Streams<Window>,
@@ -32,6 +33,7 @@ pub struct Ramp {
 }
 
 impl Ramp {
+    /// Follows no stream yet. No window exceeds `window_blocks_max`.
     pub fn new(window_blocks_max: u64) -> Self {
         Self {
             streams: Streams::new(STREAMS_MAX, SLACK_BLOCKS),
@@ -54,11 +56,7 @@ impl Prefetcher for Ramp {
             return Pattern::Random;
         };
         if followed.relation != Relation::Continued {
-            return if stream.requests > 1 {
-                Pattern::Sequential
-            } else {
-                Pattern::Random
-            };
+            return stream.pattern(2);
         }
         let (next, likelihood) = (stream.next, stream.likelihood());
         let window = &mut stream.state;
@@ -83,17 +81,7 @@ impl Prefetcher for Ramp {
         Pattern::Sequential
     }
 
-    fn forget_volume(&mut self, volume: VolumeId) {
-        self.streams.forget_volume(volume);
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.streams.statistics()
-    }
-
-    fn check_invariants(&self) {
-        self.streams.check_invariants();
-    }
+    forwards_to_streams!();
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@
 //! one group never costs two objects where one would do.
 
 use crate::{
-    Access, Class, Outcome, Pattern, Prefetcher, Statistics, Suggestion, Tag,
-    streams::{Relation, Stream, Streams},
+    Access, Class, Outcome, Pattern, Prefetcher, Suggestion, Tag,
+    streams::{Relation, Stream, Streams, forwards_to_streams},
     suggest,
 };
 use alloc::vec::Vec;
@@ -22,17 +22,24 @@ pub enum Trigger {
     /// A sequential miss only.
     Synchronous,
     /// Also reading the block this many before the last of a group.
-    Asynchronous { offset_blocks: u64 },
+    Asynchronous {
+        /// Zero is the last block itself.
+        offset_blocks: u64,
+    },
 }
 
+/// SEQ's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequentialConfig {
+    /// Blocks in a group.
     pub degree_blocks: u64,
     /// Groups end at multiples of this; 1 leaves them as they are.
     pub align_blocks: u64,
     /// The read of a stream that makes it sequential, counted from 1.
     pub threshold: u32,
+    /// What fetches the next group.
     pub trigger: Trigger,
+    /// Streams that are followed at once.
     pub streams_max: usize,
     /// Blocks that requests may overtake each other by.
     pub slack_blocks: u64,
@@ -59,6 +66,7 @@ struct Group {
     trigger: Option<u64>,
 }
 
+/// SEQ (Tombolo, MSST'16, section 4.2.1): fetches groups of a fixed degree.
 #[derive(Debug)]
 pub struct Sequential {
     config: SequentialConfig,
@@ -66,6 +74,7 @@ pub struct Sequential {
 }
 
 impl Sequential {
+    /// Follows no stream yet.
     pub fn new(config: SequentialConfig) -> Self {
         Self {
             streams: Streams::new(config.streams_max, config.slack_blocks),
@@ -127,17 +136,7 @@ impl Prefetcher for Sequential {
         Pattern::Sequential
     }
 
-    fn forget_volume(&mut self, volume: VolumeId) {
-        self.streams.forget_volume(volume);
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.streams.statistics()
-    }
-
-    fn check_invariants(&self) {
-        self.streams.check_invariants();
-    }
+    forwards_to_streams!();
 }
 
 #[cfg(test)]

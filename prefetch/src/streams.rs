@@ -8,7 +8,7 @@
 //! All memory is taken at the start. Streams hang in buckets by the 64-block region of their next block, so finding
 //! one looks at three to five short chains.
 
-use crate::{Access, Likelihood, Statistics, table::Address};
+use crate::{Access, Likelihood, Pattern, Statistics, table::Address};
 use alloc::vec::Vec;
 use tombolo_base::VolumeId;
 
@@ -20,6 +20,7 @@ const SLACK_MAX: u64 = 1 << REGION_SHIFT;
 /// A run of reads, each of which began where the one before ended (give or take the slack).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream<S> {
+    /// The number of the volume; `u64::MAX` once that is gone.
     pub volume: u64,
     /// The first block of the first read.
     pub start: u64,
@@ -36,6 +37,16 @@ impl<S> Stream<S> {
     pub fn likelihood(&self) -> Likelihood {
         Likelihood::ratio(u64::from(self.requests), u64::from(self.requests) + 1)
     }
+
+    /// What its newest read is for a policy that takes a stream to be sequential from its read `threshold` on, counted
+    /// from 1.
+    pub fn pattern(&self, threshold: u32) -> Pattern {
+        if self.requests >= threshold {
+            Pattern::Sequential
+        } else {
+            Pattern::Random
+        }
+    }
 }
 
 /// How a read relates to the stream it was assigned to.
@@ -49,9 +60,12 @@ pub enum Relation {
     Straggler,
 }
 
+/// Where a read belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Followed {
+    /// The stream's place in the table.
     pub slot: u32,
+    /// What the read is to the stream.
     pub relation: Relation,
 }
 
@@ -77,6 +91,7 @@ const EMPTY: Order = Order {
     len: 0,
 };
 
+/// A bounded table of streams, with what the policy keeps for each.
 #[derive(Debug)]
 pub struct Streams<S> {
     streams: Vec<Stream<S>>,
@@ -105,14 +120,17 @@ impl<S: Copy + Default> Streams<S> {
         }
     }
 
+    /// Streams in the table.
     pub fn len(&self) -> usize {
         self.streams.len()
     }
 
+    /// No read has come yet.
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
 
+    /// Memory held, all of it from the start.
     pub fn bytes(&self) -> usize {
         self.capacity * (size_of::<Stream<S>>() + size_of::<Links>()) + self.buckets.len() * 4
     }
@@ -122,8 +140,14 @@ impl<S: Copy + Default> Streams<S> {
         self.streams.get(slot as usize)
     }
 
+    /// As [`Self::get`].
     pub fn get_mut(&mut self, slot: u32) -> Option<&mut Stream<S>> {
         self.streams.get_mut(slot as usize)
+    }
+
+    /// In the order of their slots.
+    pub fn iter(&self) -> impl Iterator<Item = &Stream<S>> {
+        self.streams.iter()
     }
 
     /// Assigns a valid read to the stream it continues, or to a new one.
@@ -336,6 +360,26 @@ impl<S: Copy + Default> Streams<S> {
         }
     }
 }
+
+/// The methods of [`Prefetcher`](crate::Prefetcher) that are the same for every policy that holds its table of streams and
+/// nothing else. Names the method that checks what the policy keeps for one stream, if it has one.
+macro_rules! forwards_to_streams {
+    ($($check:ident)?) => {
+        fn forget_volume(&mut self, volume: tombolo_base::VolumeId) {
+            self.streams.forget_volume(volume);
+        }
+
+        fn statistics(&self) -> $crate::Statistics {
+            self.streams.statistics()
+        }
+
+        fn check_invariants(&self) {
+            self.streams.check_invariants();
+            $(self.streams.iter().for_each(|stream| self.$check(&stream.state));)?
+        }
+    };
+}
+pub(crate) use forwards_to_streams;
 
 #[cfg(test)]
 mod tests {

@@ -18,28 +18,42 @@ use crate::{Operation, Record};
 use reuse::ReuseCounter;
 use runs::RunCounter;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use successors::SuccessorCounter;
 use working_set::WorkingSetCounter;
 
 /// What is found in a trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Analysis {
+    /// Of all kinds.
     pub requests: u64,
+    /// Requests.
     pub reads: u64,
+    /// Requests.
     pub writes: u64,
+    /// Requests.
     pub discards: u64,
+    /// Requests.
     pub flushes: u64,
+    /// Units read, each time counted.
     pub read_units: u64,
+    /// Units written, each time counted.
     pub written_units: u64,
+    /// As asked for, not rounded up to units.
     pub read_bytes: u64,
+    /// As asked for, not rounded up to units.
     pub written_bytes: u64,
+    /// From the first request to the last.
     pub span_us: u64,
+    /// Different ones.
     pub clients: u64,
+    /// Different ones.
     pub volumes: u64,
     /// Units that were read or written at all, read at all, and written at all.
     pub distinct: u64,
+    /// Units read at least once.
     pub distinct_read: u64,
+    /// Units written at least once.
     pub distinct_written: u64,
     /// Units that were read or written once only.
     pub one_touch: u64,
@@ -47,10 +61,15 @@ pub struct Analysis {
     pub first_writes: u64,
     /// Writes that say what they contain, in units, and how many different contents there were.
     pub named_contents: u64,
+    /// Different names of contents.
     pub distinct_contents: u64,
+    /// Sequential runs of reads.
     pub runs: Runs,
+    /// What a history of pairs could foresee.
     pub successors: Successors,
+    /// Miss ratios of LRU.
     pub reuse: Reuse,
+    /// Units in use, by time.
     pub working_set: WorkingSet,
 }
 
@@ -66,9 +85,9 @@ struct Touched {
 pub struct Analyser {
     analysis: Analysis,
     units: HashMap<(u64, u64), Touched>,
-    clients: HashMap<u32, ()>,
-    volumes: HashMap<u64, ()>,
-    contents: HashMap<u64, ()>,
+    clients: HashSet<u32>,
+    volumes: HashSet<u64>,
+    contents: HashSet<u64>,
     runs: RunCounter,
     successors: SuccessorCounter,
     reuse: ReuseCounter,
@@ -81,9 +100,9 @@ impl Analyser {
         Self {
             analysis: Analysis::default(),
             units: HashMap::new(),
-            clients: HashMap::new(),
-            volumes: HashMap::new(),
-            contents: HashMap::new(),
+            clients: HashSet::new(),
+            volumes: HashSet::new(),
+            contents: HashSet::new(),
             runs: RunCounter::default(),
             successors: SuccessorCounter::default(),
             reuse: ReuseCounter::default(),
@@ -91,11 +110,12 @@ impl Analyser {
         }
     }
 
+    /// The next record.
     pub fn on_record(&mut self, record: &Record) {
         self.analysis.requests += 1;
         self.analysis.span_us = self.analysis.span_us.max(record.time_us);
-        self.clients.insert(record.client, ());
-        self.volumes.insert(record.volume, ());
+        self.clients.insert(record.client);
+        self.volumes.insert(record.volume);
         match record.operation {
             Operation::Read => self.on_read(record),
             Operation::Write => self.on_write(record),
@@ -118,7 +138,7 @@ impl Analyser {
         self.analysis.written_units += record.count;
         self.analysis.written_bytes += record.bytes;
         self.analysis.named_contents += record.contents.len() as u64;
-        self.contents.extend(record.contents.iter().map(|&name| (name, ())));
+        self.contents.extend(&record.contents);
         self.touch(record);
     }
 
@@ -136,6 +156,8 @@ impl Analyser {
         }
     }
 
+    /// What all of them came to.
+    #[expect(clippy::disallowed_methods, reason = "a count has no order")]
     pub fn finish(self) -> Analysis {
         let count = |what: fn(&Touched) -> bool| self.units.values().filter(|touched| what(touched)).count() as u64;
         Analysis {

@@ -13,10 +13,12 @@ pub struct BlockSet {
 }
 
 impl BlockSet {
+    /// Blocks inside.
     pub fn len(&self) -> u64 {
         self.len
     }
 
+    /// No block is inside.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -53,6 +55,7 @@ impl BlockSet {
         added
     }
 
+    /// Whether the block is inside.
     pub fn contains(&self, volume: u64, block: u64) -> bool {
         let (page, bit) = (block / PAGE_BLOCKS, block % PAGE_BLOCKS);
         let bits = self.pages.get(&(volume, page));
@@ -73,6 +76,7 @@ impl BlockSet {
     }
 
     /// The aligned groups of 256 blocks with a block inside, by volume and number, each with its bits; ascending.
+    #[expect(clippy::disallowed_methods, reason = "sorted before it is used")]
     pub fn pages(&self) -> Vec<((u64, u64), [u64; 4])> {
         let mut pages: Vec<_> = self.pages.iter().map(|(place, bits)| (*place, *bits)).collect();
         pages.retain(|(_, bits)| *bits != [0; 4]);

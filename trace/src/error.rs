@@ -3,21 +3,26 @@
 use std::fmt;
 use std::io;
 
+/// Why a trace cannot be read, and where.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {place}: {fault}")]
 pub struct TraceError {
     /// The trace's name.
     pub file: String,
+    /// Where in the file.
     pub place: Place,
+    /// What was found there.
     pub fault: Fault,
 }
 
 /// Where it went wrong, in what the file holds once it is decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
+    /// No place in particular.
     File,
     /// Lines begin with 1.
     Line(u64),
+    /// In bytes, once decompressed.
     Offset(u64),
 }
 
@@ -31,11 +36,13 @@ impl fmt::Display for Place {
     }
 }
 
+/// What is wrong with a trace.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum Fault {
     #[error("{0}")]
     Io(#[from] io::Error),
-    #[error("nothing tells the format; name it")]
+    #[error("the format cannot be told from contents or name; say which it is")]
     UnknownFormat,
     #[error(
         "it is a DataSeries file, which is not read: make text of it with ds2txt --csv (dstotxt), \

@@ -20,6 +20,8 @@
 //! in it is told; a cut exactly between two lines of plain text, or between two records of a format without a mark of
 //! its end, cannot be told from a shorter trace.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
 
 pub mod analysis;
 mod blocks;

@@ -35,6 +35,10 @@ pub trait Reader: Send {
 }
 
 /// Opens a trace.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "where traces are opened; all else reads streams"
+)]
 pub fn open(source: &Source) -> Result<Box<dyn Reader>, TraceError> {
     let name = source.path.display().to_string();
     match File::open(&source.path) {

@@ -3,8 +3,10 @@
 /// What was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Operation {
+    /// Blocks from storage.
     #[default]
     Read,
+    /// Blocks to storage.
     Write,
     /// The blocks are not needed any more: TRIM, a file cut short or removed.
     Discard,
@@ -17,12 +19,15 @@ pub enum Operation {
 pub struct Record {
     /// Since the trace's beginning.
     pub time_us: u64,
+    /// What was asked for.
     pub operation: Operation,
     /// A connection, process or session; zero where the trace does not tell.
     pub client: u32,
     /// A disk, volume or file.
     pub volume: u64,
+    /// The first unit.
     pub first: u64,
+    /// How many units; zero for a flush.
     pub count: u64,
     /// What was really asked for; blocks are rounded up.
     pub bytes: u64,

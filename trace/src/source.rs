@@ -7,14 +7,18 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
+    /// The file.
     pub path: PathBuf,
+    /// Its format, or [`Format::Auto`].
     #[serde(default)]
     pub format: Format,
+    /// In which units its records are wanted.
     #[serde(default)]
     pub view: View,
     /// What the addresses of the trace count, in bytes, where that is not what the format says.
     #[serde(default)]
     pub unit_bytes: Option<u32>,
+    /// What is done where its time goes back.
     #[serde(default)]
     pub time_order: TimeOrder,
     /// Ends the trace after this many records.
@@ -73,11 +77,13 @@ pub enum Format {
     /// Numbers of 32 bits, without anything else.
     #[serde(rename = "u32-le")]
     U32Le,
+    /// Keys of 32 bits, the most significant byte first.
     #[serde(rename = "u32-be")]
     U32Be,
 }
 
 impl Format {
+    /// Each once.
     pub const ALL: [Self; 17] = [
         Self::Auto,
         Self::Tbtr,

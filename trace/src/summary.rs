@@ -18,30 +18,46 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64) -> io::Result<()>;
 /// Records between two calls of [`Progress`].
 const PROGRESS_RECORDS: u64 = 1 << 16;
 
+/// What a trace holds, as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Info {
+    /// As told by its contents, if it was not named.
     pub format: Format,
+    /// Of all kinds.
     pub records: u64,
+    /// Records.
     pub reads: u64,
+    /// Records.
     pub writes: u64,
+    /// Records.
     pub discards: u64,
+    /// Records.
     pub flushes: u64,
     /// In the view's units.
     pub read_units: u64,
+    /// In the view's units.
     pub write_units: u64,
+    /// As asked for.
     pub read_bytes: u64,
+    /// As asked for.
     pub write_bytes: u64,
     /// Units read or written at least once.
     pub distinct_units: u64,
     /// Units whose first use is a read.
     pub read_first_units: u64,
+    /// Of the largest record.
     pub units_max: u64,
+    /// Different ones.
     pub clients: u64,
+    /// Different ones.
     pub volumes: u64,
+    /// From the first record to the last.
     pub duration_us: u64,
     /// Written blocks whose contents are named, blocks of zeroes among them, and names other than zero.
     pub named_blocks: u64,
+    /// Of the named ones, those of zeroes.
     pub zero_blocks: u64,
+    /// Different names, zero left out.
     pub distinct_contents: u64,
     /// Records that the recorder lost.
     pub dropped: u64,
@@ -101,6 +117,7 @@ pub fn info(source: &Source, progress: Progress<'_>) -> Result<Info, TraceError>
 
 /// Writes a trace in the project's format, in the units of the source's view; returns the number of records. The target
 /// takes its name when all is written.
+#[expect(clippy::disallowed_methods, reason = "where a converted trace gets its name")]
 pub fn convert(source: &Source, target: &Path, progress: Progress<'_>) -> Result<u64, TraceError> {
     let mut reader = open(source)?;
     let mut partial = target.as_os_str().to_owned();
@@ -117,6 +134,7 @@ pub fn convert(source: &Source, target: &Path, progress: Progress<'_>) -> Result
     result
 }
 
+#[expect(clippy::disallowed_methods, reason = "where a converted trace is written")]
 fn write_all(reader: &mut dyn Reader, source: &Source, path: &Path, progress: Progress<'_>) -> Result<u64, TraceError> {
     let header = FileHeader {
         unit_bytes: reader.unit_bytes(),

@@ -4,10 +4,15 @@
 /// figures (averages over requests, never the last sample alone) and updates them by `Advice::Costs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CostClass {
+    /// The shortest round trip, in microseconds.
     pub round_trip_us: u32,
+    /// What a GET takes besides its bytes, in microseconds.
     pub download_us: u32,
+    /// What each KiB adds to a GET, in nanoseconds.
     pub download_ns_per_kib: u32,
+    /// What a PUT takes besides its bytes, in microseconds.
     pub upload_us: u32,
+    /// What each KiB adds to a PUT, in nanoseconds.
     pub upload_ns_per_kib: u32,
     /// Price of a GET, in 10^-9 dollars.
     pub get_nanodollars: u32,
@@ -18,14 +23,17 @@ pub struct CostClass {
 }
 
 impl CostClass {
+    /// What a GET of so many bytes takes, in microseconds.
     pub fn download_us(&self, bytes: u64) -> u64 {
         u64::from(self.download_us) + bytes * u64::from(self.download_ns_per_kib) / (1024 * 1000)
     }
 
+    /// What a PUT of so many bytes takes, in microseconds.
     pub fn upload_us(&self, bytes: u64) -> u64 {
         u64::from(self.upload_us) + bytes * u64::from(self.upload_ns_per_kib) / (1024 * 1000)
     }
 
+    /// What a GET of so many bytes costs, in 10^-9 dollars.
     pub fn download_nanodollars(&self, bytes: u64) -> u64 {
         u64::from(self.get_nanodollars) + bytes * u64::from(self.egress_nanodollars_per_mib) / (1 << 20)
     }

@@ -17,7 +17,10 @@ pub enum Grouping {
     Slots,
     /// Slots hold blocks of objects, each weighing `BLOCK_BYTES` whatever its arrival says. The cheapest group loses this many blocks, least recently
     /// used first, before its cost is looked at again; `u32::MAX`: all.
-    Objects { evict_blocks: u32 },
+    Objects {
+        /// How many blocks go at once.
+        evict_blocks: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+/// Where the credential chain looks variables up.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Environment {
     /// The process's own.
     #[default]
     Process,
+    /// These and no others.
     Fixed(BTreeMap<String, String>),
 }
 
 impl Environment {
+    /// Names with their values.
     pub fn fixed<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         Self::Fixed(variables.into_iter().map(own).collect())

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 pub struct Secret(String);
 
 impl Secret {
+    /// Its value is never printed.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
@@ -25,10 +26,14 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Credentials that do not expire, or a set of temporary ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticCredentials {
+    /// Not secret; it stands in every request.
     pub access_key_id: String,
+    /// Signs requests.
     pub secret_access_key: Secret,
+    /// Of temporary credentials.
     pub session_token: Option<Secret>,
 }
 
@@ -64,6 +69,7 @@ pub struct S3Settings {
     pub endpoint: Option<String>,
     /// Else `AWS_REGION`, `AWS_DEFAULT_REGION`, the profile's `region`; with an endpoint of one's own `us-east-1`.
     pub region: Option<String>,
+    /// Where the bucket's name stands in a request.
     pub addressing_style: AddressingStyle,
     /// A profile in the AWS files; given here, it goes before credentials in the environment.
     pub profile: Option<String>,
@@ -73,12 +79,15 @@ pub struct S3Settings {
     pub ca_file: Option<PathBuf>,
     /// Permits an endpoint without TLS; credentials stay secret (requests are signed), data does not.
     pub allow_http: bool,
+    /// Until a connection stands, TLS included.
     pub connect_timeout_ms: u64,
     /// From sending a request to the last byte of the answer.
     pub request_timeout_ms: u64,
     /// Idle connections are closed after this; S3 closes its side after about 20 s.
     pub idle_timeout_ms: u64,
+    /// Idle connections that are kept for each host.
     pub idle_connections_max: usize,
+    /// What the server verifies an upload against.
     pub upload_checksum: UploadChecksum,
     /// Over TLS, spares a SHA-256 of every upload; the checksum and TLS still protect the data.
     pub unsigned_payload: bool,

@@ -1,6 +1,6 @@
 //! A real S3 server for the tests: versitygw over a temporary directory, on a free port of the loopback.
 
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part")]
 
 pub mod proxy;
 

@@ -15,7 +15,7 @@ use files::FileStorage;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tombolo_base::{Fingerprint, Prng, Pvbn};
 use tombolo_dedup::{Config, Index, InsertError, Manifest, OnBadRun};
@@ -120,7 +120,7 @@ struct World {
 
 impl World {
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a checkpoint does, with a manifest that is durable at once.

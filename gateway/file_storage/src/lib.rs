@@ -2,6 +2,8 @@
 //! them, and which files have a map at all. The daemon and the simulation bring what [`CoreAccess`] says, each in its way,
 //! and share the rest.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
 
 use bytes::Bytes;
 use tombolo_base::{BlockSum, VolumeId};
@@ -158,6 +160,7 @@ fn has_mapped_blocks(access: &impl CoreAccess, inode: u64) -> Result<bool, Stora
     Ok(false)
 }
 
+/// The same blocks as the core names them.
 pub fn core_span(span: FileSpan) -> Span {
     Span {
         volume: VolumeId::of_inode(span.inode),
@@ -166,6 +169,7 @@ pub fn core_span(span: FileSpan) -> Span {
     }
 }
 
+/// The same entries, without links.
 pub fn core_change(change: Change) -> MetadataChange {
     MetadataChange {
         entries: change.entries,
@@ -173,6 +177,7 @@ pub fn core_change(change: Change) -> MetadataChange {
     }
 }
 
+/// What a refusal of the core is to the file service.
 pub fn storage_error(refusal: &Refusal) -> StorageError {
     let reason = refusal.to_string();
     match refusal {

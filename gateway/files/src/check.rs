@@ -25,15 +25,20 @@ const FINDINGS_MAX: usize = 1000;
 pub struct Finding {
     /// The inode, share, or session that it is about.
     pub number: u64,
+    /// For people.
     pub what: String,
 }
 
+/// What a check of everything found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
+    /// None: everything agrees.
     pub findings: Vec<Finding>,
     /// Those that were too many to be listed.
     pub findings_unlisted: u64,
+    /// How many were looked at.
     pub inodes: u64,
+    /// How many were looked at.
     pub names: u64,
     /// Whether sums over everything were compared: nothing changed while the check ran.
     pub has_totals: bool,

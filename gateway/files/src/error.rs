@@ -5,6 +5,10 @@ use tombolo_base::DecodeError;
 
 /// Why a request was refused. Nothing was changed then, unless a method says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(
+    missing_docs,
+    reason = "the messages say what each is; those without one here are errno's"
+)]
 pub enum FileError {
     #[error("no such file or directory")]
     NotFound,

@@ -18,6 +18,7 @@ const POISONED: &str = "no thread panics while it holds this lock";
 pub enum Taken {
     /// An inode's lock.
     File(u64),
+    /// The lock of all names.
     Namespace,
     /// The lock table.
     Locks,
@@ -166,6 +167,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the caller's threads are the test's own")]
     fn one_thread_at_a_time_has_an_inode() {
         let locks = FileLocks::new(None);
         let counter = AtomicU64::new(0);

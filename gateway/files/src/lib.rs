@@ -6,6 +6,8 @@
 //! Who may do what is for the front ends to decide; the service keeps what no front end can: that names, link counts, data and
 //! their records agree, also after a crash in the middle of anything.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
 
 mod acl;
 mod attributes;
@@ -17,10 +19,9 @@ mod exclusion;
 mod keys;
 mod locking;
 pub mod locks;
-/// Storage, and a model of the service, for tests of this crate and of those above it.
-#[doc(hidden)]
+#[cfg(feature = "testing")]
 pub mod memory;
-#[doc(hidden)]
+#[cfg(feature = "testing")]
 pub mod model;
 mod namespace;
 mod node;
@@ -41,7 +42,5 @@ pub use data::ReadReply;
 pub use error::FileError;
 pub use exclusion::{Taken, Waiting, Waits};
 pub use locking::Reply;
-#[doc(hidden)]
-pub use records::exercise_decoders;
 pub use service::{FileService, Listener};
 pub use types::*;

@@ -10,7 +10,7 @@ use crate::locks::{Answer, Lock, LockError, LockFamily, LockOwner, LockRange, Lo
 use crate::service::FileService;
 use crate::storage::{Change, Storage};
 use crate::types::Caller;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use tombolo_base::EntryChange;
 
 /// Told once that something is done, on any thread.
@@ -19,7 +19,7 @@ pub type Reply = Box<dyn FnOnce(Result<(), FileError>) + Send>;
 #[derive(Default)]
 pub struct LockState {
     table: LockTable,
-    waiting: HashMap<WaiterId, (u64, Reply)>,
+    waiting: BTreeMap<WaiterId, (u64, Reply)>,
 }
 
 /// Answers that are due.

@@ -28,28 +28,35 @@ use waiting::{Waiter, Waiters};
 /// Whose lock it is: a POSIX owner (a process' file table) or an open file description, within a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockOwner {
+    /// Whose client.
     pub session: u64,
+    /// As the client numbers its owners.
     pub owner: u64,
 }
 
 /// Bytes `start..=end`; `end` is `u64::MAX` for a lock without an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockRange {
+    /// The first byte.
     pub start: u64,
+    /// The last byte.
     pub end: u64,
 }
 
 impl LockRange {
+    /// All bytes.
     pub const WHOLE: Self = Self {
         start: 0,
         end: u64::MAX,
     };
 
+    /// At least one byte is in both.
     pub fn overlaps(self, other: Self) -> bool {
         self.start <= other.end && other.start <= self.end
     }
 }
 
+/// Who else may have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
     /// Shared; flock's LOCK_SH.
@@ -58,17 +65,23 @@ pub enum LockKind {
     Write,
 }
 
+/// Locks of one family know nothing of the other's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockFamily {
+    /// Of byte ranges: fcntl(2).
     Posix,
+    /// Of whole files: flock(2).
     Flock,
 }
 
 /// A lock that is held or wanted. That of a flock covers [`LockRange::WHOLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
+    /// Whose it is.
     pub owner: LockOwner,
+    /// What it covers.
     pub range: LockRange,
+    /// Who else may have it.
     pub kind: LockKind,
     /// For people who ask with F_GETLK; decides nothing.
     pub pid: u32,
@@ -96,6 +109,7 @@ pub struct WaiterId(pub u64);
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// It is held now, or given up, as was asked for.
     Granted,
     /// Refused because of this lock (the first one in the way): EAGAIN.
     Conflict(Lock),
@@ -106,6 +120,7 @@ pub enum Outcome {
 /// A waiter whose turn came. It waits no more, whatever the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Woken {
+    /// The request.
     pub waiter: WaiterId,
     /// [`LockError::TooMany`] when its lock did not fit into the table any more.
     pub result: Result<(), LockError>,
@@ -114,7 +129,9 @@ pub struct Woken {
 /// An outcome, and whom the change let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
+    /// Of the request itself.
     pub outcome: Outcome,
+    /// Others that have their locks now.
     pub woken: Vec<Woken>,
 }
 
@@ -127,6 +144,7 @@ pub struct SessionEnd {
     pub woken: Vec<Woken>,
 }
 
+/// Why a lock is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// EDEADLK.
@@ -145,7 +163,9 @@ pub enum LockError {
 pub struct LockLimits {
     /// Both families together. The default keeps an inode's record below the longest value of an entry.
     pub per_inode_max: usize,
+    /// Locks that are held.
     pub granted_max: usize,
+    /// Requests that wait.
     pub waiting_max: usize,
 }
 
@@ -182,6 +202,7 @@ pub struct LockTable {
 }
 
 impl LockTable {
+    /// Nothing is held.
     pub fn new(limits: LockLimits) -> Self {
         Self {
             limits,
@@ -289,11 +310,12 @@ impl LockTable {
     /// is left are the locks of the open file itself (F_OFD_SETLK, flock).
     pub fn close_handle(&mut self, inode: u64, session: u64, handle: u64) -> Vec<Woken> {
         self.shrink(inode, |granted| {
-            granted.remove(|_, lock| lock.is_through(session, handle))
+            granted.remove(|_, lock| lock.is_through(session, handle));
         });
         self.wake(inode)
     }
 
+    /// Whether something is held through this open file.
     pub fn has_handle(&self, inode: u64, session: u64, handle: u64) -> bool {
         let granted = self.inodes.get(&inode);
         granted.is_some_and(|granted| granted.iter().any(|(_, lock)| lock.is_through(session, handle)))
@@ -366,10 +388,12 @@ impl LockTable {
         self.replace(saved.inode, saved.granted);
     }
 
+    /// Locks that are held.
     pub fn granted_count(&self) -> usize {
         self.granted_count
     }
 
+    /// Requests that wait.
     pub fn waiting_count(&self) -> usize {
         self.waiters.len()
     }

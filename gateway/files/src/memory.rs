@@ -48,17 +48,22 @@ struct Inner {
 /// What a piece of work cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
+    /// Of [`Storage::get`].
     pub gets: u64,
+    /// Of [`Storage::scan`].
     pub scans: u64,
     /// Commits, writes and links.
     pub commits: u64,
+    /// Of [`Storage::map`].
     pub maps: u64,
 }
 
+/// Storage in memory.
 #[derive(Debug, Default)]
 pub struct MemoryStorage(Mutex<Inner>);
 
 impl MemoryStorage {
+    /// Empty, and in order.
     pub fn new() -> Self {
         Self::default()
     }
@@ -79,6 +84,7 @@ impl MemoryStorage {
         storage
     }
 
+    /// What was changed since steps are recorded.
     pub fn steps(&self) -> Vec<Step> {
         self.inner().steps.clone().unwrap_or_default()
     }
@@ -113,6 +119,7 @@ impl MemoryStorage {
         self.inner().read_delay = Some(delay);
     }
 
+    /// Since it was made.
     pub fn calls(&self) -> Calls {
         let inner = self.inner();
         Calls {
@@ -137,6 +144,7 @@ impl MemoryStorage {
         self.inner().state.entries.keys().cloned().collect()
     }
 
+    /// Blocks that are not holes, of all files.
     pub fn mapped_blocks(&self) -> usize {
         self.inner().state.blocks.len()
     }
@@ -289,6 +297,7 @@ impl Storage for MemoryStorage {
         self.inner().make(Step { change, blocks })
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the disk of a test, which may be slow")]
     fn read(&self, _session: u64, span: FileSpan, done: ReadDone) {
         let (bytes, delay) = {
             let inner = self.inner();

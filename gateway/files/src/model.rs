@@ -25,6 +25,10 @@ type Name = &'static str;
 type At = (u64, Name);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "named as the calls of the service; a number is an inode, an offset or a session"
+)]
 pub enum Operation {
     Mkdir(At),
     Mknod(At),
@@ -61,6 +65,7 @@ pub enum Operation {
 /// What comes back of a request that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
+    /// Nothing but that.
     Nothing,
     /// A new inode.
     Made(u64),
@@ -69,6 +74,7 @@ pub enum Given {
 }
 
 impl Given {
+    /// The new inode, if there is one.
     pub fn made(self) -> Option<u64> {
         match self {
             Self::Made(inode) => Some(inode),
@@ -77,6 +83,7 @@ impl Given {
     }
 }
 
+/// What a request is answered.
 pub type Answer = Result<Given, FileError>;
 
 impl Operation {
@@ -233,17 +240,24 @@ pub fn ask<S: Storage>(service: &FileService<S>, callers: &[Caller; SESSIONS], o
 /// What can be seen of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
+    /// Names that it has; of a directory also those of its subdirectories to it.
     pub links: u32,
     /// Permissions.
     pub mode: u32,
+    /// By name.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// By type.
     pub content: ShownContent,
 }
 
+/// What an inode holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShownContent {
+    /// Its bytes.
     File(Arc<Vec<u8>>),
+    /// Its names, with inode and type.
     Directory(BTreeMap<Vec<u8>, (u64, FileType)>),
+    /// Its target.
     Symlink(Vec<u8>),
 }
 
@@ -341,6 +355,7 @@ struct ModelNode {
     is_gone: bool,
 }
 
+/// A tree as it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     nodes: BTreeMap<u64, ModelNode>,
@@ -365,6 +380,7 @@ impl Model {
         self.nodes.values().filter(|node| node.links > 0).count()
     }
 
+    /// Inodes that are not gone.
     pub fn live(&self) -> usize {
         self.nodes.values().filter(|node| !node.is_gone).count()
     }

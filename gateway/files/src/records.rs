@@ -65,29 +65,29 @@ fn read_type(reader: &mut Reader<'_>) -> Result<FileType, DecodeError> {
     })
 }
 
-/// Gives the bytes to every decoder, for fuzzing and tests. Panics when one accepts what it would not have written.
-pub fn exercise_decoders(bytes: &[u8]) {
-    canonical(bytes, InodeRecord::decode, InodeRecord::encode);
-    canonical(bytes, FileRecord::decode, FileRecord::encode);
-    canonical(bytes, NameRecord::decode, NameRecord::encode);
-    canonical(bytes, CookieRecord::decode, CookieRecord::encode);
-    canonical(bytes, SessionRecord::decode, SessionRecord::encode);
-    canonical(bytes, OrphanRecord::decode, OrphanRecord::encode);
-    canonical(bytes, ReplayRecord::decode, ReplayRecord::encode);
-    canonical(bytes, ShareRecord::decode, ShareRecord::encode);
-    canonical(bytes, IdAllocatorRecord::decode, IdAllocatorRecord::encode);
-}
-
-fn canonical<T>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, DecodeError>, encode: impl Fn(&T) -> Vec<u8>) {
-    if let Ok(record) = decode(bytes) {
-        assert_eq!(encode(&record), bytes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// Gives the bytes to every decoder. Panics when one accepts what it would not have written.
+    fn exercise_decoders(bytes: &[u8]) {
+        canonical(bytes, InodeRecord::decode, InodeRecord::encode);
+        canonical(bytes, FileRecord::decode, FileRecord::encode);
+        canonical(bytes, NameRecord::decode, NameRecord::encode);
+        canonical(bytes, CookieRecord::decode, CookieRecord::encode);
+        canonical(bytes, SessionRecord::decode, SessionRecord::encode);
+        canonical(bytes, OrphanRecord::decode, OrphanRecord::encode);
+        canonical(bytes, ReplayRecord::decode, ReplayRecord::encode);
+        canonical(bytes, ShareRecord::decode, ShareRecord::encode);
+        canonical(bytes, IdAllocatorRecord::decode, IdAllocatorRecord::encode);
+    }
+
+    fn canonical<T>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, DecodeError>, encode: impl Fn(&T) -> Vec<u8>) {
+        if let Ok(record) = decode(bytes) {
+            assert_eq!(encode(&record), bytes);
+        }
+    }
 
     fn samples() -> Vec<Vec<u8>> {
         let time = Timestamp::new(-5, 7);

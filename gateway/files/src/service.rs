@@ -82,7 +82,7 @@ impl Drop for ChangeUnderWay<'_> {
     }
 }
 
-/// PendingInvalidations that nobody was told yet.
+/// Invalidations that were not sent yet.
 #[must_use]
 #[derive(Debug)]
 pub struct PendingInvalidations {

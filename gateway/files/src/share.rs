@@ -75,6 +75,7 @@ impl<S: Storage> FileService<S> {
         self.shares.all().iter().map(|share| self.share_status(share)).collect()
     }
 
+    /// `None`: there is none of this name.
     pub fn share_named(&self, name: &str) -> Option<ShareStatus> {
         self.shares.by_name(name).map(|share| self.share_status(&share))
     }
@@ -115,6 +116,7 @@ impl<S: Storage> FileService<S> {
         Ok(())
     }
 
+    /// What fits into the caller's share, and what is used.
     pub fn statfs(&self, caller: &Caller) -> Result<FilesystemStatus, FileError> {
         Ok(self.share(caller)?.filesystem_status())
     }

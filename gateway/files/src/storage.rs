@@ -7,8 +7,11 @@ use tombolo_base::{BlockSum, EntryChange};
 /// Blocks `first..first + count` of a file's map, in units of [`tombolo_base::BLOCK_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSpan {
+    /// Whose.
     pub inode: u64,
+    /// The first block.
     pub first: u64,
+    /// How many blocks.
     pub count: u64,
 }
 
@@ -18,6 +21,7 @@ pub const NO_SESSION: u64 = 0;
 /// What happens in one step: after a crash all of it is there, or nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
+    /// In this order.
     pub entries: Vec<EntryChange>,
     /// Blocks that become holes. The whole range of a file may be given; what is not mapped costs nothing.
     pub holes: Vec<FileSpan>,
@@ -26,6 +30,7 @@ pub struct Change {
 /// A run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRun {
+    /// Blocks, at least one.
     pub count: u64,
     /// False for a hole, which reads as zeroes.
     pub mapped: bool,
@@ -43,11 +48,14 @@ pub enum StorageError {
     /// The local disk is full.
     #[error("no space: {0}")]
     NoSpace(String),
+    /// A disk, or local metadata.
     #[error("{0}")]
     Failed(String),
 }
 
+/// Told the bytes that were read, on any thread.
 pub type ReadDone = Box<dyn FnOnce(Result<Vec<u8>, StorageError>) + Send>;
+/// Told when all is stable, on any thread.
 pub type SyncDone = Box<dyn FnOnce(Result<(), StorageError>) + Send>;
 
 /// An entry's key and value.
@@ -57,6 +65,7 @@ pub type Entry = (Vec<u8>, Arc<[u8]>);
 /// kept when the daemon is killed; only [`Storage::sync`] makes it survive a power cut, and then everything that
 /// returned before it was called. After a crash the state is a prefix of that order.
 pub trait Storage: Send + Sync + 'static {
+    /// The value of an entry; not of a counter.
     fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError>;
 
     /// Entries with `from <= key < end`, ascending, at most `limit` of them. Counters are not among them.
@@ -81,7 +90,7 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Reads whole blocks; holes are zeroes. `done` may run on this thread before the call returns, or later on
     /// another (a fetch from the cloud takes its time).
-    /// `session` is who reads, for what is foretold from it; [`NO_SESSION`]: nobody in particular.
+    /// `session` is who reads, for the prefetcher; [`NO_SESSION`]: nobody in particular.
     fn read(&self, session: u64, span: FileSpan, done: ReadDone);
 
     /// Which blocks are mapped; the runs add up to `span.count`.

@@ -18,12 +18,14 @@ pub const ROOT: u64 = 1;
 /// Time since 1970, in the real world's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
+    /// May be negative.
     pub seconds: i64,
     /// Below 1,000,000,000.
     pub nanoseconds: u32,
 }
 
 impl Timestamp {
+    /// `nanoseconds` below 1,000,000,000.
     pub const fn new(seconds: i64, nanoseconds: u32) -> Self {
         Self { seconds, nanoseconds }
     }
@@ -41,18 +43,29 @@ impl Timestamp {
 pub const MODE_PERMISSIONS: u32 = 0o7777;
 /// Bits of a mode that are the type.
 pub const MODE_TYPE: u32 = 0o170_000;
+/// The file runs as its owner.
 pub const MODE_SETUID: u32 = 0o4000;
+/// The file runs as its group; of a directory: what is made in it has its group.
 pub const MODE_SETGID: u32 = 0o2000;
+/// Without it setgid is not a privilege.
 pub const MODE_GROUP_EXECUTE: u32 = 0o010;
 
+/// What an inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileType {
+    /// With bytes.
     Regular,
+    /// With names.
     Directory,
+    /// With a target.
     Symlink,
+    /// With a device number.
     CharacterDevice,
+    /// With a device number.
     BlockDevice,
+    /// Only a name here; the client does the rest.
     Fifo,
+    /// Only a name here; the client does the rest.
     Socket,
 }
 
@@ -80,6 +93,7 @@ impl FileType {
         }
     }
 
+    /// The reverse of [`Self::directory_type`].
     pub fn of_directory_type(number: u8) -> Option<Self> {
         Some(match number {
             1 => Self::Fifo,
@@ -97,6 +111,7 @@ impl FileType {
 /// Who asks, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
+    /// Who.
     pub session: u64,
     /// The share that the session is on; inodes of others are [`FileError::Stale`].
     pub share: u32,
@@ -104,7 +119,9 @@ pub struct Caller {
     pub uid: u32,
     /// Group of what the request creates, unless the directory hands down its own.
     pub gid: u32,
+    /// When.
     pub now: Timestamp,
+    /// Which of its requests.
     pub request: Request,
 }
 
@@ -120,22 +137,30 @@ pub enum Request {
     Again(u64),
 }
 
+/// What stat(2) tells of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
+    /// Its number.
     pub inode: u64,
+    /// What it is.
     pub file_type: FileType,
     /// Type and permissions.
     pub mode: u32,
+    /// Its owner.
     pub uid: u32,
+    /// Its group.
     pub gid: u32,
+    /// Its names; of a directory also those of its subdirectories to it.
     pub links: u32,
     /// Number of a device file, else 0.
     pub device: u32,
+    /// In bytes.
     pub size: u64,
     /// Blocks of [`tombolo_base::BLOCK_BYTES`] that hold data.
     pub allocated_blocks: u64,
     /// Set by creation and by requests only; reading does not change it.
     pub atime: Timestamp,
+    /// The last change of its bytes or names.
     pub mtime: Timestamp,
     /// Grows with every change of the inode, so it can serve as a version.
     pub ctime: Timestamp,
@@ -157,13 +182,18 @@ impl Attributes {
 /// The answer to everything that finds or makes a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// Its number.
     pub inode: u64,
+    /// As they are now.
     pub attributes: Attributes,
 }
 
+/// Which time is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
+    /// The caller's.
     Now,
+    /// This one.
     To(Timestamp),
 }
 
@@ -172,10 +202,15 @@ pub enum SetTime {
 pub struct SetAttributes {
     /// Permission bits; type bits are ignored.
     pub mode: Option<u32>,
+    /// The owner.
     pub uid: Option<u32>,
+    /// The group.
     pub gid: Option<u32>,
+    /// In bytes; of regular files only.
     pub size: Option<u64>,
+    /// The last use.
     pub atime: Option<SetTime>,
+    /// The last change.
     pub mtime: Option<SetTime>,
     /// With `size`: also clear setuid and setgid, as for a caller without `CAP_FSETID`.
     pub kill_privileges: bool,
@@ -194,8 +229,10 @@ pub struct NewNode {
     pub attributes: SetAttributes,
 }
 
+/// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenFlags {
+    /// It is made empty.
     pub truncate: bool,
     /// With `truncate`: clear setuid and setgid.
     pub kill_privileges: bool,
@@ -206,23 +243,30 @@ pub struct OpenFlags {
 /// What renameat2(2) calls flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RenameMode {
+    /// What has the new name is replaced.
     #[default]
     Replace,
+    /// [`FileError::Exists`] when something has the new name.
     NoReplace,
+    /// Both change names.
     Exchange,
 }
 
 /// A name in a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct NameIn<'a> {
+    /// The directory.
     pub parent: u64,
+    /// 1 to 255 bytes, without slashes and zeroes.
     pub name: &'a [u8],
 }
 
 /// A part of a directory: the entries whose cookies are greater than `after` and less than `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Positions {
+    /// 0: from the beginning.
     pub after: u64,
+    /// `u64::MAX`: to the end.
     pub end: u64,
 }
 
@@ -233,10 +277,14 @@ impl From<u64> for Positions {
     }
 }
 
+/// One name of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
+    /// The name.
     pub name: Vec<u8>,
+    /// What it names.
     pub inode: u64,
+    /// Of what it names.
     pub file_type: FileType,
     /// To go on after this entry.
     pub cookie: u64,
@@ -244,18 +292,22 @@ pub struct DirectoryEntry {
     pub attributes: Option<Attributes>,
 }
 
+/// Whether it may or must be there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrMode {
     /// Create or replace.
     #[default]
     Any,
+    /// It must not be there.
     Create,
+    /// It must be there.
     Replace,
 }
 
 /// How to set an extended attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XattrFlags {
+    /// Whether it may or must be there.
     pub mode: XattrMode,
     /// With an access ACL: clear setgid, as for a caller who is not in the file's group.
     pub kill_setgid: bool,
@@ -272,6 +324,7 @@ pub enum Allocate {
     PunchHole,
     /// The range reads as zeroes; the file grows to hold it.
     ZeroRange,
+    /// As above, but the size stays.
     ZeroRangeKeepSize,
 }
 
@@ -293,37 +346,51 @@ impl Allocate {
     }
 }
 
+/// What lseek(2) looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seek {
+    /// Bytes that may not be zeroes.
     Data,
+    /// A hole, or the end.
     Hole,
 }
 
 /// One side of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The file.
     pub inode: u64,
+    /// In bytes.
     pub offset: u64,
 }
 
 /// What statfs(2) answers, sizes in blocks of [`tombolo_base::BLOCK_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilesystemStatus {
+    /// The quota, or more than anybody needs.
     pub blocks: u64,
+    /// What may still be written.
     pub blocks_free: u64,
+    /// Those in use, and `inodes_free`.
     pub inodes: u64,
+    /// More than anybody needs.
     pub inodes_free: u64,
 }
 
 /// A share, as administration sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareStatus {
+    /// As clients name it.
     pub name: String,
+    /// Its number.
     pub id: u32,
+    /// The inode of its root directory.
     pub root: u64,
     /// 0 for none.
     pub quota_bytes: u64,
+    /// When.
     pub created: Timestamp,
+    /// In blocks that hold data.
     pub used_bytes: u64,
     /// Files, directories and all else, the root included.
     pub inodes: u64,
@@ -345,56 +412,79 @@ pub enum SessionKind {
 /// Who wants a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRequest<'a> {
+    /// Its name, 1 to 255 bytes.
     pub client: &'a [u8],
+    /// The share's name.
     pub share: &'a str,
     /// A client that has lost its state comes with another number; its old session is ended then.
     pub incarnation: u64,
+    /// How it behaves.
     pub kind: SessionKind,
 }
 
+/// A session, begun or resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionStart {
+    /// Its number.
     pub session: u64,
+    /// The share's number.
     pub share: u32,
+    /// The inode of the share's root directory.
     pub root: u64,
     /// The session existed already, with its locks and open files.
     pub resumed: bool,
 }
 
+/// A session, as administration sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionStatus {
+    /// Its number.
     pub session: u64,
+    /// The client's name.
     pub client: Vec<u8>,
+    /// The share's number.
     pub share: u32,
+    /// How the client behaves.
     pub kind: SessionKind,
     /// Connections that are attached now.
     pub attached: usize,
 }
 
-/// PendingInvalidations for the other sessions, which may have cached what has changed.
+/// For the other sessions, which may have cached what has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalidation {
     /// The session that made the change; 0 for the service itself.
     pub origin: u64,
+    /// The share's number.
     pub share: u32,
+    /// What has changed.
     pub what: Changed,
 }
 
+/// What a cache may have to forget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// Data and attributes. A length of 0 means up to the end.
     Data {
+        /// Whose.
         inode: u64,
+        /// In bytes.
         offset: u64,
+        /// In bytes.
         length: u64,
     },
+    /// Attributes alone.
     Attributes {
+        /// Whose.
         inode: u64,
     },
     /// The name was added, removed, or names another inode. `inode` is what it named before, else 0.
     Name {
+        /// The directory.
         parent: u64,
+        /// In it.
         name: Vec<u8>,
+        /// What it named before.
         inode: u64,
     },
 }

@@ -49,6 +49,7 @@ fn listed_bytes(name: &[u8]) -> u32 {
 }
 
 impl<S: Storage> FileService<S> {
+    /// The value of an extended attribute.
     pub fn getxattr(&self, caller: &Caller, inode: u64, name: &[u8]) -> Result<Vec<u8>, FileError> {
         check_name(name)?;
         let _names = self.reading();
@@ -80,6 +81,7 @@ impl<S: Storage> FileService<S> {
         Ok(list)
     }
 
+    /// Sets an extended attribute, as `flags` permit.
     pub fn setxattr(
         &self,
         caller: &Caller,
@@ -115,6 +117,7 @@ impl<S: Storage> FileService<S> {
         })
     }
 
+    /// Removes an extended attribute.
     pub fn removexattr(&self, caller: &Caller, inode: u64, name: &[u8]) -> Result<(), FileError> {
         check_name(name)?;
         self.change_xattrs(caller, inode, |service, edit, node| {

@@ -10,12 +10,19 @@ pub struct Errno(i32);
 const ERRNO_MAX: i32 = 511;
 
 impl Errno {
+    /// `EAGAIN`.
     pub const AGAIN: Self = Self(libc::EAGAIN);
+    /// `EBUSY`.
     pub const BUSY: Self = Self(libc::EBUSY);
+    /// `EINVAL`.
     pub const INVAL: Self = Self(libc::EINVAL);
+    /// `EIO`.
     pub const IO: Self = Self(libc::EIO);
+    /// `ENOENT`.
     pub const NOENT: Self = Self(libc::ENOENT);
+    /// `ENOSYS`.
     pub const NOSYS: Self = Self(libc::ENOSYS);
+    /// `EPROTO`.
     pub const PROTO: Self = Self(libc::EPROTO);
 
     /// What is no error number becomes EIO, so that a reply is always one that the client can take.
@@ -26,6 +33,7 @@ impl Errno {
         }
     }
 
+    /// As in <errno.h>, positive.
     pub fn number(self) -> i32 {
         self.0
     }

@@ -9,6 +9,7 @@
 //!
 //! Owns: the wire format ([`protocol`]), connections, devices and threads ([`server`]), mounting ([`mount`]). Does not
 //! own: files, sessions, permissions, what survives a restart.
+#![warn(missing_docs, clippy::unwrap_used)]
 
 pub mod mount;
 pub mod protocol;

@@ -24,11 +24,13 @@ use std::path::{Path, PathBuf};
 /// What to mount and where.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
+    /// Must exist.
     pub directory: PathBuf,
     /// Shown as what is mounted (`fsname`).
     pub source: String,
     /// Shown behind "fuse." as the type.
     pub subtype: String,
+    /// Nothing can be changed through the mount.
     pub read_only: bool,
     /// Largest read and write.
     pub data_bytes_max: u32,
@@ -65,10 +67,12 @@ impl KernelMount {
         })
     }
 
+    /// What the kernel and this side agreed on.
     pub fn negotiated(&self) -> &Negotiated {
         &self.negotiated
     }
 
+    /// Where it is mounted.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

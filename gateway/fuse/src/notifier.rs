@@ -19,10 +19,12 @@ impl Notifier {
         Self(None)
     }
 
+    /// The client takes no notifications; what is notified is dropped.
     pub fn is_silent(&self) -> bool {
         self.0.is_none()
     }
 
+    /// Queued, and dropped if the client has left.
     pub fn notify(&self, notification: Notification) {
         if let Some(sink) = self.0.as_ref().and_then(Weak::upgrade) {
             sink.notify(notification);

@@ -5,12 +5,17 @@ pub mod abi;
 pub mod arguments;
 pub mod attach;
 pub mod directory;
+#[cfg(feature = "testing")]
 pub mod encode;
+#[expect(missing_docs, reason = "the names are those of <linux/fuse.h>")]
 pub mod flags;
 pub mod malformed;
 pub mod notify;
+#[expect(missing_docs, reason = "the names are those of <linux/fuse.h>")]
 pub mod opcode;
 pub mod parse;
+#[expect(missing_docs, reason = "the names are those of <linux/fuse.h>")]
 pub mod reply;
+#[expect(missing_docs, reason = "the names are those of <linux/fuse.h>")]
 pub mod request;
 pub mod wire;

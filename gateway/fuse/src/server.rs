@@ -24,6 +24,7 @@ use tombolo_transport::{Budget, Protocol};
 
 type Registration = tombolo_transport::Registration<Fuse>;
 
+/// Bounds of a server and of each connection.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Per connection, those that wait for a lock apart; reading from a socket stops beyond it.

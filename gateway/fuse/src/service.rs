@@ -16,7 +16,9 @@ pub trait Service: Send + Sync + 'static {
 
 /// A connection's part of a session.
 pub struct Attached {
+    /// What answers the client's requests.
     pub session: Arc<dyn Session>,
+    /// What the client is told.
     pub reply: AttachReply,
 }
 

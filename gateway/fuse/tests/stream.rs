@@ -12,7 +12,7 @@ use tombolo_fuse::protocol::abi::{IN_HEADER_BYTES, InHeader};
 use tombolo_fuse::protocol::opcode::Opcode;
 use tombolo_fuse::protocol::request::{FileLock, LockRequest, LockType, Read as ReadRequest, Write as WriteRequest};
 use tombolo_fuse::protocol::wire::Wire;
-use tombolo_fuse::{Attach, Errno, Notification, Request, ServerConfig};
+use tombolo_fuse::{Attach, Errno, Notification, Notifier, Request, ServerConfig};
 use tombolo_transport::Budget;
 
 fn lookup(name: &str) -> Request {
@@ -506,10 +506,7 @@ fn notifications_reach_those_who_want_them() {
     );
     assert_eq!(deaf.call(ROOT, &Request::Statfs).error, 0);
     assert_eq!(
-        notifiers
-            .iter()
-            .map(|notifier| notifier.is_silent())
-            .collect::<Vec<_>>(),
+        notifiers.iter().map(Notifier::is_silent).collect::<Vec<_>>(),
         [false, true]
     );
     drop(listening);
@@ -533,7 +530,7 @@ fn clients_that_vanish_at_any_moment_leave_nothing_behind() {
         }
         // The last request stays unfinished.
         let (_, message) = client.message(node, &write(0, vec![7; 5000]));
-        client.stream.write_all(&message[..1 + round as usize * 20]).unwrap();
+        client.stream.write_all(&message[..=round as usize * 20]).unwrap();
         if round % 3 == 0 {
             std::thread::sleep(Duration::from_micros(round * 20));
         }

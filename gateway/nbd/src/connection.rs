@@ -32,6 +32,7 @@ pub trait TimedSource: Source {
 
 /// Why a connection ended other than by the client's leave.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what happened")]
 pub enum ConnectionError {
     #[error("negotiation")]
     Handshake(#[from] HandshakeError),

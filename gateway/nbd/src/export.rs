@@ -30,9 +30,12 @@ pub trait Export: Send + Sync {
     fn client_gone(&self) {}
 }
 
+/// What a client is told of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportInfo {
+    /// Any number of bytes.
     pub size_bytes: u64,
+    /// Whatever changes data is refused.
     pub read_only: bool,
     /// For people; empty when there is nothing to say.
     pub description: String,
@@ -40,6 +43,7 @@ pub struct ExportInfo {
 
 /// Why an export cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum OpenError {
     #[error("no export is named {name:?}")]
     NotFound { name: String },
@@ -51,34 +55,54 @@ pub enum OpenError {
     Shutdown,
 }
 
+/// What an export is asked for; offsets and lengths in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
+    /// Answered by [`Answer::Data`].
     Read {
+        /// Where.
         offset: u64,
+        /// At least one.
         length: u32,
     },
+    /// Answered by [`Answer::Done`].
     Write {
+        /// Where.
         offset: u64,
+        /// At least one byte.
         data: Vec<u8>,
+        /// Force unit access: stable before it is answered.
         fua: bool,
     },
+    /// What was answered before is stable when this is answered.
     Flush,
+    /// The bytes are not needed any more.
     Trim {
+        /// Where.
         offset: u64,
+        /// At least one.
         length: u32,
+        /// As of a write.
         fua: bool,
     },
     /// `no_hole` asks that the range stay allocated.
     WriteZeroes {
+        /// Where.
         offset: u64,
+        /// At least one.
         length: u32,
+        /// As of a write.
         fua: bool,
+        /// Keeps the range allocated.
         no_hole: bool,
     },
     /// With `request_one` only the first extent is wanted.
     BlockStatus {
+        /// Where.
         offset: u64,
+        /// At least one.
         length: u32,
+        /// The first extent suffices.
         request_one: bool,
     },
 }
@@ -87,13 +111,18 @@ pub enum Request {
 /// `Done` answers everything else. Any other pairing is reported to the client as an I/O error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// It is carried out.
     Done,
+    /// The bytes that were read.
     Data(Vec<u8>),
+    /// At least one.
     Extents(Vec<Extent>),
 }
 
+/// A part of a block status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
+    /// In bytes, at least one.
     pub length: u32,
     /// Not allocated: a write there may need new space.
     pub hole: bool,
@@ -103,6 +132,7 @@ pub struct Extent {
 
 /// The errors that NBD can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages are those of the protocol's numbers")]
 pub enum NbdError {
     #[error("operation not permitted")]
     Perm,

@@ -21,12 +21,14 @@ use crate::protocol::OPTION_BYTES_MAX;
 
 /// Any length and offset is served; this is what suits the store behind.
 pub const BLOCK_BYTES_MIN: u32 = 1;
+/// A block of the store.
 pub const BLOCK_BYTES_PREFERRED: u32 = 4096;
 /// Zeroes after the answer to EXPORT_NAME, unless both sides agreed to leave them out.
 const EXPORT_NAME_PADDING: [u8; 124] = [0; 124];
 
 /// A violation that ends the connection, because the protocol has no reply for it or the stream is out of step.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what happened")]
 pub enum HandshakeError {
     #[error("client flags {found:#x} have bits that were not offered")]
     ClientFlags { found: u32 },
@@ -43,21 +45,40 @@ pub enum HandshakeError {
 /// What one step came to.
 pub enum Step {
     /// Nothing was consumed: at least `bytes_min` bytes are needed.
-    NeedMore { bytes_min: usize },
+    NeedMore {
+        /// In all, from the first byte that was not consumed.
+        bytes_min: usize,
+    },
     /// `consumed` bytes are dealt with; step again.
-    Continue { consumed: usize },
+    Continue {
+        /// Bytes.
+        consumed: usize,
+    },
     /// The client takes its leave, once `out` is sent.
-    Finished { consumed: usize },
+    Finished {
+        /// Bytes.
+        consumed: usize,
+    },
     /// Whatever follows `consumed` belongs to the transmission phase.
-    Transmission { consumed: usize, agreed: Box<Agreed> },
+    Transmission {
+        /// Bytes.
+        consumed: usize,
+        /// On what.
+        agreed: Box<Agreed>,
+    },
 }
 
 /// What was agreed on for the transmission phase.
 pub struct Agreed {
+    /// The export's.
     pub name: String,
+    /// Opened.
     pub export: Box<dyn Export>,
+    /// What the client was told of it.
     pub info: ExportInfo,
+    /// Replies are structured.
     pub structured: bool,
+    /// What block status answers.
     pub contexts: ContextSet,
 }
 
@@ -67,6 +88,7 @@ enum State {
     Options,
 }
 
+/// The negotiation of one connection, from the greeting to the choice of an export.
 #[derive(Debug)]
 pub struct Handshake {
     state: State,

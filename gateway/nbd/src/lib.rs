@@ -7,10 +7,12 @@
 //!
 //! Owns: the wire format ([`protocol`]), the negotiation ([`handshake`]), the rules of the transmission phase
 //! ([`rules`]), sockets and threads. Does not own: data, durability, volumes, TLS.
+#![warn(missing_docs, clippy::unwrap_used)]
 
 pub mod connection;
 pub mod export;
 pub mod handshake;
+#[cfg(feature = "testing")]
 pub mod memory;
 pub mod protocol;
 pub mod rules;

@@ -1,7 +1,7 @@
 //! A sparse export in memory: for tests, fuzzing and measurements of the server itself. Every request is answered
 //! inline, so what is measured is the protocol.
 
-use crate::{Answer, Completion, Export, ExportInfo, Exports, Extent, NbdError, OpenError, Request};
+use crate::{Answer, Completion, Export, ExportInfo, Exports, Extent, OpenError, Request};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +32,7 @@ struct Part {
 }
 
 impl MemoryDisk {
+    /// All zeroes.
     pub fn new(size_bytes: u64, read_only: bool) -> Self {
         Self {
             shards: Arc::new(std::array::from_fn(|_| Shard::default())),
@@ -40,6 +41,7 @@ impl MemoryDisk {
         }
     }
 
+    /// Clients see it when they connect anew.
     pub fn resize(&self, size_bytes: u64) {
         self.size_bytes.store(size_bytes, Ordering::SeqCst);
     }
@@ -67,6 +69,7 @@ impl MemoryDisk {
         })
     }
 
+    /// Zeroes where nothing was written.
     pub fn read(&self, offset: u64, length: usize) -> Vec<u8> {
         let mut data = Vec::with_capacity(length);
         for part in Self::parts(offset, length) {
@@ -78,6 +81,7 @@ impl MemoryDisk {
         data
     }
 
+    /// Answered at once.
     pub fn write(&self, offset: u64, data: &[u8]) {
         for part in Self::parts(offset, data.len()) {
             self.with_page(part.page, |page| page[part.within].copy_from_slice(&data[part.data]));
@@ -127,9 +131,9 @@ impl MemoryDisk {
         extents
     }
 
-    fn carry_out(&self, request: Request) -> Result<Answer, NbdError> {
+    fn carry_out(&self, request: Request) -> Answer {
         match request {
-            Request::Read { offset, length } => return Ok(Answer::Data(self.read(offset, length as usize))),
+            Request::Read { offset, length } => return Answer::Data(self.read(offset, length as usize)),
             Request::Write { offset, data, .. } => self.write(offset, &data),
             Request::Flush => {}
             Request::Trim { offset, length, .. } => self.zero(offset, length as usize, false),
@@ -140,10 +144,10 @@ impl MemoryDisk {
                 ..
             } => self.zero(offset, length as usize, no_hole),
             Request::BlockStatus { offset, length, .. } => {
-                return Ok(Answer::Extents(self.extents(offset, length)));
+                return Answer::Extents(self.extents(offset, length));
             }
         }
-        Ok(Answer::Done)
+        Answer::Done
     }
 }
 
@@ -157,7 +161,7 @@ impl Export for MemoryDisk {
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        completion.complete(self.carry_out(request));
+        completion.complete(Ok(self.carry_out(request)));
     }
 }
 

@@ -14,13 +14,20 @@ pub use request::{RequestHeader, decode_request_header};
 pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// "IHAVEOPT": closes the greeting and opens each option.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+/// Before each reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+/// Before each request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// Before each simple reply.
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+/// Before each chunk of a structured reply.
 pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 
+/// Length of a request without its data.
 pub const REQUEST_HEADER_BYTES: usize = 28;
+/// Length of an option without its data.
 pub const OPTION_HEADER_BYTES: usize = 16;
+/// Length of a client's answer to the greeting.
 pub const CLIENT_FLAGS_BYTES: usize = 4;
 /// An option longer than this ends the connection: none that the server knows needs more.
 pub const OPTION_BYTES_MAX: usize = 64 * 1024;
@@ -29,9 +36,11 @@ pub const NAME_BYTES_MAX: usize = 4096;
 
 /// Handshake flags of server and client.
 pub const FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
+/// Of the greeting and of the client's answer: EXPORT_NAME is answered without padding.
 pub const FLAG_NO_ZEROES: u16 = 1 << 1;
 
 /// Transmission flags.
+#[expect(missing_docs, reason = "the names are those of the protocol")]
 pub mod transmission_flag {
     pub const HAS_FLAGS: u16 = 1 << 0;
     pub const READ_ONLY: u16 = 1 << 1;
@@ -44,6 +53,7 @@ pub mod transmission_flag {
 }
 
 /// Option numbers.
+#[expect(missing_docs, reason = "the names are those of the protocol")]
 pub mod option_code {
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
@@ -57,6 +67,7 @@ pub mod option_code {
 }
 
 /// Types of option replies.
+#[expect(missing_docs, reason = "the names are those of the protocol")]
 pub mod option_reply {
     pub const ACK: u32 = 1;
     pub const SERVER: u32 = 2;
@@ -72,6 +83,7 @@ pub mod option_reply {
 }
 
 /// Items of information about an export.
+#[expect(missing_docs, reason = "the names are those of the protocol")]
 pub mod info_type {
     pub const EXPORT: u16 = 0;
     pub const NAME: u16 = 1;
@@ -80,6 +92,7 @@ pub mod info_type {
 }
 
 /// Command numbers.
+#[expect(missing_docs, reason = "the names are those of the protocol")]
 pub mod command {
     pub const READ: u16 = 0;
     pub const WRITE: u16 = 1;
@@ -91,6 +104,7 @@ pub mod command {
 }
 
 /// Command flags.
+#[expect(missing_docs, reason = "the names are those of the protocol")]
 pub mod command_flag {
     pub const FUA: u16 = 1 << 0;
     pub const NO_HOLE: u16 = 1 << 1;
@@ -99,6 +113,7 @@ pub mod command_flag {
 }
 
 /// Types and flags of structured reply chunks.
+#[expect(missing_docs, reason = "the names are those of the protocol")]
 pub mod chunk {
     pub const FLAG_DONE: u16 = 1 << 0;
     pub const NONE: u16 = 0;
@@ -109,15 +124,19 @@ pub mod chunk {
 
 /// Status bits of `base:allocation`.
 pub const STATE_HOLE: u32 = 1 << 0;
+/// Of an extent: it reads as zeroes.
 pub const STATE_ZERO: u32 = 1 << 1;
 
 /// A metadata context that the server offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaContext {
+    /// What block status names it by.
     pub id: u32,
+    /// `NAMESPACE:LEAF`.
     pub name: &'static str,
 }
 
+/// Which parts are holes, and which read as zeroes.
 pub const CONTEXT_ALLOCATION: MetaContext = MetaContext {
     id: 1,
     name: "base:allocation",
@@ -128,10 +147,12 @@ pub const CONTEXT_RESIZE: MetaContext = MetaContext {
     id: 2,
     name: "x-tombolo:resize",
 };
+/// All that can be negotiated.
 pub const CONTEXTS: [MetaContext; 2] = [CONTEXT_ALLOCATION, CONTEXT_RESIZE];
 
 /// What was wrong with bytes from a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum DecodeError {
     #[error("{what}: magic is {found:#x}, expected {expected:#x}")]
     Magic {

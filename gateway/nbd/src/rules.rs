@@ -9,39 +9,59 @@ use crate::protocol::{RequestHeader, command, command_flag, reply::ContextSet};
 /// What a connection has agreed on, as far as requests are concerned.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
+    /// Of the export.
     pub size_bytes: u64,
+    /// Whatever changes data is refused.
     pub read_only: bool,
+    /// The client has agreed to structured replies, and may ask for `DF`.
     pub structured: bool,
+    /// What block status answers.
     pub contexts: ContextSet,
+    /// The longest read or write that is taken.
     pub payload_bytes_max: u32,
 }
 
 /// A request that may be carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
+    /// It lies within the export.
     Read,
+    /// It lies within the export.
     Write {
+        /// Stable before it is answered.
         fua: bool,
     },
+    /// No range.
     Flush,
+    /// It lies within the export.
     Trim {
+        /// Stable before it is answered.
         fua: bool,
     },
+    /// It lies within the export.
     WriteZeroes {
+        /// Stable before it is answered.
         fua: bool,
+        /// The range stays allocated.
         no_hole: bool,
     },
+    /// It lies within the export.
     BlockStatus {
+        /// The first extent suffices.
         request_one: bool,
     },
+    /// No answer.
     Disconnect,
     /// Success without any effect: a range of no bytes.
     Nothing,
 }
 
+/// What a request that breaks a rule is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
+    /// The number.
     pub error: NbdError,
+    /// For people.
     pub message: &'static str,
 }
 
@@ -50,6 +70,8 @@ const fn refuse<T>(error: NbdError, message: &'static str) -> Result<T, Refusal>
 }
 
 impl Rules {
+    /// # Errors
+    /// With what the request is to be refused.
     pub fn check(&self, header: &RequestHeader) -> Result<Command, Refusal> {
         let command = self.command(header)?;
         if command == Command::Disconnect {

@@ -11,6 +11,7 @@ use tombolo_transport::{Budget, Protocol, Sink};
 
 type Registration = tombolo_transport::Registration<Nbd>;
 
+/// Bounds of a server and of each connection.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Per connection; reading stops beyond it. 256 is twice what the kernel's NBD client keeps in flight.

@@ -141,7 +141,7 @@ fn go_to_an_unknown_export_is_unknown_and_another_may_follow() {
             _ => assert_eq!(&reply.data[2..], [0, 0, 0, 1, 0, 0, 16, 0, 2, 0, 0, 0]),
         }
     }
-    items.sort();
+    items.sort_unstable();
     assert_eq!(items, [0, 1, 2, 3]);
 }
 

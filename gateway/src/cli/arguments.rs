@@ -140,22 +140,22 @@ pub(super) enum VolumeCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TraceCommand {
-    /// Begin: operations, addresses, times, clients, and which blocks are equal; no contents
+    /// Start to record operations, addresses, times, clients, and which blocks are equal; no contents
     Start {
         /// A file that does not exist yet, in a directory that the gateway may write to
         file: PathBuf,
-        /// End when the file is as large
+        /// Stop when the file has reached this size
         #[arg(long, default_value = "1GiB")]
         max_size: ByteSize,
         #[arg(long)]
         json: bool,
     },
-    /// End, and wait until the file is whole
+    /// Stop, and wait until the file is complete
     Stop {
         #[arg(long)]
         json: bool,
     },
-    /// Show how far the recording is
+    /// Show the progress of the recording
     Status {
         #[arg(long)]
         json: bool,
@@ -164,7 +164,7 @@ pub(super) enum TraceCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum PolicyCommand {
-    /// Show the policies at work, their settings, and how every pair has fared since the start
+    /// Show the policies in use, their settings, and what each pair has achieved since the start
     Show {
         #[arg(long)]
         json: bool,
@@ -185,7 +185,7 @@ pub(super) struct DrainOptions {
     /// Wait until the store has everything
     #[arg(long)]
     pub wait: bool,
-    /// Give up waiting after so many seconds (exit code 6); the drain itself goes on
+    /// Stop waiting after this many seconds (exit code 6); the drain itself goes on
     #[arg(long, value_name = "SECONDS", requires = "wait")]
     pub timeout_s: Option<u64>,
     /// Print the progress as JSON objects, one per line

@@ -57,7 +57,7 @@ fn shown(status: &CheckStatus) -> String {
         text += &format!("... and {} more\n", HumanCount(more));
     }
     if let (CheckState::Failed, Some(error)) = (status.state, &status.error) {
-        text += &format!("ended before its end: {error}\n");
+        text += &format!("did not finish: {error}\n");
     }
     let findings = match status.findings_count {
         0 => "nothing found".to_owned(),
@@ -158,7 +158,7 @@ a session without a share
         verdict(&status).unwrap();
         status.state = CheckState::Failed;
         status.error = Some("disk".into());
-        assert!(shown(&status).contains("ended before its end: disk\n"));
+        assert!(shown(&status).contains("did not finish: disk\n"));
         assert_eq!(verdict(&status).unwrap_err().exit_code(), 1);
         status.findings_count = 1;
         assert_eq!(verdict(&status).unwrap_err().exit_code(), 7);

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub(crate) enum CliError {
     #[error("no gateway answers on {socket}: {error}; is `tombolo serve` running, and may you open its socket?")]
     Unreachable { socket: PathBuf, error: io::Error },
-    #[error("the answer on {socket} makes no sense: {reason}; is that the admin socket of this version?")]
+    #[error("the answer on {socket} cannot be understood: {reason}; is it a gateway of this version?")]
     Protocol { socket: PathBuf, reason: String },
     #[error("{0}")]
     Refused(#[from] ControlError),
@@ -39,9 +39,9 @@ pub(crate) enum CliError {
     },
     #[error("{findings} {}", if *findings == 1 { "finding" } else { "findings" })]
     CheckFindings { findings: u64 },
-    #[error("the check ended before its end: {0}")]
+    #[error("the check did not finish: {0}")]
     CheckFailed(String),
-    #[error("testparm calls {path} wrong: {said}")]
+    #[error("testparm refuses {path}: {said}")]
     Testparm { path: PathBuf, said: String },
     #[error("{0}")]
     Mount(#[from] MountError),

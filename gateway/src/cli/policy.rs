@@ -21,7 +21,7 @@ fn table(changes: &[String]) -> Result<toml::Table, CliError> {
     let mut table = toml::Table::new();
     for change in changes {
         let Some((key, value)) = change.split_once('=') else {
-            let message = format!("{change:?} is no KEY=VALUE");
+            let message = format!("{change:?} is not of the form KEY=VALUE");
             return Err(ControlError::new(ErrorKind::Invalid, message).into());
         };
         let value = match value.trim().parse::<i64>() {

@@ -30,7 +30,7 @@ pub use check::Checking;
 
 /// Largest READ and WRITE.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// How often it is looked whether a session's grace period is over.
+/// Interval of the check for sessions whose grace period is over.
 const GRACE_STEP: Duration = Duration::from_secs(1);
 
 /// How sessions are treated.
@@ -226,7 +226,7 @@ impl Service for ShareService {
             kind,
         });
         let start = start.map_err(|error| {
-            tracing::warn!(client = attach.client_name, share = attach.share_name, %error, "a client is turned away");
+            tracing::warn!(client = attach.client_name, share = attach.share_name, %error, "a client is refused");
             convert::errno(&error)
         })?;
         shares.absent().remove(&start.session);

@@ -219,11 +219,9 @@ pub(super) const METRICS: &[Metric] = &[
             )
         },
     ),
-    counter(
-        "tombolo_cache_blocks_prefetched_total",
-        "Blocks fetched before anybody asked.",
-        |m| Integer(m.status.cache.blocks_prefetched),
-    ),
+    counter("tombolo_cache_blocks_prefetched_total", "Blocks prefetched.", |m| {
+        Integer(m.status.cache.blocks_prefetched)
+    }),
     counter(
         "tombolo_policy_reads_total",
         "Reads by their worst block, by the policies at work.",
@@ -236,7 +234,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "tombolo_prefetch_blocks_total",
-        "Blocks fetched before anybody asked.",
+        "Blocks prefetched, by the policies at work.",
         |m| by_policy(m, |tally| tally.prefetched),
     ),
     counter(
@@ -251,7 +249,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "tombolo_prefetch_dropped_blocks_total",
-        "Prefetched blocks that did not come.",
+        "Blocks whose prefetch failed or was given up.",
         |m| by_policy(m, |tally| tally.dropped),
     ),
     counter(

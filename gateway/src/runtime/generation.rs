@@ -60,7 +60,7 @@ pub struct Directories<'a> {
 enum Break {
     #[error("nothing is known of an earlier start of this boot")]
     Unknown,
-    #[error("the start before was killed before it had served anybody")]
+    #[error("the gateway was killed at its previous start before it had served anybody")]
     Unsettled,
     #[error("the state directory is a copy, or was served with another runtime directory meanwhile")]
     ServedElsewhere,

@@ -218,8 +218,8 @@ pub enum RecordError {
         error: DecodeError,
     },
     #[error(
-        "table {table:?}: key {found:02x?} lies where {wanted:02x?} should; local metadata is damaged: restore the state \
-         directory from a copy"
+        "table {table:?}: found key {found:02x?} in the place of {wanted:02x?}; local metadata is damaged: restore the \
+         state directory from a copy"
     )]
     Misplaced {
         table: Table,

@@ -21,7 +21,7 @@ const ZEROES: [u8; 4096] = [0; 4096];
 
 #[derive(Debug)]
 pub struct ZeroedAhead {
-    /// Bytes below were written, or are being written by those whose they are.
+    /// Bytes below were written, or are being written by their owners.
     written_to: AtomicU64,
     growing: Mutex<()>,
     file_bytes: u64,

@@ -17,7 +17,7 @@ const SARC_STREAM_READS: u32 = 3;
 
 fn parse_name<T: FromStr>(value: &toml::Value, what: &str, words: &[&str]) -> Result<T, String> {
     let parsed = value.as_str().and_then(|word| word.parse().ok());
-    parsed.ok_or_else(|| format!("{value} is no {what}; there are {}", words.join(", ")))
+    parsed.ok_or_else(|| format!("{value} is not a valid {what}; choose one of {}", words.join(", ")))
 }
 
 macro_rules! named {

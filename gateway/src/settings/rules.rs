@@ -125,7 +125,7 @@ fn check_directory_store(settings: &Settings, store: &Path, faults: &mut Vec<Fau
     let shown = settings.store.url.as_str();
     if state.starts_with(store) {
         let reason = format!(
-            "it contains the state directory {}, whose files are no objects",
+            "it contains the state directory {}, whose files are not objects",
             state.display()
         );
         faults.push(fault("store", "url", shown, "a directory of its own", reason));
@@ -234,7 +234,7 @@ fn check_metrics(settings: &Settings, faults: &mut Vec<Fault>) {
     }
     match listen.parse::<SocketAddr>() {
         Err(_) => {
-            let reason = "a numeric address and a port are wanted; names may change their meaning";
+            let reason = "it must be a numeric address and a port, because what a name means may change";
             faults.push(fault(
                 "metrics",
                 "listen",

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub(super) trait Value: Sized {
     /// As the documentation calls it.
     const NAME: &'static str;
-    /// The error says what was found and what is wanted.
+    /// The error says what was found and what was expected.
     fn parse(value: toml::Value) -> Result<Self, String>;
     /// As TOML; `None` when there is nothing to write.
     fn written(&self) -> Option<String>;
@@ -18,7 +18,7 @@ pub(super) trait Value: Sized {
 }
 
 fn wanted(name: &str, found: &toml::Value) -> String {
-    format!("{name} is wanted, {} {found} was found", found.type_str())
+    format!("expected {name}, found {} {found}", found.type_str())
 }
 
 impl Value for u64 {

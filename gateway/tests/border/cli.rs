@@ -191,7 +191,7 @@ fn a_server_of_something_else_is_no_gateway() {
     });
     let said = said(bare(&["--socket", path.to_str().unwrap(), "status"]), 1);
     greeter.join().unwrap();
-    assert!(said.err.contains("makes no sense"), "{}", said.err);
+    assert!(said.err.contains("cannot be understood"), "{}", said.err);
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub const OWN_BYTES: usize = 128 << 10;
 /// How often one who waits looks whether it is still wanted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// What all clients of all servers may hold together: memory for requests and answers.
 #[derive(Debug)]
 pub struct Budget {
     pool_bytes_max: usize,
@@ -30,6 +31,7 @@ struct Pool {
 }
 
 impl Budget {
+    /// Of so many bytes, besides [`OWN_BYTES`] for each account.
     pub fn new(pool_bytes_max: usize) -> Arc<Self> {
         Arc::new(Self {
             pool_bytes_max,
@@ -105,6 +107,7 @@ pub struct Account {
 }
 
 impl Account {
+    /// Holds nothing yet.
     pub fn new(budget: Arc<Budget>) -> Self {
         Self {
             budget,

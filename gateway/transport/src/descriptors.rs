@@ -79,6 +79,7 @@ pub fn receive_with_descriptors(
 }
 
 /// What the kernel has put into a message's control buffer.
+#[expect(clippy::cast_ptr_alignment, reason = "read unaligned")]
 fn take_descriptors(message: &libc::msghdr, descriptors: &mut Vec<OwnedFd>) {
     // SAFETY: the kernel has just filled in `msg_control` and `msg_controllen`, and the buffer is alive; the CMSG
     // functions stay within it. Descriptors are copied out unaligned, and each is new and owned by nobody else.

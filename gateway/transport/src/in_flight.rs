@@ -10,14 +10,18 @@ use std::time::Instant;
 /// How much one client may have under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// Those that wait for no lock.
     pub requests_max: usize,
+    /// What all its requests hold together.
     pub bytes_max: usize,
+    /// Requests that wait for a lock.
     pub lock_waiters_max: usize,
 }
 
 /// What a request in flight is counted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
+    /// Memory for it and for its answer.
     pub bytes: usize,
     /// It waits for a lock, as long as it takes.
     pub waits_for_lock: bool,
@@ -36,9 +40,11 @@ impl Held {
 /// Whether a request was counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
+    /// It is in flight until its reply is written.
     Admitted,
     /// The connection takes no more.
     Ended,
+    /// It waits for a lock, as too many do already; refuse it.
     TooManyLockWaiters,
 }
 
@@ -79,6 +85,7 @@ impl Counts {
 }
 
 impl InFlight {
+    /// Nothing is under way yet.
     pub fn new(limits: Limits, budget: Arc<Budget>) -> Self {
         let counts = Counts {
             account: Account::new(Arc::clone(&budget)),
@@ -215,6 +222,7 @@ impl InFlight {
         counts.client_gone
     }
 
+    /// Nobody waits for answers any more.
     pub fn is_client_gone(&self) -> bool {
         self.lock().client_gone
     }

@@ -12,7 +12,9 @@ pub const BUFFER_BYTES: usize = 128 * 1024;
 const LARGE_PAYLOAD_BYTES: usize = 64 * 1024;
 const READ_AHEAD_BYTES_MIN: usize = 1024;
 
+/// Reads ahead from a connection; a large payload goes straight into its own vector.
 pub struct Input<S> {
+    /// Where the bytes come from.
     pub source: S,
     buffer: Box<[u8]>,
     start: usize,
@@ -21,6 +23,7 @@ pub struct Input<S> {
 }
 
 impl<S: Source> Input<S> {
+    /// Nothing is read yet.
     pub fn new(source: S) -> Self {
         Self {
             source,

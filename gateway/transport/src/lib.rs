@@ -7,6 +7,7 @@
 //! ([`output`]).
 //!
 //! Owns: sockets, their bytes, and the memory that requests hold. Does not own: what the bytes mean.
+#![warn(missing_docs, clippy::unwrap_used)]
 
 pub mod budget;
 pub mod descriptors;

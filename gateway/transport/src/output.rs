@@ -32,10 +32,13 @@ const SLICES_MAX: usize = 2 * GATHERED_MESSAGES_MAX;
 
 /// A message as it is sent: a short head, and a body that is never copied.
 pub trait Message: Send + 'static {
+    /// What is sent first.
     fn head(&self) -> &[u8];
 
+    /// What follows the head; may be empty.
     fn body(&self) -> &[u8];
 
+    /// Length of both.
     fn bytes(&self) -> usize {
         self.head().len() + self.body().len()
     }
@@ -120,6 +123,7 @@ impl<M: Message> Queue<M> {
 }
 
 impl<M: Message, S: Sink + ?Sized + 'static> Output<M, S> {
+    /// `protocol` names the writing thread, `reader` says what the reading thread does when the socket is full.
     pub fn new(protocol: &'static str, sink: Arc<S>, in_flight: Arc<InFlight>, reader: WhenFull) -> Arc<Self> {
         Arc::new(Self {
             protocol,
@@ -136,6 +140,7 @@ impl<M: Message, S: Sink + ?Sized + 'static> Output<M, S> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The requests whose replies go through here.
     pub fn in_flight(&self) -> &InFlight {
         &self.in_flight
     }

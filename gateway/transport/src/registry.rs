@@ -27,6 +27,7 @@ struct Entry<P: Protocol> {
 }
 
 impl<P: Protocol> Table<P> {
+    /// The connection has not ended.
     pub fn contains(&self, id: u64) -> bool {
         self.entries.contains_key(&id)
     }
@@ -37,6 +38,7 @@ impl<P: Protocol> Table<P> {
         entries.filter_map(|(id, entry)| Some((*id, entry.client.as_ref()?, &entry.connection)))
     }
 
+    /// The connection's client is known from now on; nothing happens when it has ended.
     pub fn set_client(&mut self, id: u64, client: P::Client) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.client = Some(client);
@@ -89,10 +91,12 @@ impl<P: Protocol> Registry<P> {
         })
     }
 
+    /// Connections at this moment.
     pub fn len(&self) -> usize {
         self.lock().entries.len()
     }
 
+    /// Nobody is connected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -106,6 +110,7 @@ impl<P: Protocol> Registry<P> {
         self.lock().is_stopping = true;
     }
 
+    /// Those of this moment, in no particular order.
     pub fn connections(&self) -> Vec<Arc<P::Connection>> {
         let table = self.lock();
         let connections = table.entries.values().map(|entry| Arc::clone(&entry.connection));
@@ -131,8 +136,11 @@ impl<P: Protocol> Registry<P> {
 
 /// A connection's place in the registry, given up when its thread ends.
 pub struct Registration<P: Protocol> {
+    /// Where the connection is registered, until this is dropped.
     pub registry: Arc<Registry<P>>,
+    /// The connection's number, never given twice.
     pub id: u64,
+    /// What the protocol made of it.
     pub connection: Arc<P::Connection>,
 }
 

@@ -76,10 +76,12 @@ impl<P: Protocol> Server<P> {
         }
     }
 
+    /// What its connections speak.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
+    /// Who is connected.
     pub fn registry(&self) -> &Registry<P> {
         &self.registry
     }
@@ -154,7 +156,7 @@ impl<P: Protocol> Acceptor<P> {
             tracing::warn!(
                 protocol = P::NAME,
                 connections_max = self.registry.connections_max(),
-                "a client is turned away: there are as many connections as connections_max allows"
+                "a client is refused: there are as many connections as connections_max allows"
             );
             return Ok(());
         };

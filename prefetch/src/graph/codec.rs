@@ -25,8 +25,10 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, Instant, Reader, VolumeId, Writer};
 
 const MAGIC: &[u8; 8] = b"TMBHIST\0";
+/// Of the format; others are not read.
 pub const VERSION: u16 = 2;
 const SUM_BYTES: usize = 8;
+/// Length of what [`History::encode_header`] returns.
 pub const HEADER_BYTES: usize = 40;
 const GRANULE_MASK: u64 = (1 << GRANULE_BITS) - 1;
 
@@ -36,6 +38,7 @@ impl History {
         self.nodes.len().div_ceil(PIECE) as u32
     }
 
+    /// What stands before the chunks: their number, and the age of the counts at `now`.
     pub fn encode_header(&self, now: Instant) -> Vec<u8> {
         let mut out = Writer::with_capacity(HEADER_BYTES);
         out.bytes(MAGIC).u16(VERSION).u16(0).u32(self.chunk_count());
@@ -45,6 +48,7 @@ impl History {
         out.0
     }
 
+    /// One of [`Self::chunk_count`] parts of the history, as it is at `now`.
     pub fn encode_chunk(&self, now: Instant, chunk: u32) -> Vec<u8> {
         let epoch = self.epoch(now);
         let nodes = || {
@@ -196,6 +200,10 @@ struct EdgeRecord {
 }
 
 impl Restorer {
+    /// `header` is what [`History::encode_header`] wrote.
+    ///
+    /// # Errors
+    /// When it is damaged or of another version.
     pub fn new(config: HistoryConfig, now: Instant, header: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(header);
         let magic = reader.bytes("history magic", MAGIC.len())?;
@@ -232,6 +240,7 @@ impl Restorer {
         Ok(Self { history, chunks })
     }
 
+    /// How many chunks follow the header.
     pub fn chunk_count(&self) -> u32 {
         self.chunks
     }
@@ -243,7 +252,7 @@ impl Restorer {
 
     /// Adds the nodes of a chunk.
     pub fn nodes(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
-        self.walk(chunk, |history, head| history.restore_node(head), |_, _, _| ())
+        self.walk(chunk, History::restore_node, |_, _, _| ())
     }
 
     /// Adds the edges of a chunk; the nodes of all chunks must be there.
@@ -251,10 +260,11 @@ impl Restorer {
         self.walk(
             chunk,
             |history, head| history.find_written(head.volume, head.place, head.start),
-            |history, from, edge| history.restore_edge(from, edge),
+            History::restore_edge,
         )
     }
 
+    /// What was restored so far.
     pub fn finish(self) -> History {
         self.history
     }

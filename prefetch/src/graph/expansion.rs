@@ -19,7 +19,9 @@ use tombolo_base::Instant;
 /// A range that is likely to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
+    /// What it covers.
     pub range: Range,
+    /// Along the best way from the source.
     pub likelihood: Likelihood,
 }
 
@@ -38,6 +40,7 @@ pub struct Limits {
     pub threshold: Likelihood,
     /// The candidate that reaches this is the last.
     pub blocks_max: u64,
+    /// No more than so many.
     pub candidates_max: usize,
 }
 
@@ -96,6 +99,7 @@ impl Expansion {
         });
     }
 
+    /// Memory held.
     pub fn bytes(&self) -> usize {
         self.pending.capacity() * size_of::<Pending>() + self.settled.capacity() * 4
     }

@@ -8,8 +8,11 @@ use tombolo_base::Instant;
 /// A successor of a node, with its likelihood as a fraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Successor {
+    /// Where it leads.
     pub node: NodeId,
+    /// How often it was read next.
     pub part: u64,
+    /// How often anything was.
     pub whole: u64,
 }
 

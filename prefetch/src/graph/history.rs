@@ -28,6 +28,7 @@ pub const OUT_DEGREE_MAX: usize = 16;
 pub const READ_BLOCKS_MAX: u64 = 1024;
 /// Memory for one node with its chain, and for one edge.
 pub const NODE_BYTES: usize = size_of::<Node>() + 4;
+/// Memory of one edge.
 pub const EDGE_BYTES: usize = size_of::<Edge>();
 
 pub(super) const PLACE_SHIFT: u32 = 4;
@@ -49,14 +50,20 @@ pub struct NodeId(pub u32);
 /// The blocks of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Range {
+    /// Where it lies.
     pub volume: VolumeId,
+    /// Its first block.
     pub first: u64,
+    /// Its length in blocks, at least one.
     pub count: u64,
 }
 
+/// Bounds of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryConfig {
+    /// Beyond it what is oldest is forgotten.
     pub nodes_max: u32,
+    /// Beyond it what is oldest is forgotten.
     pub edges_max: u32,
     /// Width of a bucket of counts. `u64::MAX` never forgets.
     pub window_micros: u64,
@@ -164,6 +171,7 @@ impl Edge {
     }
 }
 
+/// The history graph: nodes are ranges of blocks, edges count how often one was read right after another.
 #[derive(Clone, Debug)]
 pub struct History {
     pub(super) config: HistoryConfig,
@@ -188,6 +196,7 @@ pub(super) fn place_of(volume: u32, block: u64) -> u64 {
 }
 
 impl History {
+    /// Knows nothing yet.
     pub fn new(config: HistoryConfig) -> Self {
         let config = HistoryConfig {
             window_micros: config.window_micros.max(1),
@@ -213,10 +222,12 @@ impl History {
         }
     }
 
+    /// Nodes in memory, those included that are forgotten and not swept yet.
     pub fn node_count(&self) -> usize {
         self.live_nodes
     }
 
+    /// Edges in memory, those included that are forgotten and not swept yet.
     pub fn edge_count(&self) -> usize {
         self.live_edges
     }
@@ -253,6 +264,7 @@ impl History {
         self.origin = now.0.wrapping_sub(phase % self.config.window_micros);
     }
 
+    /// What the node covers; the node MUST exist.
     pub fn range(&self, node: NodeId) -> Range {
         let node = &self.nodes[node.0];
         Range {
@@ -268,6 +280,7 @@ impl History {
         known.then(|| (self.nodes[node.0].p, self.nodes[node.0].g))
     }
 
+    /// Changes AMP's degree and trigger distance, which the node keeps for the stream that begins there.
     pub fn set_degree(&mut self, node: NodeId, p: u16, g: u16) {
         if self.degree(node).is_some() {
             (self.nodes[node.0].p, self.nodes[node.0].g) = (p, g);

@@ -28,6 +28,7 @@
 //! | `checks`    | the state after a crash and at the end, as a whole                 |
 //! | `service`   | the file service itself, its clients, and what they must be answered |
 //! | `run`       | a seed from beginning to end                                       |
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 
 mod answers;
 mod canary;
@@ -51,7 +52,7 @@ mod request;
 mod reuse;
 mod run;
 mod scans;
-pub mod scenario;
+mod scenario;
 mod service;
 mod state;
 mod store;

@@ -17,11 +17,13 @@ use tombolo_trace::Source;
 /// Belady's policy, which knows the future.
 pub const MIN: &str = "min";
 
+/// A trace and what is tried on it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     /// Its view says what a key is.
     pub trace: Source,
+    /// Any number; each sees the whole trace.
     pub runs: Vec<Run>,
 }
 
@@ -31,39 +33,55 @@ pub struct Job {
 pub struct Run {
     /// As replacement policies are named in the gateway's settings, or `min`.
     pub policy: String,
+    /// How many keys fit.
     pub capacity: Size,
 }
 
+/// A size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Size {
+    /// So many.
     Keys(u32),
     /// Of the trace's distinct keys, rounded down.
     Percent(f64),
 }
 
+/// What all runs came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
+    /// For one unit each.
     pub requests: u64,
+    /// Requests that are reads.
     pub reads: u64,
     /// Different keys, where the whole trace was loaded.
     pub distinct: Option<u64>,
     /// Wall time that reading the trace took.
     pub load_seconds: f64,
+    /// As they stand in the job.
     pub runs: Vec<RunReport>,
 }
 
+/// What one run came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunReport {
+    /// As in the job.
     pub policy: String,
+    /// In keys.
     pub capacity: u32,
+    /// Of reads and writes.
     pub misses: u64,
+    /// Of reads.
     pub read_misses: u64,
+    /// Misses in all requests.
     pub miss_ratio: f64,
+    /// Misses of reads in all reads.
     pub read_miss_ratio: f64,
+    /// Wall time.
     pub seconds: f64,
+    /// By wall time.
     pub requests_per_second: f64,
 }
 

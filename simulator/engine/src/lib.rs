@@ -2,6 +2,7 @@
 //! traces through the core with latency tables and a ledger; [`keys`], traces of keys through replacement policies alone;
 //! [`objects`], caches of whole objects.
 #![forbid(unsafe_code)]
+#![warn(missing_docs, clippy::unwrap_used)]
 
 mod dollars;
 pub mod faults;

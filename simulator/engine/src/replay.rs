@@ -20,6 +20,7 @@
 //! | `policies` | the policies that a job names                               |
 //! | `ledger`   | latencies, traffic and dollars                              |
 //! | `accesses` | how often prefetched blocks are read                        |
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 
 mod accesses;
 mod contents;

@@ -187,7 +187,7 @@ def test_advise_on_a_tiny_trace_leaves_out_caches_that_nobody_has(runner: CliRun
     [
         (["run", "/nowhere", "--cache", "9"], "tombolo-sim: /nowhere: file: No such file or directory (os error 2)"),
         (["run", str(ARC), "--cache", "0"], "tombolo-sim: a cache of 0 is 0 blocks, which is not 1 to 4294967295"),
-        (["run", str(ARC), "--cache", "9", "--cloud", "moon"], "tombolo-sim: there is no cloud 'moon'; there are "),
+        (["run", str(ARC), "--cache", "9", "--cloud", "moon"], "tombolo-sim: there is no cloud 'moon'; choose one of "),
         (["run", str(ARC), "--cache", "9", "--set", "x"], "tombolo-sim: --set x: it must be NAME=VALUE"),
         (
             ["history", str(ARC), "-o", "/tmp", "--scope", "all"],

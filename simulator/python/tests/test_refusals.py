@@ -68,7 +68,7 @@ def test_a_truncated_binary_trace_names_the_byte(tmp_path: Path) -> None:
 
 def test_what_is_no_trace_is_told(tmp_path: Path) -> None:
     path = written(tmp_path, "# Read me\n\nThis is prose.\n")
-    assert refusal(path) == f"{path}: file: nothing tells the format; name it"
+    assert refusal(path) == f"{path}: file: the format cannot be told from contents or name; say which it is"
 
 
 def test_an_unknown_policy_is_told_with_those_there_are() -> None:
@@ -108,7 +108,7 @@ def test_sizes_are_blocks() -> None:
 
 
 def test_an_unknown_cloud_is_told_with_those_there_are() -> None:
-    with pytest.raises(OptionError, match=r"^there is no cloud 'moon'; there are s3-2014, "):
+    with pytest.raises(OptionError, match=r"^there is no cloud 'moon'; choose one of s3-2014, "):
         Choice(Trace("arc", ARC), policy("lru_seq"), 100, cloud="moon").job()
 
 

@@ -44,7 +44,7 @@ def test_every_figure_and_table_is_there(folder: Path) -> None:
             png = folder / line.partition("(")[2].rstrip(")")
             assert png.stat().st_size > 5000
             assert png.with_suffix(".svg").exists()
-    assert "README.md: file: nothing tells the format; name it" in page
+    assert "README.md: file: the format cannot be told from contents or name; say which it is" in page
     assert "objects.txt: it names objects, which have no neighbours" in page
 
 

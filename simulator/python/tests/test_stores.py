@@ -52,7 +52,7 @@ def test_a_damaged_object_is_told() -> None:
     store = MemoryStore()
     store.put(1, 4096)
     store._objects[1] = bytes(4096)
-    with pytest.raises(StoreError, match=r"^object 1: bytes 0\+4096 are not those that were put$"):
+    with pytest.raises(StoreError, match=r"^object 1: bytes 0\+4096 are not what was put$"):
         store.get(1, 0, 4096, True)
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_is_there_is_not_taken_for_a_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["berkeley:", "memory", "memory:x", "s3:bucket", "s3://", "ftp://host"])
 def test_words_that_name_no_store_are_refused(url: str) -> None:
-    with pytest.raises(StoreError, match="is no store: memory:, berkeley:FILE or s3://BUCKET/PREFIX"):
+    with pytest.raises(StoreError, match="is not a valid store: use memory:, berkeley:FILE or s3://BUCKET/PREFIX"):
         open_store(url)
 
 

@@ -252,7 +252,7 @@ def answer(question: Question, folder: Path, workers: int | None) -> Advice:
     with watching(f"footprint of {question.trace.name}") as progress:
         counts = engine.info(question.trace.source(), progress)
     if not counts["reads"]:
-        raise EngineError(f"{question.trace.path}: it has no reads, so a cache changes nothing")
+        raise EngineError(f"{question.trace.path}: the trace has no reads, so a cache makes no difference")
     span_seconds = counts["duration_us"] / 1e6
     chosen = _chosen(question, counts["distinct_units"], span_seconds > 0)
     tasks = [

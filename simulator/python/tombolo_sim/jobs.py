@@ -16,21 +16,21 @@ CACHE_BLOCKS_MAX = 0xFFFF_FFFF
 
 
 class OptionError(ValueError):
-    """What was asked for makes no sense; the message says which option and why."""
+    """An option that cannot be carried out; the message says which option and why."""
 
 
 def known(models: dict[str, Model], name: str, what: str) -> Model:
     try:
         return models[name]
     except KeyError:
-        raise OptionError(f"there is no {what} {name!r}; there are {', '.join(models)}") from None
+        raise OptionError(f"there is no {what} {name!r}; choose one of {', '.join(models)}") from None
 
 
 def cache_blocks(size: str, distinct_blocks: int | None = None) -> int:
     """`10%` of the trace's distinct blocks, `64MiB`, or a plain number of blocks."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(%|[KMGT]iB)?", size.strip())
     if match is None:
-        raise OptionError(f"{size!r} is no cache size: 10%, 64MiB or a number of blocks")
+        raise OptionError(f"{size!r} is not a valid cache size: use 10%, 64MiB or a number of blocks")
     number, unit = float(match[1]), match[2] or ""
     if unit == "%":
         if distinct_blocks is None:

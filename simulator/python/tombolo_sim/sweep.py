@@ -69,7 +69,7 @@ def path_of(folder: Path, task: Task) -> Path:
 
 
 def stored(path: Path) -> Json | None:
-    """A finished report; a file that is no report is as good as none, and is written again."""
+    """A finished report; a file that is not a report counts as none, and is written again."""
     try:
         report = json.loads(path.read_text())["report"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -11,20 +11,25 @@ use std::collections::HashMap;
 const SIZES_PER_DOUBLING: u32 = 4;
 const TREE_MIN: usize = 1 << 12;
 
+/// Reuse distances as miss ratios of LRU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reuse {
     /// Units whose uses were reads, and those of them that were the first use of the unit.
     pub reads: u64,
+    /// Reads that were the first use of their unit, which no cache hits.
     pub first_reads: u64,
     /// Of LRU, by size.
     pub lru: Vec<MissRatio>,
 }
 
+/// One point of the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MissRatio {
+    /// Of the cache, in units.
     pub size: u64,
     /// Misses of reads and writes.
     pub all: f64,
+    /// Misses of reads.
     pub reads: f64,
 }
 
@@ -101,6 +106,7 @@ impl ReuseCounter {
         ones
     }
 
+    #[expect(clippy::disallowed_methods, reason = "sorted before it is used")]
     fn renumber(&mut self) {
         let mut order: Vec<_> = self.last.iter().map(|(&key, &last)| (last, key)).collect();
         order.sort_unstable();

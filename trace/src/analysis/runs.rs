@@ -8,18 +8,25 @@ use std::collections::{BTreeMap, VecDeque};
 /// Streams followed at a time.
 const STREAMS_MAX: usize = 64;
 
+/// Sequential runs of reads, by length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Runs {
+    /// Broken by any read in between.
     pub strict: Vec<RunLength>,
+    /// Followed through other reads.
     pub streams: Vec<RunLength>,
+    /// In units.
     pub strict_longest: u64,
+    /// In units.
     pub streams_longest: u64,
 }
 
 /// How many runs have a length of so many units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RunLength {
+    /// The length.
     pub units: u64,
+    /// How many.
     pub runs: u64,
 }
 

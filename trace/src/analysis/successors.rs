@@ -10,8 +10,10 @@ use std::collections::HashMap;
 /// Places remembered after each place.
 const REMEMBERED: usize = 4;
 
+/// How many jumps a history of pairs could foresee.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Successors {
+    /// Reads that do not begin where the client's previous one ended.
     pub jumps: u64,
     /// Jumps to where the last jump from there went.
     pub to_last: u64,

@@ -6,15 +6,21 @@ use std::collections::HashMap;
 /// Intervals at the most; later ones are counted into the last.
 const INTERVALS_MAX: usize = 1 << 16;
 
+/// Units in use, by time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WorkingSet {
+    /// Length of each interval.
     pub interval_us: u64,
+    /// From the trace's beginning, without gaps.
     pub intervals: Vec<Interval>,
 }
 
+/// What was used in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Interval {
+    /// Uses of units.
     pub accesses: u64,
+    /// Different units.
     pub distinct: u64,
     /// Units that were never used before.
     pub first_touches: u64,

@@ -63,6 +63,10 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    /// Those of `out`, as everywhere here.
     pub fn new(mut out: W, header: FileHeader) -> io::Result<Self> {
         out.write_all(&header.encode())?;
         Ok(Self {
@@ -90,10 +94,12 @@ impl<W: Write> Writer<W> {
         self.bytes + (gathered + gathered / 128 + CHUNK_OVERHEAD_BYTES) as u64
     }
 
+    /// What is written to; up to a chunk of what was pushed is not in it yet.
     pub fn get_mut(&mut self) -> &mut W {
         &mut self.out
     }
 
+    /// Records pushed so far.
     pub fn records(&self) -> u64 {
         self.written + u64::from(self.records)
     }
@@ -103,6 +109,7 @@ impl<W: Write> Writer<W> {
         self.dropped += count;
     }
 
+    /// Adds a record; times must not go back.
     pub fn push(&mut self, record: &Record) -> io::Result<()> {
         if record.contents.len() > RECORD_CONTENTS_MAX {
             return Err(io::Error::new(

@@ -1,5 +1,5 @@
 //! Traces read from memory.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::io::Cursor;
 use std::path::PathBuf;

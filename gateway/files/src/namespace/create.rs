@@ -36,6 +36,7 @@ impl<S: Storage> FileService<S> {
         }
     }
 
+    /// A new directory.
     pub fn mkdir(&self, caller: &Caller, at: NameIn<'_>, node: NewNode) -> Result<Entry, FileError> {
         let node = NewNode {
             mode: FileType::Directory.mode() | node.mode & MODE_PERMISSIONS,
@@ -44,6 +45,7 @@ impl<S: Storage> FileService<S> {
         self.make(caller, at, Plan::of(node))
     }
 
+    /// A new symbolic link.
     pub fn symlink(&self, caller: &Caller, at: NameIn<'_>, target: &[u8]) -> Result<Entry, FileError> {
         match target.len() {
             0 => return Err(FileError::NotFound),
@@ -67,6 +69,7 @@ impl<S: Storage> FileService<S> {
         )
     }
 
+    /// The target of a symbolic link.
     pub fn readlink(&self, caller: &Caller, inode: u64) -> Result<Vec<u8>, FileError> {
         let _names = self.reading();
         match self.node(caller, inode)?.record.kind {
@@ -241,7 +244,7 @@ fn set_first(node: &mut Node, set: &SetAttributes) -> Result<(), FileError> {
             file.size = size;
             Ok(())
         }
-        (Some(_), None) => Err(FileError::Invalid("the size of what is no file")),
+        (Some(_), None) => Err(FileError::Invalid("a size for what is not a regular file")),
     }
 }
 

@@ -31,6 +31,7 @@ impl<S: Storage> FileService<S> {
         }
     }
 
+    /// The attributes of an inode, named or not.
     pub fn getattr(&self, caller: &Caller, inode: u64) -> Result<Attributes, FileError> {
         let _names = self.reading();
         Ok(self.node(caller, inode)?.attributes())

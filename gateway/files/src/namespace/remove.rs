@@ -11,6 +11,7 @@ use crate::storage::Storage;
 use crate::types::{Caller, FileType, NameIn};
 
 impl<S: Storage> FileService<S> {
+    /// Takes a name away from what is not a directory, which goes when nobody has it open.
     pub fn unlink(&self, caller: &Caller, at: NameIn<'_>) -> Result<(), FileError> {
         check_name(at.name)?;
         if matches!(at.name, b"." | b"..") {
@@ -45,6 +46,7 @@ impl<S: Storage> FileService<S> {
         }
     }
 
+    /// Removes an empty directory.
     pub fn rmdir(&self, caller: &Caller, at: NameIn<'_>) -> Result<(), FileError> {
         check_name(at.name)?;
         match at.name {

@@ -50,6 +50,7 @@ struct Moving<'a> {
 }
 
 impl<S: Storage> FileService<S> {
+    /// Gives what has one name the other, in one step.
     pub fn rename(&self, caller: &Caller, from: NameIn<'_>, to: NameIn<'_>, mode: RenameMode) -> Result<(), FileError> {
         for name in [from.name, to.name] {
             check_name(name)?;

@@ -34,7 +34,9 @@ const ATTACH_TIMEOUT: Duration = Duration::from_secs(60);
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(2);
 
+/// Why a server does not serve a mount.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what happened")]
 pub enum AttachError {
     #[error("the connection to the server")]
     Io(#[from] io::Error),
@@ -75,14 +77,18 @@ pub fn attach(socket: &UnixStream, attach: &Attach, devices: &[RawFd]) -> Result
     AttachReply::decode(&body).ok_or(AttachError::Malformed)
 }
 
+/// Whom to attach to, and as whom.
 #[derive(Clone, Debug)]
 pub struct HolderConfig {
     /// The server's socket.
     pub socket: PathBuf,
+    /// The name of the session's client.
     pub client_name: String,
+    /// The share that is mounted.
     pub share_name: String,
     /// Another one for each mount.
     pub incarnation: u64,
+    /// [`ATTACH_STABLE`](crate::protocol::attach::ATTACH_STABLE).
     pub stable: bool,
     /// Descriptors handed to the server, 1 to 64: it can answer as many requests at once without a lock between them.
     pub devices: usize,
@@ -101,6 +107,10 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// Does not attach yet.
+    ///
+    /// # Errors
+    /// When the device cannot be opened once more, or no thread can be started.
     pub fn new(mount: KernelMount, config: HolderConfig) -> io::Result<Self> {
         let (to_kernel, notifications) = mpsc::sync_channel(NOTIFICATIONS_MAX);
         let device = Arc::new(mount.device().try_clone()?);
@@ -119,6 +129,7 @@ impl Holder {
         Ok(holder)
     }
 
+    /// What is held.
     pub fn mount(&self) -> &KernelMount {
         &self.mount
     }

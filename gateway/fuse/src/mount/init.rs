@@ -46,7 +46,9 @@ const CONGESTION_THRESHOLD: u16 = 48;
 const PAGE_BYTES: u32 = 4096;
 const TIME_GRANULARITY_NS: u32 = 1;
 
+/// Why a mount cannot begin.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what happened")]
 pub enum InitError {
     #[error("reading or writing the device")]
     Io(#[from] io::Error),
@@ -61,9 +63,11 @@ pub enum InitError {
 /// What the kernel and its servers have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
+    /// The version that is spoken: 7 and this.
     pub minor: u32,
     /// Of [`init`].
     pub flags: u64,
+    /// The longest read or write.
     pub data_bytes_max: u32,
 }
 

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 const DEVICE_PATH: &str = "/dev/fuse";
 
+/// Why there is no mount.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what happened")]
 pub enum MountError {
     #[error("{DEVICE_PATH} (is the fuse module loaded?)")]
     Device(#[source] io::Error),

@@ -333,12 +333,15 @@ wire_structs! {
     }
 }
 
+/// Length of what precedes every request.
 pub const IN_HEADER_BYTES: usize = InHeader::BYTES;
+/// Length of what precedes every reply.
 pub const OUT_HEADER_BYTES: usize = OutHeader::BYTES;
 /// Where the data of a WRITE begins.
 pub const WRITE_HEAD_BYTES: usize = InHeader::BYTES + WriteIn::BYTES;
-/// [`OpenOut`]'s and [`InitOut`]'s full sizes in C, tails of zeroes included.
+/// [`OpenOut`]'s full size in C, its tail of zeroes included.
 pub const OPEN_OUT_BYTES: usize = 16;
+/// [`InitOut`]'s full size in C, its tail of zeroes included.
 pub const INIT_OUT_BYTES: usize = 64;
 
 const _: () = assert!(IN_HEADER_BYTES == 40 && OUT_HEADER_BYTES == 16 && WRITE_HEAD_BYTES == 80);

@@ -6,21 +6,28 @@ use super::wire::Wire;
 
 /// As the kernel has it (NAME_MAX, PATH_MAX without its NUL, XATTR_NAME_MAX, XATTR_SIZE_MAX).
 pub const NAME_BYTES_MAX: usize = 255;
+/// Longest target of a symbolic link.
 pub const TARGET_BYTES_MAX: usize = 4095;
+/// Longest name of an extended attribute.
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
+/// Longest value of an extended attribute.
 pub const XATTR_VALUE_BYTES_MAX: usize = 65_536;
 
 /// What is left of a message's arguments.
 pub struct Arguments<'a> {
+    /// Of the request, for errors.
     pub opcode: Opcode,
+    /// What was not read yet.
     pub rest: &'a [u8],
 }
 
 impl<'a> Arguments<'a> {
+    /// The next structure.
     pub fn take<T: Wire>(&mut self) -> Result<T, Malformed> {
         self.bytes(T::BYTES).map(T::get)
     }
 
+    /// The next so many bytes.
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (bytes, rest) = self.rest.split_at_checked(count).ok_or(self.wrong_length())?;
         self.rest = rest;
@@ -34,6 +41,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// Up to the next NUL, which is left out.
     pub fn string(&mut self) -> Result<&'a [u8], Malformed> {
         let opcode = self.opcode;
         let end = self.rest.iter().position(|byte| *byte == 0);
@@ -43,6 +51,7 @@ impl<'a> Arguments<'a> {
         Ok(string)
     }
 
+    /// A string that can name a file.
     pub fn name(&mut self) -> Result<Vec<u8>, Malformed> {
         match self.string()? {
             [] => Err(Malformed::EmptyName),
@@ -52,6 +61,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// A string that can be a link's target.
     pub fn target(&mut self) -> Result<Vec<u8>, Malformed> {
         match self.string()? {
             [] => Err(Malformed::EmptyName),
@@ -60,6 +70,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// A string that can name an extended attribute.
     pub fn xattr_name(&mut self) -> Result<Vec<u8>, Malformed> {
         match self.string()? {
             [] => Err(Malformed::XattrNameTooLong { bytes: 0 }),
@@ -68,6 +79,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// Fails unless all was read.
     pub fn finish(&self) -> Result<(), Malformed> {
         let opcode = self.opcode;
         match (self.rest.is_empty(), ends_in_string(opcode)) {

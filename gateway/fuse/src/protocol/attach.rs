@@ -18,6 +18,7 @@ use super::opcode::Opcode;
 use super::wire::{Wire, wire_structs};
 use crate::Errno;
 
+/// The only one so far.
 pub const ATTACH_VERSION: u32 = 1;
 /// Of a client's or a share's name.
 pub const ATTACH_NAME_BYTES_MAX: usize = 255;
@@ -63,6 +64,7 @@ wire_structs! {
     }
 }
 
+/// Longest message of a client that attaches.
 pub const ATTACH_MESSAGE_BYTES_MAX: usize = IN_HEADER_BYTES + AttachIn::BYTES + 2 * ATTACH_NAME_BYTES_MAX;
 
 /// Who attaches, to what and how.
@@ -70,25 +72,38 @@ pub const ATTACH_MESSAGE_BYTES_MAX: usize = IN_HEADER_BYTES + AttachIn::BYTES + 
 pub struct Attach {
     /// One client is one session, on however many connections.
     pub client_name: String,
+    /// At most [`ATTACH_NAME_BYTES_MAX`].
     pub share_name: String,
     /// Another one when the client has started anew and knows nothing of its former requests, locks and files.
     pub incarnation: u64,
+    /// [`ATTACH_STABLE`].
     pub stable: bool,
+    /// [`ATTACH_DEVICE`].
     pub device: bool,
+    /// [`ATTACH_RESUME`].
     pub resume: bool,
+    /// [`ATTACH_NOTIFY`].
     pub notify: bool,
+    /// The version of FUSE that it speaks: 7 and this.
     pub fuse_minor: u32,
     /// Of [`super::flags::init`]; what INIT agreed on. A device only.
     pub init_flags: u64,
 }
 
+/// What a client that attaches is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachReply {
+    /// Its number.
     pub session: u64,
+    /// Another one after each start of the server.
     pub boot: u64,
+    /// The inode of the share's root directory.
     pub root: u64,
+    /// The longest write, in bytes.
     pub max_write: u32,
+    /// How long the session is kept without a connection.
     pub grace_ms: u32,
+    /// The session existed already.
     pub resumed: bool,
     /// Attributes tell of ACLs.
     pub acl_flags: bool,
@@ -165,6 +180,7 @@ fn name(bytes: &[u8]) -> Result<String, Errno> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Errno::INVAL)
 }
 
+/// Length of the answer, header included.
 pub const ATTACH_REPLY_BYTES: usize = OUT_HEADER_BYTES + AttachOut::BYTES;
 
 impl AttachReply {

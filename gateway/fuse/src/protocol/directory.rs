@@ -7,11 +7,13 @@ use super::wire::Wire;
 /// One name of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry<'a> {
+    /// What it names.
     pub node: u64,
     /// Where to go on after this entry; not 0.
     pub cookie: u64,
     /// `DT_REG` and the like; the type bits of a mode shifted right by 12.
     pub kind: u8,
+    /// Without a NUL.
     pub name: &'a [u8],
 }
 
@@ -66,10 +68,12 @@ impl DirectoryBuffer {
         true
     }
 
+    /// Nothing fitted, or there was nothing.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
+    /// What a READDIR is answered.
     pub fn into_reply(self) -> Reply {
         Reply::Data(self.bytes)
     }

@@ -2,7 +2,9 @@
 
 use super::opcode::Opcode;
 
+/// What is wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum Malformed {
     #[error("opcode {number} is unknown")]
     UnknownOpcode { number: u32 },
@@ -12,7 +14,7 @@ pub enum Malformed {
     NoIoctl,
     #[error("{opcode:?} does not belong here")]
     OutOfPlace { opcode: Opcode },
-    #[error("{opcode:?} has {bytes} bytes of arguments, which is not what it needs")]
+    #[error("{opcode:?} has {bytes} bytes of arguments, which is not the length that it must have")]
     Length { opcode: Opcode, bytes: usize },
     #[error("{opcode:?}: a string has no NUL at its end")]
     Unterminated { opcode: Opcode },

@@ -4,7 +4,9 @@ use super::abi::{NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut, OUT_
 use super::flags::bits;
 use super::wire::Wire;
 
+/// What a server tells a client unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of <linux/fuse.h>")]
 pub enum Notification {
     /// Attributes, and the data from `offset` on; `length` 0 reaches to the end, a negative offset leaves data alone.
     InvalidateNode { node: u64, offset: i64, length: i64 },

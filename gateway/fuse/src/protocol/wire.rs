@@ -5,13 +5,16 @@
 
 /// A value with a fixed place in a message.
 pub trait Wire: Sized {
+    /// Length.
     const BYTES: usize;
 
     /// `bytes` is exactly [`Wire::BYTES`] long.
     fn get(bytes: &[u8]) -> Self;
 
+    /// Appends it.
     fn put(&self, out: &mut Vec<u8>);
 
+    /// It alone.
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(Self::BYTES);
         self.put(&mut out);
@@ -57,17 +60,24 @@ impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
 /// Where C has a structure's fields.
 #[derive(Clone, Debug)]
 pub struct Layout {
+    /// As in <linux/fuse.h>.
     pub c_name: &'static str,
     /// The protocol's minor version that has it in this form.
     pub since_minor: u32,
+    /// Length.
     pub bytes: usize,
+    /// In their order.
     pub fields: Vec<FieldLayout>,
 }
 
+/// One field of a structure.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldLayout {
+    /// As in <linux/fuse.h>.
     pub name: &'static str,
+    /// From the structure's first byte.
     pub offset: usize,
+    /// Length.
     pub bytes: usize,
 }
 
@@ -101,6 +111,8 @@ macro_rules! wire_structs {
     )*) => {
         $(
             $(#[$attribute])*
+            #[doc = concat!("`", $c_name, "`.")]
+            #[allow(missing_docs, reason = "the fields are those of the structure in C")]
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
             pub struct $name { $(pub $field: $type,)* }
 

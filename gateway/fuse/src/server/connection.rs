@@ -241,7 +241,7 @@ impl Attaching<'_> {
                 PlaceError::InUse => tracing::error!(
                     client,
                     share = attach.share_name,
-                    "a client is turned away: a living one has its name; give each Ganesha an Instance of its own"
+                    "a client is refused: another has its name and is alive; give each Ganesha an Instance of its own"
                 ),
             }
             Errno::BUSY

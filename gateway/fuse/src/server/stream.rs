@@ -136,7 +136,7 @@ impl<'a> Stream<'a> {
         (role, None)
     }
 
-    /// Until the input has lain for a whole interval, which is what true says, or there is something else to do.
+    /// Waits until the input has been left unread for a whole interval (true), or until there is something else to do.
     fn watch<'role>(&'role self, mut role: MutexGuard<'role, Role>) -> (MutexGuard<'role, Role>, bool) {
         let mut overdue = false;
         let mut quiet_intervals = 0;

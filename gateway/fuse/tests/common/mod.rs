@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tombolo_fuse::protocol::request::{Readdir, SetAttributes};
@@ -77,7 +77,7 @@ impl Toy {
     }
 
     fn lock(&self) -> MutexGuard<'_, Tree> {
-        self.tree.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn add(&self, parent: u64, name: &str, mode: u32, data: &[u8]) -> u64 {

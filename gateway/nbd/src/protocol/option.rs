@@ -5,12 +5,17 @@ use super::{
     info_type, option_code, option_reply,
 };
 
+/// What precedes the data of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHeader {
+    /// One of [`option_code`](super::option_code), or unknown.
     pub code: u32,
+    /// Of the data, at most [`OPTION_BYTES_MAX`](super::OPTION_BYTES_MAX).
     pub length: usize,
 }
 
+/// # Errors
+/// When the magic number is wrong, or the data would be too long.
 pub fn decode_option_header(bytes: &[u8; OPTION_HEADER_BYTES]) -> Result<OptionHeader, DecodeError> {
     let mut fields = Fields(bytes);
     let magic = fields.u64("option magic")?;
@@ -35,6 +40,7 @@ pub fn decode_option_header(bytes: &[u8; OPTION_HEADER_BYTES]) -> Result<OptionH
 
 /// An option with its data understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of the protocol")]
 pub enum OptionRequest<'a> {
     ExportName(&'a str),
     Abort,
@@ -48,12 +54,19 @@ pub enum OptionRequest<'a> {
     Unknown { code: u32 },
 }
 
+/// Which metadata contexts a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaQuery<'a> {
+    /// The export's.
     pub name: &'a str,
+    /// None: all there are.
     pub queries: Vec<&'a str>,
 }
 
+/// `data` is all that the header announced.
+///
+/// # Errors
+/// When it does not have the form that `code` demands.
 pub fn decode_option(code: u32, data: &[u8]) -> Result<OptionRequest<'_>, DecodeError> {
     let mut fields = Fields(data);
     let option = match code {
@@ -97,7 +110,9 @@ fn decode_query<'a>(fields: &mut Fields<'a>) -> Result<MetaQuery<'a>, DecodeErro
 
 /// Writes the replies to one option.
 pub struct OptionReplies<'a> {
+    /// The option that is answered.
     pub code: u32,
+    /// Where the replies go.
     pub out: &'a mut Vec<u8>,
 }
 
@@ -111,14 +126,17 @@ impl OptionReplies<'_> {
         parts.iter().for_each(|part| self.out.extend_from_slice(part));
     }
 
+    /// It is granted; nothing follows.
     pub fn ack(&mut self) {
         self.reply(option_reply::ACK, &[]);
     }
 
+    /// It is refused; `kind` is one of [`option_reply`](super::option_reply).
     pub fn error(&mut self, kind: u32, message: &str) {
         self.reply(kind, &[message.as_bytes()]);
     }
 
+    /// One export of a list.
     pub fn server(&mut self, name: &str, description: &str) {
         let length = (name.len() as u32).to_be_bytes();
         self.reply(
@@ -127,6 +145,7 @@ impl OptionReplies<'_> {
         );
     }
 
+    /// Size and [`transmission_flag`](super::transmission_flag)s.
     pub fn info_export(&mut self, size_bytes: u64, flags: u16) {
         let parts = (size_bytes.to_be_bytes(), flags.to_be_bytes());
         self.reply(
@@ -135,10 +154,12 @@ impl OptionReplies<'_> {
         );
     }
 
+    /// A name or a description.
     pub fn info_text(&mut self, item: u16, text: &str) {
         self.reply(option_reply::INFO, &[&item.to_be_bytes(), text.as_bytes()]);
     }
 
+    /// Lengths and offsets that the server takes.
     pub fn info_block_size(&mut self, bytes_min: u32, bytes_preferred: u32, bytes_max: u32) {
         let sizes = [bytes_min, bytes_preferred, bytes_max].map(u32::to_be_bytes);
         self.reply(
@@ -147,6 +168,7 @@ impl OptionReplies<'_> {
         );
     }
 
+    /// One context that was asked for.
     pub fn meta_context(&mut self, id: u32, context: MetaContext) {
         self.reply(
             option_reply::META_CONTEXT,

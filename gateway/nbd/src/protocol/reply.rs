@@ -12,6 +12,7 @@ const CHUNK_HEAD_BYTES: usize = 20;
 /// What a block status describes at the most; clients ask again for the rest.
 pub const EXTENTS_MAX: usize = 8 * 1024;
 
+/// One reply, or one chunk of one.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     head: [u8; HEAD_BYTES_MAX],
@@ -47,14 +48,17 @@ impl Reply {
         reply
     }
 
+    /// Success without data.
     pub fn simple_done(cookie: u64) -> Self {
         Self::simple(cookie, 0, Vec::new())
     }
 
+    /// The number alone.
     pub fn simple_error(cookie: u64, error: NbdError) -> Self {
         Self::simple(cookie, error_code(error), Vec::new())
     }
 
+    /// What was read, all of it.
     pub fn simple_data(cookie: u64, data: Vec<u8>) -> Self {
         Self::simple(cookie, 0, data)
     }
@@ -69,6 +73,7 @@ impl Reply {
         reply
     }
 
+    /// Success without data.
     pub fn structured_done(cookie: u64) -> Self {
         Self::chunk(chunk::FLAG_DONE, chunk::NONE, cookie, 0)
     }
@@ -81,6 +86,7 @@ impl Reply {
         reply
     }
 
+    /// With a message for people.
     pub fn structured_error(cookie: u64, error: NbdError, message: &str) -> Self {
         let mut reply = Self::chunk(chunk::FLAG_DONE, chunk::ERROR, cookie, 6 + message.len());
         reply.push(&error_code(error).to_be_bytes());
@@ -112,11 +118,14 @@ impl Reply {
 /// Which metadata contexts a client has negotiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextSet {
+    /// [`CONTEXT_ALLOCATION`](super::CONTEXT_ALLOCATION).
     pub allocation: bool,
+    /// [`CONTEXT_RESIZE`](super::CONTEXT_RESIZE).
     pub resize: bool,
 }
 
 impl ContextSet {
+    /// At least one.
     pub fn any(self) -> bool {
         self.allocation || self.resize
     }

@@ -2,17 +2,23 @@
 
 use super::{DecodeError, REQUEST_HEADER_BYTES, REQUEST_MAGIC, fields::Fields};
 
+/// What precedes every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
+    /// Bits of [`command_flag`](super::command_flag).
     pub flags: u16,
+    /// One of [`command`](super::command), or unknown.
     pub command: u16,
     /// Chosen by the client; its replies carry it back.
     pub cookie: u64,
+    /// In bytes.
     pub offset: u64,
+    /// In bytes.
     pub length: u32,
 }
 
 impl RequestHeader {
+    /// As a client sends it.
     pub fn encode(&self) -> [u8; REQUEST_HEADER_BYTES] {
         let mut bytes = [0; REQUEST_HEADER_BYTES];
         bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
@@ -25,6 +31,8 @@ impl RequestHeader {
     }
 }
 
+/// # Errors
+/// When the magic number is wrong.
 pub fn decode_request_header(bytes: &[u8; REQUEST_HEADER_BYTES]) -> Result<RequestHeader, DecodeError> {
     let mut fields = Fields(bytes);
     let magic = fields.u32("request magic")?;

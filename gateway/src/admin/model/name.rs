@@ -20,7 +20,7 @@ pub(super) fn check_name(what: &str, name: &str) -> Result<(), ControlError> {
     let rule = "1 to 64 characters out of A-Z a-z 0-9 . _ -, and neither a dot nor a dash in front";
     Err(ControlError::new(
         ErrorKind::Invalid,
-        format!("{shown:?} is no name for a {what}: {rule}"),
+        format!("{shown:?} is not a valid name for a {what}: {rule}"),
     ))
 }
 
@@ -54,7 +54,7 @@ mod tests {
         ] {
             let error = check_name("share", name).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Invalid);
-            assert!(error.message.contains("no name for a share"), "{error}");
+            assert!(error.message.contains("not a valid name for a share"), "{error}");
         }
     }
 }

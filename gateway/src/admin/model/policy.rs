@@ -17,7 +17,7 @@ pub struct PolicyStatus {
     pub prefetcher_memory_bytes: u64,
     /// Prefetched blocks in the cache that nobody has read yet.
     pub unread_blocks: u64,
-    /// How much of what was foretold came true, in thousandths.
+    /// How much of what was predicted came true, in thousandths.
     pub calibration_sequential_permille: u64,
     pub calibration_history_permille: u64,
     /// What can be changed while the gateway runs, as it would stand in the settings file; unset keys are left out.

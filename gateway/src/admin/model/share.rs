@@ -68,7 +68,7 @@ pub fn check_share_quota(quota_bytes: u64) -> Result<(), ControlError> {
     let rule = format!("it must be a multiple of {BLOCK} bytes from {BLOCK} to {SHARE_QUOTA_BYTES_MAX} (1EiB)");
     Err(ControlError::new(
         ErrorKind::Invalid,
-        format!("{quota_bytes} bytes is no quota for a share: {rule}"),
+        format!("{quota_bytes} bytes is not a valid quota for a share: {rule}"),
     ))
 }
 

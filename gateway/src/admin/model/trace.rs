@@ -54,7 +54,7 @@ pub fn check_trace_path(path: &Path) -> Result<(), ControlError> {
     if path.is_absolute() {
         return Ok(());
     }
-    let message = format!("{} is no absolute path", path.display());
+    let message = format!("{} is not an absolute path", path.display());
     Err(ControlError::new(ErrorKind::Invalid, message))
 }
 

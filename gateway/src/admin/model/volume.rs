@@ -30,7 +30,7 @@ pub fn check_volume_size(size_bytes: u64) -> Result<(), ControlError> {
         format!("it must be a multiple of {BLOCK_BYTES} bytes from {BLOCK_BYTES} to {VOLUME_BYTES_MAX} (256TiB)");
     Err(ControlError::new(
         ErrorKind::Invalid,
-        format!("{size_bytes} bytes is no size for a volume: {rule}"),
+        format!("{size_bytes} bytes is not a valid size for a volume: {rule}"),
     ))
 }
 

@@ -91,7 +91,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
 }
 
 fn invalid(what: &str, error: impl std::fmt::Display) -> ControlError {
-    ControlError::new(ErrorKind::Invalid, format!("{what} is not what is wanted: {error}"))
+    ControlError::new(ErrorKind::Invalid, format!("{what} is not valid: {error}"))
 }
 
 /// The name in a path, which must pass `check`.
@@ -105,7 +105,7 @@ fn checked_name(name: Name, check: fn(&str) -> Answer<()>) -> Answer<String> {
 async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
     tokio::task::spawn_blocking(call)
         .await
-        .map_err(|error| ControlError::new(ErrorKind::Internal, format!("the request did not end well: {error}")))
+        .map_err(|error| ControlError::new(ErrorKind::Internal, format!("the request failed: {error}")))
 }
 
 impl IntoResponse for ControlError {

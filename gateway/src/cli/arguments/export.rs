@@ -22,7 +22,7 @@ pub(in super::super) struct IscsiOptions {
     /// The file of --write [default: /etc/tgt/conf.d/tombolo-NAME.conf]
     #[arg(long, value_name = "FILE", requires = "write")]
     pub file: Option<PathBuf>,
-    /// Make it so in the running tgtd; what is already so stays untouched
+    /// Apply it to the running tgtd; what is already in place stays untouched
     #[arg(long)]
     pub apply: bool,
     /// ADDRESS:PORT for the URL that is shown [default: the first portal of tgtd with --apply, else 127.0.0.1:3260]
@@ -37,8 +37,8 @@ pub(in super::super) struct IscsiOptions {
     /// Require CHAP under this name
     #[arg(long, value_name = "NAME", requires = "chap_secret_file")]
     pub chap_user: Option<String>,
-    /// Where the CHAP secret stands, - for standard input. tgtadm takes it as an argument, so that for a moment users
-    /// of this machine can see it in the list of processes
+    /// The file that holds the CHAP secret, - for standard input. tgtadm takes it as an argument, so that for a moment
+    /// users of this machine can see it in the list of processes
     #[arg(long, value_name = "FILE", requires = "chap_user")]
     pub chap_secret_file: Option<PathBuf>,
     /// The control port of tgtd (as tgtadm -C)
@@ -59,7 +59,7 @@ pub(in super::super) struct NfsOptions {
     /// Let root of the clients be root of the share
     #[arg(long)]
     pub no_root_squash: bool,
-    /// Permit no changes
+    /// Let clients read only
     #[arg(long)]
     pub read_only: bool,
     /// Serve NFSv3 besides NFSv4, without locks (mount with nolock); needs rpcbind while the server starts
@@ -77,10 +77,10 @@ pub(in super::super) struct NfsOptions {
     /// The port of its MOUNT service, which only NFSv3 needs [default: 20048]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..), requires = "v3")]
     pub mount_port: Option<u16>,
-    /// Where the server's configuration stands
+    /// The folder of the server's configuration
     #[arg(long, value_name = "DIRECTORY", default_value = "/etc/tombolo/ganesha")]
     pub directory: PathBuf,
-    /// Where the running server has its process number
+    /// The file that holds the running server's process number
     #[arg(long, value_name = "FILE", default_value = "/run/tombolo-ganesha/ganesha.pid")]
     pub pid_file: PathBuf,
     #[command(flatten)]
@@ -97,7 +97,7 @@ pub(in super::super) struct SmbOptions {
     /// A user, or a @group, that may connect; may be repeated [default: every user with a password in Samba]
     #[arg(long, value_name = "USER", value_delimiter = ',')]
     pub user: Vec<String>,
-    /// Permit no changes
+    /// Let clients read only
     #[arg(long)]
     pub read_only: bool,
     /// Let clients cache, and keep their open files over a lost connection. The price: SMB clients no longer see locks of
@@ -114,7 +114,7 @@ pub(in super::super) struct SmbOptions {
     /// The server's port [default: 445]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// Where the server's configuration stands
+    /// The folder of the server's configuration
     #[arg(long, value_name = "DIRECTORY", default_value = "/etc/tombolo/samba")]
     pub directory: PathBuf,
     #[command(flatten)]
@@ -127,10 +127,10 @@ pub(in super::super) struct HowToWrite {
     /// Only show what would be written
     #[arg(long, conflicts_with_all = ["remove", "rewrite"])]
     pub show: bool,
-    /// Take the export away again; the share and the server's own settings stay
+    /// Remove the export; the share and the server's own settings stay
     #[arg(long, conflicts_with = "rewrite")]
     pub remove: bool,
-    /// Write the server's own settings anew, too; otherwise they are written once and are yours from then on
+    /// Write the server's own settings again, too; otherwise they are written once and are yours from then on
     #[arg(long)]
     pub rewrite: bool,
     /// Print a JSON object with the URL and the files

@@ -22,7 +22,7 @@ pub(in super::super) enum ShareCommand {
     /// Change what the files of a share may occupy
     Quota {
         name: String,
-        /// A multiple of 4KiB, such as 10GiB, or none. Less than is used takes nothing away, but refuses more
+        /// A multiple of 4KiB, such as 10GiB, or none. Less than is used deletes nothing, but nothing more fits
         #[arg(value_name = "SIZE|none")]
         quota: QuotaArgument,
         #[arg(long)]
@@ -51,10 +51,10 @@ pub(in super::super) struct MountArguments {
     pub name: String,
     /// An existing directory
     pub directory: PathBuf,
-    /// Let nothing be changed through this mount
+    /// Mount it read-only
     #[arg(long)]
     pub read_only: bool,
-    /// Requests of the mount that the gateway takes at the same time, without waiting for each other
+    /// How many requests of the mount the gateway serves at the same time
     #[arg(long, value_name = "NUMBER", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: u32,
 }

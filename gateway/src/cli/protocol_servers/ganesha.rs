@@ -52,7 +52,7 @@ pub(super) fn run(client: &Client, options: &NfsOptions) -> Result<(), CliError>
 fn export(client: &Client, options: &NfsOptions, share: &ShareInfo) -> Result<Export, CliError> {
     if let Some(wrong) = options.client.iter().find(|client| !plain::is_client(client)) {
         return Err(CliError::Usage(format!(
-            "{wrong:?} is no client: an address, ADDRESS/BITS with at least one bit, or * is wanted"
+            "{wrong:?} is not a valid client: use an address, ADDRESS/BITS with at least one bit, or *"
         )));
     }
     Ok(Export {
@@ -71,7 +71,7 @@ fn export_id(options: &NfsOptions, share: &ShareInfo) -> Result<u16, CliError> {
     let own = || u16::try_from(share.id).ok().filter(|id| *id > 0);
     options.export_id.or_else(own).ok_or_else(|| {
         let message = format!(
-            "share {:?} has the number {}, which is no number of an NFS export: name a free one with --export-id",
+            "share {:?} has the number {}, which is not a valid number of an NFS export: choose a free one with --export-id",
             share.name, share.id
         );
         ControlError::new(ErrorKind::Invalid, message).into()

@@ -60,7 +60,7 @@ fn section(options: &SmbOptions) -> Result<Section, CliError> {
     }
     if let Some(wrong) = options.user.iter().find(|user| !plain::is_user(user)) {
         return Err(CliError::Usage(format!(
-            "{wrong:?} is no user: NAME, @GROUP or DOMAIN\\NAME of letters, digits and ._- is wanted"
+            "{wrong:?} is not a valid user: use NAME, @GROUP or DOMAIN\\NAME of letters, digits and ._-"
         )));
     }
     let default = || Path::new("/srv/tombolo").join(&options.name);

@@ -17,9 +17,13 @@ const EVENTS_MAX: u64 = 2_000_000;
 pub struct Outcome {
     /// Of every event, command and answer in order.
     pub digest: u64,
+    /// Starts of the gateway.
     pub lives: u64,
+    /// Requests that were answered.
     pub answered: u64,
+    /// How long it took in virtual time.
     pub virtual_micros: u64,
+    /// The core's, of the last life.
     pub counters: Counters,
     /// Of the last life, over all pairs of policies.
     pub policies: PolicyCounters,

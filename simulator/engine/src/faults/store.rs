@@ -72,7 +72,7 @@ impl Store {
         };
         if let Ok((descriptor, _)) = decode_object(bytes) {
             let packed = descriptor.blocks()[prng.below(descriptor.blocks().len() as u64) as usize];
-            let place = packed.offset_bytes as u64 + prng.below(u64::from(packed.stored_bytes));
+            let place = u64::from(packed.offset_bytes) + prng.below(u64::from(packed.stored_bytes));
             bytes[place as usize] ^= 1 << prng.below(8);
             self.damaged.entry(key.clone()).or_default().insert(packed.pvbn);
         }

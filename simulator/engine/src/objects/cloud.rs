@@ -13,15 +13,21 @@ use tombolo_cache::CostClass;
 const MIB: f64 = 1024.0 * 1024.0;
 const GIB: f64 = 1024.0 * MIB;
 
+/// One place in a cloud, as it is seen from the cache.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Location {
+    /// For reports.
     pub name: String,
+    /// The distance, on average.
     pub round_trip_ms: f64,
     /// What the cloud itself takes for a small GET or PUT, on average.
     pub get_ms: f64,
+    /// As `get_ms`.
     pub put_ms: f64,
+    /// Bandwidth of downloads.
     pub get_mib_per_s: f64,
+    /// Bandwidth of uploads.
     pub put_mib_per_s: f64,
     /// What the first round trip carries; each further one carries twice the last. Ten segments of 1,460 bytes.
     #[serde(default = "ten_segments")]
@@ -29,17 +35,24 @@ pub struct Location {
     /// Of the logarithms of service time and distance; zero: none.
     #[serde(default)]
     pub service_sigma: f64,
+    /// As `service_sigma`.
     #[serde(default)]
     pub round_trip_sigma: f64,
+    /// What its provider charges.
     pub prices: Prices,
 }
 
+/// In US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
+    /// Of a thousand GETs.
     pub get_usd_per_1000: f64,
+    /// Of a thousand PUTs.
     pub put_usd_per_1000: f64,
+    /// Of what leaves the cloud.
     pub egress_usd_per_gib: f64,
+    /// Of what lies there.
     #[serde(default)]
     pub storage_usd_per_gib_month: f64,
 }
@@ -105,6 +118,7 @@ impl Location {
         (service_ms * 1e3, network_ms * 1e3)
     }
 
+    /// What a policy is told of it: straight lines through a byte and a MiB.
     pub fn costs(&self) -> CostClass {
         let linear = |direction| {
             let (small, large) = (self.mean_us(direction, 1), self.mean_us(direction, 1 << 20));

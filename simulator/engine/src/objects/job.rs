@@ -6,13 +6,15 @@ use crate::replay::Interrupted;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// How large the cache is. Exactly one of the two is given.
+/// A workload, a policy and a cache, whose size is either `cache_bytes` or `cache_share`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
+    /// What is asked for.
     pub workload: WorkloadSpec,
     /// `lru`, `arc` (weighed in bytes), `sieve`, or one of the GDS family.
     pub policy: String,
+    /// The size of the cache.
     #[serde(default)]
     pub cache_bytes: Option<u64>,
     /// Part of the bytes of all objects, each counted once at its largest.
@@ -20,15 +22,19 @@ pub struct Job {
     pub cache_share: Option<f64>,
     /// Objects are dealt out to the locations in turn, in the order of their first request.
     pub locations: Vec<Location>,
+    /// What latencies are divided by.
     #[serde(default)]
     pub normalisation: Normalisation,
     /// Parts of the cache for latency and for price, in two-region policies; the paper's are 1 and 2.
     #[serde(default)]
     pub region_shares: Option<[u32; 2]>,
+    /// When writes go to the cloud.
     #[serde(default)]
     pub write_mode: WriteMode,
+    /// The medium that the cache lies on.
     #[serde(default)]
     pub local: Local,
+    /// When requests come.
     #[serde(default)]
     pub arrivals: Arrivals,
     /// Decides the latencies; the workload has a seed of its own.
@@ -52,10 +58,13 @@ pub enum Normalisation {
     RoundTrips(u32),
 }
 
+/// When writes go to the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum WriteMode {
+    /// At once, and the request waits for it.
     Through,
+    /// Later, by a daemon.
     Back {
         /// How long an object is dirty before it is uploaded.
         age_ms: u64,
@@ -81,7 +90,9 @@ impl Default for WriteMode {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Local {
+    /// For any request.
     pub access_ms: f64,
+    /// Bandwidth.
     pub mib_per_s: f64,
 }
 
@@ -95,6 +106,7 @@ impl Default for Local {
     }
 }
 
+/// When requests come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Arrivals {
@@ -109,7 +121,9 @@ fn one() -> u64 {
     1
 }
 
+/// Why a job is refused, or ended.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum Error {
     #[error("{field} is {value}; {permitted}")]
     Setting {
@@ -117,7 +131,7 @@ pub enum Error {
         value: String,
         permitted: &'static str,
     },
-    #[error("{0:?} is no policy for objects; known are {known}", known = super::policy::NAMES.join(" "))]
+    #[error("{0:?} is not a policy for objects; known are {known}", known = super::policy::NAMES.join(" "))]
     UnknownPolicy(String),
     #[error("exactly one of cache_bytes and cache_share is to be given")]
     CacheSize,

@@ -4,46 +4,70 @@ use super::cloud::{Location, Traffic, storage_dollars};
 use crate::Dollars;
 use serde::{Deserialize, Serialize};
 
+/// What came of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
+    /// As in the job.
     pub policy: String,
+    /// The size of the cache.
     pub cache_bytes: u64,
     /// Distinct objects, and their bytes, each counted once at its largest.
     pub objects: u64,
+    /// As `objects`.
     pub object_bytes: u64,
+    /// Reads.
     pub gets: RequestCounts,
+    /// Writes.
     pub puts: RequestCounts,
     /// Of all requests; a PUT is a hit when an older version of the object was in the cache.
     pub hit_ratio: f64,
+    /// The same by bytes.
     pub byte_hit_ratio: f64,
     /// Requests for objects larger than the cache.
     pub passed_by: u64,
+    /// What clients waited.
     pub latency_ms: LatencyMs,
+    /// From all locations.
     pub downloads: Transfers,
+    /// To all locations.
     pub uploads: Uploads,
     /// Sizes of what was downloaded.
     pub downloads_by_size: Vec<SizeBucket>,
+    /// As they stand in the job.
     pub locations: Vec<LocationReport>,
+    /// Of all locations.
     pub dollars: Dollars,
+    /// From the first request to the end.
     pub virtual_seconds: f64,
+    /// What the policy's tables take.
     pub metadata_bytes: u64,
 }
 
+/// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestCounts {
+    /// All of them.
     pub requests: u64,
+    /// Found in the cache.
     pub hits: u64,
+    /// Not found there.
     pub misses: u64,
+    /// Asked for.
     pub bytes: u64,
+    /// Of those, by hits.
     pub bytes_hit: u64,
 }
 
+/// Transfers of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Transfers {
+    /// How many.
     pub objects: u64,
+    /// Of what size together.
     pub bytes: u64,
 }
 
+/// Uploads, by what caused them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Uploads {
     /// A request waited for them, to make room.
@@ -56,30 +80,44 @@ pub struct Uploads {
     pub waited_for: u64,
 }
 
+/// What clients waited, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyMs {
+    /// Of all requests.
     pub mean: f64,
+    /// Of reads.
     pub mean_get: f64,
+    /// Of writes.
     pub mean_put: f64,
     /// Pairs of a share of the requests and the latency that it does not exceed.
     pub quantiles: [(f64, f64); 10],
 }
 
+/// Objects of a range of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeBucket {
     /// Up to this size and above that of the bucket before; none: no limit.
     pub kib_max: Option<u32>,
+    /// How many.
     pub objects: u64,
 }
 
+/// The share of one location.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LocationReport {
+    /// As in the job.
     pub name: String,
+    /// That lie there.
     pub objects: u64,
+    /// Downloads.
     pub gets: u64,
+    /// Uploads.
     pub puts: u64,
+    /// Downloaded.
     pub bytes_down: u64,
+    /// Uploaded.
     pub bytes_up: u64,
+    /// What it charges.
     pub dollars: Dollars,
 }
 

@@ -16,12 +16,17 @@ use crate::replay::Progress;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
+/// Where requests come from.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum WorkloadSpec {
+    /// Drawn by popularity.
     Zipf(Zipf),
+    /// The benchmark of that name.
     Netfs(Netfs),
+    /// A trace that names sizes.
     SizedTrace(SizedTrace),
+    /// A trace without sizes.
     KeyedTrace(KeyedTrace),
 }
 

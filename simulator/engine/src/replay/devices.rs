@@ -12,21 +12,31 @@ use std::collections::BinaryHeap;
 pub struct GetRequest {
     /// The object's name: its first PVBN.
     pub object: u64,
+    /// Where in the object.
     pub offset_bytes: u64,
+    /// How much of it.
     pub bytes: u64,
+    /// A client waits for it.
     pub demand: bool,
 }
 
+/// A PUT as a store sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutRequest {
+    /// The object's name: its first PVBN.
     pub object: u64,
+    /// Its size.
     pub bytes: u64,
 }
 
 /// A store behind the latencies: it does the work and says how many milliseconds it took, or nothing, and then the
 /// latency comes from the tables.
 pub trait Store {
+    /// # Errors
+    /// A text for people; the replay ends.
     fn get(&mut self, request: &GetRequest) -> Result<Option<f64>, String>;
+    /// # Errors
+    /// A text for people; the replay ends.
     fn put(&mut self, request: &PutRequest) -> Result<Option<f64>, String>;
 }
 

@@ -2,7 +2,9 @@
 
 use tombolo_trace::TraceError;
 
+/// Why a job is refused, or ended.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each holds")]
 pub enum Error {
     #[error(transparent)]
     Trace(#[from] TraceError),

@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 use tombolo_trace::Source;
 
+/// A trace, a gateway and its surroundings.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
+    /// What clients ask for.
     pub trace: Source,
     /// Slots of the cache.
     pub cache_blocks: u32,
@@ -21,10 +23,13 @@ pub struct Job {
     /// SARC keeps room for the streams of AMP and GRAPH, as the gateway's setting `[cache] sequential_floor`.
     #[serde(default)]
     pub sequential_floor: bool,
+    /// What the prefetcher's addresses are.
     #[serde(default)]
     pub addressing: Addressing,
+    /// Whether the prefetcher tells clients apart.
     #[serde(default)]
     pub clients: Clients,
+    /// When requests come.
     #[serde(default)]
     pub arrivals: Arrivals,
     /// The trace's times are multiplied by this ([`Arrivals::Trace`]).
@@ -36,17 +41,22 @@ pub struct Job {
     /// From the answer to a request to the next one that takes its place ([`Arrivals::ClosedLoop`]).
     #[serde(default)]
     pub think_time_us: u64,
+    /// Decides latencies and what else is drawn.
     #[serde(default)]
     pub seed: u64,
     /// Requests at the beginning that warm the cache and are left out of the report.
     #[serde(default)]
     pub warmup_requests: u64,
+    /// What is in the cloud when the trace begins.
     #[serde(default)]
     pub preload: Preload,
+    /// Latencies of the store.
     #[serde(default)]
     pub cloud: Cloud,
+    /// Latencies of the cache's disk.
     #[serde(default)]
     pub disk: Disk,
+    /// As the gateway's setting of this name.
     #[serde(default = "flush_delay_ms")]
     pub flush_delay_ms: u64,
     /// Dirty blocks at the most; half the cache when nothing is said.
@@ -55,8 +65,10 @@ pub struct Job {
     /// Blocks of an object that was in the cloud before the trace began.
     #[serde(default = "pack_blocks")]
     pub pack_blocks: u32,
+    /// Whether equal contents are stored once.
     #[serde(default = "yes")]
     pub dedup: bool,
+    /// What the store charges.
     #[serde(default)]
     pub prices: Prices,
     /// What a second that a reader waits is worth, in millionths of a dollar: what is prefetched must be worth its price.
@@ -72,8 +84,10 @@ pub struct Job {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Addressing {
+    /// Volume and block.
     #[default]
     Logical,
+    /// The names of the blocks.
     Pvbn,
 }
 
@@ -81,8 +95,10 @@ pub enum Addressing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clients {
+    /// It sees them.
     #[default]
     Trace,
+    /// All are one to it.
     One,
 }
 
@@ -117,14 +133,19 @@ pub enum Preload {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Latency {
+    /// A table of `replay::models`.
     Named(String),
+    /// (quantile, milliseconds).
     Table(Vec<(f64, f64)>),
 }
 
+/// The store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cloud {
+    /// Of a GET of little.
     pub get_ms: Latency,
+    /// Of a PUT of little.
     pub put_ms: Latency,
     /// Added to every latency: how far the store is from where the table was measured.
     pub rtt_ms: f64,
@@ -146,10 +167,13 @@ impl Default for Cloud {
     }
 }
 
+/// The cache's disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Disk {
+    /// Of a read.
     pub read_ms: Latency,
+    /// Of a write.
     pub write_ms: Latency,
     /// Operations that the disk carries out at a time.
     pub queue_depth: u32,
@@ -169,9 +193,13 @@ impl Default for Disk {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prices {
+    /// Of a thousand GETs.
     pub get_usd_per_1000: f64,
+    /// Of a thousand PUTs.
     pub put_usd_per_1000: f64,
+    /// Of what leaves the cloud.
     pub egress_usd_per_gib: f64,
+    /// Of what lies there.
     pub storage_usd_per_gib_month: f64,
 }
 

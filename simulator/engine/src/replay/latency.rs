@@ -23,7 +23,7 @@ impl Table {
                 Some((_, points)) => points.to_vec(),
                 None => {
                     let names: Vec<&str> = MODELS.iter().map(|(name, _)| *name).collect();
-                    let reason = format!("{name:?} is no latency model; known are {}", names.join(" "));
+                    let reason = format!("{name:?} is not a latency model; known are {}", names.join(" "));
                     return Err(Error::Job { field, reason });
                 }
             },

@@ -109,6 +109,7 @@ impl Layout {
         FIRST_PVBN + self.blocks
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the caller changes each page for itself")]
     pub fn pages_of(&self, volume: VolumeId) -> impl Iterator<Item = u64> + '_ {
         let of_volume = self.pages.keys().filter(move |(found, _)| *found == volume);
         of_volume.map(|(_, page)| *page)

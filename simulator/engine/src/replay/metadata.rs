@@ -74,6 +74,7 @@ impl Metadata {
             .extend(objects.map(|(first, object)| (*first, object.clone())));
     }
 
+    #[expect(clippy::disallowed_methods, reason = "each page is changed for itself")]
     fn apply_extent(&mut self, extent: &Extent) {
         let (first, last) = (extent.first / PAGE_ENTRIES, (extent.end() - 1) / PAGE_ENTRIES);
         if extent.target == Target::Hole && last - first > HOLE_PAGES_MAX {

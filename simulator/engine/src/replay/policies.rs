@@ -201,7 +201,7 @@ fn set_graph(graph: &mut GraphConfig, name: &str, value: &Value) -> Result<(), S
             graph.expand = word(
                 value,
                 &[("every-read", Expand::EveryRead), ("at-triggers", Expand::AtTriggers)],
-            )?
+            )?;
         }
         "scope" => graph.scope = word(value, &[("client", Scope::Client), ("global", Scope::Global)])?,
         _ => set_field!(

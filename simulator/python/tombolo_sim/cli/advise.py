@@ -20,8 +20,8 @@ def register(app: typer.Typer) -> None:
 def advise(
     path: TraceArgument,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder of the plot and the runs.")],
-    cache: Annotated[str, typer.Option("--cache", help="The cache that there is now.")] = "10%",
-    policy_name: Annotated[str, typer.Option("--policy", help="The policy that it has now.")] = DEFAULT,
+    cache: Annotated[str, typer.Option("--cache", help="The present size of the cache.")] = "10%",
+    policy_name: Annotated[str, typer.Option("--policy", help="The present policy of the cache.")] = DEFAULT,
     sizes: Annotated[list[str] | None, typer.Option("--size", help="Other sizes to try.")] = None,
     policies: Annotated[list[str] | None, typer.Option("--try", help="Other policies to try.")] = None,
     cloud: CloudName = "modern",

@@ -22,7 +22,7 @@ def history(
     scope: Annotated[
         str, typer.Option("--scope", help="Whose previous read counts: client, or global as in the paper.")
     ] = "client",
-    every_read: Annotated[bool, typer.Option("--every-read", help="Let reads of streams enter too.")] = False,
+    every_read: Annotated[bool, typer.Option("--every-read", help="Count reads that belong to a stream, too.")] = False,
     file_format: Format = "auto",
     limit: Limit = None,
     time_order: TimeOrder = "error",

@@ -14,12 +14,12 @@ from tombolo_sim.sources import Trace, name_of
 output = Console()
 
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace, compressed or not.")]
-Format = Annotated[str, typer.Option("--format", help="The trace's format, where its contents and name do not tell.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Read so many records only.")]
-TimeOrder = Annotated[str, typer.Option("--time-order", help="Where the trace's time goes back: error, clamp or sort.")]
+Format = Annotated[str, typer.Option("--format", help="The trace's format, where contents and name do not show it.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Read only this many records.")]
+TimeOrder = Annotated[str, typer.Option("--time-order", help="If the trace's time goes back: error, clamp or sort.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Formats = Annotated[
-    list[str] | None, typer.Option("--format", metavar="GLOB=FORMAT", help="The format of files whose names fit.")
+    list[str] | None, typer.Option("--format", metavar="GLOB=FORMAT", help="The format of files whose names match.")
 ]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; one for each core by default.")]
 Dask = Annotated[

@@ -25,11 +25,11 @@ from tombolo_sim.sources import Trace
 from tombolo_sim.stores import open_store
 
 CloudName = Annotated[str, typer.Option("--cloud", help=f"Latencies and prices: {', '.join(CLOUDS)}.")]
-DiskName = Annotated[str | None, typer.Option("--disk", help="The cache's disk; by default of the cloud's time.")]
+DiskName = Annotated[str | None, typer.Option("--disk", help="The cache's disk; by default one as old as the cloud.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the prefetcher.")]
 ArrivalsOption = Annotated[str, typer.Option("--arrivals", help="closed-loop, trace, or a rate such as 50/s.")]
 Addressing = Annotated[str, typer.Option("--addressing", help="What the prefetcher sees: logical or pvbn.")]
-Clients = Annotated[str, typer.Option("--clients", help="Whether it tells clients apart: trace or one.")]
+Clients = Annotated[str, typer.Option("--clients", help="Whether the prefetcher tells clients apart: trace or one.")]
 
 WaitPrice = Annotated[
     int | None,

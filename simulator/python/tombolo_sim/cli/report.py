@@ -16,8 +16,8 @@ Output = Annotated[
     Path, typer.Option("--output", "-o", help="Folder of the report; finished runs in it are not done again.")
 ]
 Traces = Annotated[Path | None, typer.Option("--traces", metavar="DIR", help="Folder of traces.")]
-Only = Annotated[list[str] | None, typer.Option("--only", metavar="GLOB", help="Only files whose names fit.")]
-Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="GLOB", help="Not the files whose names fit.")]
+Only = Annotated[list[str] | None, typer.Option("--only", metavar="GLOB", help="Only files whose names match.")]
+Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="GLOB", help="Leave out files whose names match.")]
 Seeds = Annotated[list[int], typer.Option("--seed")]
 
 

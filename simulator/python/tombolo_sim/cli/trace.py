@@ -111,7 +111,7 @@ def capture(
     nbd: Annotated[str | None, typer.Option("--nbd", metavar="URI", help="An NBD export, recorded by a proxy.")] = None,
     socket: Annotated[Path | None, typer.Option("--socket", help="Where the proxy for --nbd listens.")] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0.1, help="End after so long; else with Ctrl-C.")
+        float | None, typer.Option("--seconds", min=0.1, help="Stop after this long; by default with Ctrl-C.")
     ] = None,
 ) -> None:
     """Records what is asked of a block device (as root, by the kernel's tracepoints) or of an NBD export."""

@@ -25,4 +25,4 @@ def open_store(url: str) -> Store:
         bucket, _, prefix = rest[2:].partition("/")
         if bucket:
             return S3Store.connect(bucket, prefix)
-    raise StoreError(f"{url!r} is no store: memory:, berkeley:FILE or s3://BUCKET/PREFIX")
+    raise StoreError(f"{url!r} is not a valid store: use memory:, berkeley:FILE or s3://BUCKET/PREFIX")

@@ -51,7 +51,7 @@ class Store(ABC):
         self._preload(object_number, offset_bytes + count_bytes)
         found, milliseconds = self._get(object_number, offset_bytes, count_bytes)
         if found != payload(object_number, offset_bytes, count_bytes):
-            raise StoreError(f"object {object_number}: bytes {offset_bytes}+{count_bytes} are not those that were put")
+            raise StoreError(f"object {object_number}: bytes {offset_bytes}+{count_bytes} are not what was put")
         self.requests.gets += 1
         self.requests.bytes_down += count_bytes
         return milliseconds

@@ -44,7 +44,7 @@ impl Target {
         if !is_iscsi_name(&self.iqn) {
             let form = "iqn.YYYY-MM.REVERSED.DOMAIN[:NAME] of a-z 0-9 . : -";
             return Err(format!(
-                "{:?} is no iSCSI name: {form}, at most {IQN_BYTES_MAX} bytes, is wanted",
+                "{:?} is not a valid iSCSI name: use {form}, at most {IQN_BYTES_MAX} bytes",
                 self.iqn
             ));
         }
@@ -73,7 +73,7 @@ impl Chap {
         };
         if self.user.is_empty() || !fits(&self.user) {
             return Err(format!(
-                "{:?} is no CHAP name: 1 to 63 printable ASCII characters without quotes, blanks and # < > \\ ` $ are wanted",
+                "{:?} is not a valid CHAP name: use 1 to 63 printable ASCII characters without quotes, blanks and # < > \\ ` $",
                 self.user
             ));
         }

@@ -62,6 +62,10 @@ pub(super) fn call(call: Call) -> Replied {
 pub(super) struct Turns;
 
 impl Waiting for Turns {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the service's locks are held for moments only outside of a job"
+    )]
     fn wait_for(&self, taken: Taken) {
         if come_back(Back::Waits(taken)).is_none() {
             std::thread::yield_now();
@@ -93,6 +97,10 @@ impl Threads {
 }
 
 impl Thread {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a job may stop anywhere, which takes a stack of its own; one of them runs at a time"
+    )]
     fn start() -> Self {
         let (go, line_go) = channel();
         let (line_back, back) = channel();

@@ -41,6 +41,7 @@ const FILE_KIB: &Table = &[
 ];
 const WRITE_KIB: &Table = &[(50, 9, 15), (14, 17, 23), (14, 33, 39), (12, 65, 71), (10, 129, 135)];
 
+/// Its parameters.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Netfs {
@@ -52,8 +53,10 @@ pub struct Netfs {
     /// Of which so many in a thousand exist at first.
     #[serde(default = "three_fifths")]
     pub allocated_permille: u64,
+    /// Each loop is some requests.
     #[serde(default = "ten")]
     pub loops_per_s: f64,
+    /// Decides everything that is drawn.
     pub seed: u64,
 }
 

@@ -14,14 +14,20 @@ const TAIL_ALPHA: f64 = 1.1;
 /// The tail has no end; a draw in a million would outweigh the rest.
 const WEB_BYTES_MAX: f64 = 10e6;
 
+/// How sizes of objects are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum SizeLaw {
+    /// All the same.
     Fixed {
+        /// The size.
         bytes: u32,
     },
+    /// Their logarithms are normal.
     LogNormal {
+        /// Of the sizes themselves.
         mean_bytes: f64,
+        /// Of the logarithms.
         sigma: f64,
     },
     /// Documents on web servers.

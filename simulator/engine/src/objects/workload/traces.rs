@@ -13,14 +13,18 @@ use tombolo_base::Prng;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizedTrace {
+    /// The file.
     pub path: PathBuf,
+    /// What sizes are counted in.
     #[serde(default = "one_byte")]
     pub bytes_of_unit: u64,
     /// Without it the first column is not a time.
     #[serde(default)]
     pub us_of_time_unit: Option<f64>,
+    /// Which requests are taken for writes.
     #[serde(default)]
     pub writes: Writes,
+    /// Where to end; else at the file's end.
     #[serde(default)]
     pub requests_max: Option<u64>,
 }
@@ -29,12 +33,17 @@ pub struct SizedTrace {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyedTrace {
+    /// The file.
     pub path: PathBuf,
+    /// What they are drawn from.
     pub sizes: SizeLaw,
+    /// An object has the same size in each run of one seed.
     #[serde(default)]
     pub sizes_seed: u64,
+    /// Which requests are taken for writes.
     #[serde(default)]
     pub writes: Writes,
+    /// Where to end; else at the file's end.
     #[serde(default)]
     pub requests_max: Option<u64>,
 }

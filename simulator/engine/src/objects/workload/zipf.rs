@@ -7,14 +7,19 @@ use crate::replay::Progress;
 use serde::{Deserialize, Serialize};
 use tombolo_base::Prng;
 
+/// Requests drawn by popularity.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zipf {
+    /// How many there are.
     pub objects: u32,
+    /// How many are drawn.
     pub requests: u64,
     /// The n-th most popular object is asked for in proportion to n to the power of minus this.
     pub exponent: f64,
+    /// Of the objects.
     pub sizes: SizeLaw,
+    /// Decides everything that is drawn.
     pub seed: u64,
 }
 
