@@ -5,6 +5,7 @@ use super::policies::{DEFAULT_PREFETCH, DEFAULT_REPLACEMENT};
 use super::section::{Field, Permitted, Section, section};
 use super::value::{Value, choice};
 use std::path::PathBuf;
+use tombolo_base::Named;
 use tombolo_cache::Policy;
 use tombolo_prefetch::{Combination, PolicyName};
 
@@ -94,9 +95,7 @@ section! {
         size: ByteSize = ByteSize(10 * GIB), Permitted::bytes(16 * MIB, 15 * TIB),
             "Fits a small machine's disk. Four of the largest objects must fit; slots are counted in 32 bits.";
         /// Which clean block makes room for another. `tombolo policy set` changes it while the gateway runs.
-        replacement: Policy = DEFAULT_REPLACEMENT, Permitted::Words(
-            "`lru`, `arc`, `2q`, `lirs`, `s3-fifo`, `sieve`, `w-tinylfu`, `sarc`, `sarc-streams`, `gds-latency`, \
-             `gds-price`, `gdsf-latency`, `gdsf-price`, `gds-l`, `gds-lf`, `gds-lc`, `gds-lcf`"),
+        replacement: Policy = DEFAULT_REPLACEMENT, Permitted::Names(Policy::WORDS),
             "The one read longest ago: predictable, and a good match for working sets that fit.";
         /// Whether `sarc` and `sarc-streams` keep room for what `amp` and `graph` prefetch for the streams that are read now,
         /// up to an eighth of the cache.
@@ -215,12 +214,10 @@ section! {
     /// Fetching ahead of readers. `tombolo policy set` changes all of it while the gateway runs.
     Prefetch "prefetch" {
         /// What is fetched before anybody asks.
-        policy: PolicyName = DEFAULT_PREFETCH, Permitted::Words(
-            "`none`, `ramp`, `seq`, `amp`, `graph`, `hou`, `linux`, `leap`, `mithril`, `probability`"),
+        policy: PolicyName = DEFAULT_PREFETCH, Permitted::Names(PolicyName::WORDS),
             "With `lru` the shortest reads for the money on the traces measured (docs/decisions/0008-prefetch.md). `ramp` knows only streams, `amp` fetches least in vain.";
         /// One of the six pairs of the Tombolo paper, in place of `[cache] replacement` and `policy`.
-        combination: Option<Combination> = None, Permitted::Words(
-            "`lru_seq`, `lru_amp`, `lru_graph`, `sarc_seq`, `sarc_amp`, `sarc_graph`"),
+        combination: Option<Combination> = None, Permitted::Names(Combination::WORDS),
             "Unset: the two keys decide.";
         /// Whether patterns are looked for among places in volumes and files, or among blocks as they were written.
         addressing: PrefetchAddressing = PrefetchAddressing::Logical, Permitted::Words("`logical` or `pvbn`"),

@@ -73,7 +73,7 @@ impl PolicyControl {
         }
         tracing::info!(
             replacement = after.replacement.name(),
-            prefetch = after.prefetch.name().as_str(),
+            prefetch = after.prefetch.name().name(),
             "policies changed until the next start"
         );
     }
