@@ -52,7 +52,7 @@ pub use limited::{Limited, Priority};
 #[cfg(feature = "net")]
 pub use memory::MemoryStore;
 #[cfg(feature = "net")]
-pub use open::open_store;
+pub use open::{StoreSettings, open_store};
 #[cfg(feature = "net")]
 pub use retrying::{RetryCounts, Retrying};
 #[cfg(feature = "net")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
     Counting, DirStore, ErrorKind, Limited, Limits, MemoryStore, ObjectStore, Operation, Priority, Retrying,
-    S3Settings, StoreUrl, conformance, open_store,
+    StoreSettings, StoreUrl, conformance, open_store,
 };
 
 fn memory() -> Arc<dyn ObjectStore> {
@@ -27,8 +27,8 @@ async fn dir_store() {
 async fn dir_store_beside_another_opener() {
     let root = tempfile::tempdir().unwrap();
     let url: StoreUrl = format!("dir:{}", root.path().display()).parse().unwrap();
-    let one = open_store(&url, &S3Settings::default()).unwrap();
-    let two = open_store(&url, &S3Settings::default()).unwrap();
+    let one = open_store(&url, &StoreSettings::default()).unwrap();
+    let two = open_store(&url, &StoreSettings::default()).unwrap();
     tokio::join!(conformance::run(one, "one"), conformance::run(two, "two"));
 }
 

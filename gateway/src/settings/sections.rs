@@ -1,4 +1,4 @@
-//! Every setting there is. Comments are the text of docs/CONFIGURATION.md, together with the reasons beside the defaults.
+//! Every setting there is, but for those of the store. Comments are the text of docs/CONFIGURATION.md, together with the reasons beside the defaults.
 
 use super::ByteSize;
 use super::policies::{DEFAULT_PREFETCH, DEFAULT_REPLACEMENT};
@@ -27,64 +27,6 @@ section! {
         runtime_directory: PathBuf = "/run/tombolo".into(),
             Permitted::Words("an absolute path of at most 96 bytes"),
             "Emptied at boot, as sockets should be; the address of a socket holds 107 bytes at the most.";
-    }
-}
-
-choice! {
-    /// Where the bucket's name stands in a request.
-    AddressingStyle {
-        Auto = "auto",
-        Path = "path",
-        VirtualHost = "virtual",
-    }
-}
-
-section! {
-    /// The object store.
-    Store "store" {
-        /// `s3://bucket/prefix` or `dir:/absolute/path`. One gateway per prefix or directory.
-        url: String = "dir:/var/lib/tombolo/store".into(),
-            Permitted::Words("`s3://bucket[/prefix]` or `dir:/path`"),
-            "A directory needs no account, so a first try works; for keeping data, name a bucket.";
-        /// An S3 server other than AWS: `https://host[:port]`.
-        endpoint: Option<String> = None, Permitted::Words("`https://host[:port]`; `http://` with `allow_http`"),
-            "Unset: `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, the profile, else AWS.";
-        /// The region that requests are signed for.
-        region: Option<String> = None, Permitted::Words("a region's name, such as `eu-central-1`"),
-            "Unset: `AWS_REGION`, `AWS_DEFAULT_REGION`, the profile; with an endpoint of one's own `us-east-1`.";
-        /// Where the bucket's name stands in a request.
-        addressing_style: AddressingStyle = AddressingStyle::Auto, Permitted::Words("`auto`, `path` or `virtual`"),
-            "`auto` is path style at an endpoint of one's own and virtual hosts at AWS, which suits almost every server.";
-        /// A profile of the AWS credential files. Secrets never stand in this file.
-        profile: Option<String> = None, Permitted::Words("a profile's name"),
-            "Unset: the usual credential chain (environment, files, the machine's role).";
-        /// PEM certificates to trust instead of the system's.
-        ca_file: Option<PathBuf> = None, Permitted::Words("an absolute path"),
-            "Unset: the system's certificates.";
-        /// Permits an endpoint without TLS.
-        allow_http: bool = false, Permitted::Words("`true` or `false`"),
-            "Without TLS whoever can watch the network can read the data, so it must be asked for.";
-        /// Starts with a store that has none of this gateway's objects; what only they held is lost.
-        accept_foreign: bool = false, Permitted::Words("`true` or `false`"),
-            "Nearly always the URL is wrong, or a folder is not mounted, and new data would go to the wrong place.";
-        /// How long a connection may take to come about.
-        connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
-            "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";
-        /// From the sending of a request to the last byte of its answer.
-        request_timeout_ms: u64 = 30_000, Permitted::numbers(1_000, 600_000),
-            "The largest object, 4 MiB, takes 17 s over 2 Mbit/s.";
-        /// Attempts of one request, the first included. What still fails is begun again later; nothing is lost by it.
-        attempts_max: u64 = 30, Permitted::numbers(1, 100),
-            "With half of the requests failing one in 10^9 is given up; `stall_timeout_ms` ends the attempts sooner when the store is away.";
-        /// The longest delay between two attempts.
-        retry_delay_ms_max: u64 = 20_000, Permitted::numbers(100, 600_000),
-            "S3 asks to slow down while it splits partitions, which takes seconds to minutes.";
-        /// Uploads at the same time.
-        uploads_in_flight_max: u64 = 8, Permitted::numbers(1, 256),
-            "Eight objects of 256 KiB at 50 ms each are 40 MB/s; each holds at most 4 MiB of memory.";
-        /// Downloads at the same time, prefetches included.
-        downloads_in_flight_max: u64 = 16, Permitted::numbers(1, 256),
-            "Twice the uploads, because readers wait for them; a quarter is kept for what is read right now.";
     }
 }
 
