@@ -42,7 +42,7 @@ mod s3;
 mod store;
 
 #[cfg(feature = "net")]
-pub use counting::{Counting, LATENCY_BUCKETS, OperationCounts, StoreCounts, latency_bucket_micros};
+pub use counting::{Counting, OperationCounts, StoreCounts};
 #[cfg(feature = "net")]
 pub use dir::DirStore;
 #[cfg(feature = "net")]

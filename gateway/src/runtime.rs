@@ -32,7 +32,7 @@ pub use open::{OpenError, Options};
 pub use requests::Reply;
 pub use trace_recorder::Recorder;
 
-use crate::metrics::histogram::{Meters, OperationMeter};
+use crate::metrics::requests::{BlockOperation, Meters, OperationMetrics};
 use cache_file::CacheFile;
 use checkpointer::IndexCheckpoint;
 use clock::Clock;
@@ -59,7 +59,7 @@ pub struct Gateway {
     core: Mutex<Core>,
     clock: Arc<Clock>,
     pub(crate) requests: Requests,
-    pub(crate) meters: Meters,
+    pub(crate) meters: Meters<BlockOperation>,
     /// Connections of each volume.
     clients: Mutex<HashMap<VolumeId, u64>>,
     /// Numbers given to connections so far.
@@ -238,7 +238,7 @@ impl Gateway {
     }
 
     /// Clients' requests so far, by operation.
-    pub fn operations(&self) -> Vec<OperationMeter> {
+    pub fn operations(&self) -> Vec<OperationMetrics> {
         self.meters.snapshot()
     }
 

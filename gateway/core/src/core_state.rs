@@ -61,7 +61,7 @@ pub struct StoreState {
 }
 
 /// A look at the core for `status` and `/metrics`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub counters: Counters,
     pub totals: Totals,

@@ -14,3 +14,6 @@ pub mod parse;
 pub mod reply;
 pub mod request;
 pub mod wire;
+
+/// The largest READ and WRITE.
+pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;

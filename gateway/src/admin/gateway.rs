@@ -3,12 +3,12 @@
 mod policies;
 
 use crate::admin::model::{
-    CacheStatus, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Histogram, JournalStatus, LossStatus,
-    LostRange, MemoryStatus, Metrics, OperationMetrics, PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status,
-    StoreOperationMetrics, StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WorkMetrics, WriteStatus,
+    CacheStatus, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, JournalStatus, LossStatus, LostRange,
+    MemoryStatus, PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus, TraceStatus,
+    UploadStatus, VolumeInfo, WriteStatus,
 };
 use crate::frontends::fuse::{self, Shares};
-use crate::metrics::histogram::{LATENCY_BOUNDS_US, OperationMeter};
+use crate::metrics::model::Metrics;
 use crate::runtime::Gateway;
 use crate::settings::Settings;
 use policies::PolicyControl;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tombolo_base::BLOCK_BYTES;
-use tombolo_cloud_driver::{ErrorKind as StoreErrorKind, LATENCY_BUCKETS, latency_bucket_micros};
+use tombolo_cloud_driver::ErrorKind as StoreErrorKind;
 use tombolo_core::{LostRun, Refusal, Snapshot, Volume};
 use tombolo_files::{self as files, FileError, SessionStatus, ShareStatus};
 use tombolo_nbd::Server;
@@ -249,35 +249,14 @@ impl Control for GatewayControl {
 
     fn metrics(&self) -> Metrics {
         let snapshot = self.gateway.snapshot();
-        let local = self.gateway.local_use();
-        let counters = &snapshot.counters;
         Metrics {
             status: self.status_of(&snapshot),
-            requests: self.gateway.operations().into_iter().map(operation_metrics).collect(),
-            file_requests: self
-                .shares
-                .meters
-                .snapshot()
-                .into_iter()
-                .map(operation_metrics)
-                .collect(),
+            local: self.gateway.local_use(),
+            requests: self.gateway.operations(),
+            file_requests: self.shares.meters.snapshot(),
             check_findings: self.shares.checking.findings(),
-            store: self.gateway.store_counts().into_iter().map(store_metrics).collect(),
-            work: WorkMetrics {
-                uploads: counters.uploads,
-                upload_failures: counters.upload_failures,
-                upload_bytes: counters.upload_bytes,
-                fetches: counters.fetches,
-                fetch_failures: counters.fetch_failures,
-                fetches_in_flight: snapshot.fetches_in_flight,
-                syncs: counters.syncs,
-                checkpoints: counters.checkpoints,
-                slots_stale: counters.slots_stale,
-                metadata_bytes: local.metadata_bytes,
-                index_entries: local.index_entries,
-                index_runs: local.index_runs,
-                index_entries_dropped: local.index_entries_dropped,
-            },
+            store: self.gateway.store_counts(),
+            core: snapshot,
         }
     }
 
@@ -437,40 +416,6 @@ fn share_error(name: &str, error: &FileError) -> ControlError {
         _ => ErrorKind::Internal,
     };
     ControlError::new(kind, format!("share {name}: {error}"))
-}
-
-fn operation_metrics(meter: OperationMeter) -> OperationMetrics {
-    let bounds = LATENCY_BOUNDS_US
-        .iter()
-        .map(|bound| *bound as f64 / 1e6)
-        .chain([f64::INFINITY]);
-    OperationMetrics {
-        operation: meter.operation,
-        errors: meter.errors,
-        bytes: meter.bytes,
-        seconds: Histogram {
-            sum: meter.micros as f64 / 1e6,
-            buckets: bounds.zip(meter.buckets).collect(),
-        },
-    }
-}
-
-fn store_metrics(counts: tombolo_cloud_driver::OperationCounts) -> StoreOperationMetrics {
-    let bounds = (0..LATENCY_BUCKETS)
-        .map(|index| latency_bucket_micros(index).map_or(f64::INFINITY, |micros| micros as f64 / 1e6));
-    StoreOperationMetrics {
-        operation: counts.operation.name(),
-        bytes: counts.bytes,
-        failures: counts
-            .failures
-            .into_iter()
-            .map(|(kind, count)| (kind.name(), count))
-            .collect(),
-        seconds: Histogram {
-            sum: counts.micros as f64 / 1e6,
-            buckets: bounds.zip(counts.latencies).collect(),
-        },
-    }
 }
 
 /// Why changes wait for the local disk, or checkpoints do not succeed.

@@ -12,7 +12,6 @@ mod status;
 mod trace;
 mod volume;
 
-pub use crate::metrics::model::{Histogram, Metrics, OperationMetrics, StoreOperationMetrics, WorkMetrics};
 pub use check::{CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus};
 pub use error::{ControlError, ErrorKind};
 pub use name::NAME_BYTES_MAX;
@@ -25,6 +24,7 @@ pub use status::{
 pub use trace::{TRACE_BYTES_MAX, TRACE_BYTES_MIN, TraceState, TraceStatus, check_trace_path, check_trace_size};
 pub use volume::{VOLUME_BYTES_MAX, VolumeInfo, check_volume_name, check_volume_size};
 
+use crate::metrics::model::Metrics;
 use std::path::Path;
 
 /// A running gateway. Calls may block for as long as a journal write takes; the admin server makes them on threads that

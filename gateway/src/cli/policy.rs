@@ -74,23 +74,25 @@ fn row(tally: &PolicyTally) -> [String; 8] {
         0 => "-".to_owned(),
         _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
     };
-    let reads = tally.reads_hit + tally.reads_partial + tally.reads_missed;
-    let blocks = tally.hits + tally.partial_misses + tally.complete_misses;
+    let counted = &tally.counters;
+    let reads = counted.reads_hit + counted.reads_partial + counted.reads_missed;
+    let blocks = counted.hits + counted.partial_misses + counted.complete_misses;
     [
         tally.replacement.clone(),
         tally.prefetch.clone(),
-        share(tally.reads_hit, reads),
-        share(tally.hits, blocks),
-        HumanCount(tally.prefetched).to_string(),
-        share(tally.used, tally.prefetched),
-        share(tally.wasted, tally.prefetched),
-        HumanCount(tally.blocks_refused).to_string(),
+        share(counted.reads_hit, reads),
+        share(counted.hits, blocks),
+        HumanCount(counted.prefetched).to_string(),
+        share(counted.used, counted.prefetched),
+        share(counted.wasted, counted.prefetched),
+        HumanCount(counted.blocks_refused).to_string(),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tombolo_core::PolicyCounters;
 
     #[test]
     fn words_and_numbers_are_told_apart() {
@@ -111,10 +113,13 @@ mod tests {
         let tally = PolicyTally {
             replacement: "sarc".into(),
             prefetch: "graph".into(),
-            hits: 3,
-            complete_misses: 1,
-            prefetched: 10,
-            used: 5,
+            counters: PolicyCounters {
+                hits: 3,
+                complete_misses: 1,
+                prefetched: 10,
+                used: 5,
+                ..PolicyCounters::default()
+            },
             ..PolicyTally::default()
         };
         let status = PolicyStatus {

@@ -1,7 +1,7 @@
 //! From settings to the parts of a gateway.
 
 use super::ServeError;
-use crate::frontends::fuse::{ShareOptions, TRANSFER_BYTES_MAX};
+use crate::frontends::fuse::ShareOptions;
 use crate::runtime::Options;
 use crate::settings::{CompressionAlgorithm, Settings};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{Limits, StoreUrl, open_store};
 use tombolo_core::Config;
+use tombolo_fuse::protocol::TRANSFER_BYTES_MAX;
 use tombolo_transport::Budget;
 
 /// # Errors

@@ -1,7 +1,7 @@
 //! Volumes as NBD exports: cuts a client's bytes into blocks, and says in NBD's terms how it went.
 
 use super::SESSION_CLIENTS;
-use crate::metrics::histogram::Started;
+use crate::metrics::requests::{BlockOperation, Started};
 use crate::runtime::Gateway;
 use crate::runtime::requests::{Data, Edge, Pending, Reply};
 use std::sync::Arc;
@@ -12,17 +12,14 @@ use tombolo_nbd::{self as nbd, Completion, Export, ExportInfo, Exports, NbdError
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Requests as they are counted.
-pub(crate) const OPERATIONS: [&str; 6] = ["read", "write", "flush", "trim", "write_zeroes", "block_status"];
-
-fn begin(request: &Request) -> Started {
+fn begin(request: &Request) -> Started<BlockOperation> {
     let (operation, bytes) = match request {
-        Request::Read { length, .. } => (0, u64::from(*length)),
-        Request::Write { data, .. } => (1, data.len() as u64),
-        Request::Flush => (2, 0),
-        Request::Trim { length, .. } => (3, u64::from(*length)),
-        Request::WriteZeroes { length, .. } => (4, u64::from(*length)),
-        Request::BlockStatus { .. } => (5, 0),
+        Request::Read { length, .. } => (BlockOperation::Read, u64::from(*length)),
+        Request::Write { data, .. } => (BlockOperation::Write, data.len() as u64),
+        Request::Flush => (BlockOperation::Flush, 0),
+        Request::Trim { length, .. } => (BlockOperation::Trim, u64::from(*length)),
+        Request::WriteZeroes { length, .. } => (BlockOperation::WriteZeroes, u64::from(*length)),
+        Request::BlockStatus { .. } => (BlockOperation::BlockStatus, 0),
     };
     Started::now(operation, bytes)
 }
@@ -231,7 +228,7 @@ impl VolumeExport {
     }
 
     /// Advice: whole blocks only.
-    fn trim(&self, offset: u64, length: u32, fua: bool, completion: Completion, started: Started) {
+    fn trim(&self, offset: u64, length: u32, fua: bool, completion: Completion, started: Started<BlockOperation>) {
         let (first, end) = (offset.div_ceil(BLOCK), (offset + u64::from(length)) / BLOCK);
         if first >= end && !fua {
             self.gateway.meters.observe(&started, true);

@@ -1,6 +1,6 @@
 //! Requests under way: the bytes that the core never sees, and who gets the answer.
 
-use crate::metrics::histogram::Started;
+use crate::metrics::requests::{BlockOperation, Started};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tombolo_nbd::Completion;
 
 /// Who gets the answer.
 pub enum Reply {
-    Client(Completion, Started),
+    Client(Completion, Started<BlockOperation>),
     /// A block that a partial write keeps in part; never answered.
     Edge,
     Channel(SyncSender<Result<Answer, Refusal>>),

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 use tombolo::admin::model::{
-    CheckState, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Metrics, PolicyStatus, ShareInfo, Status,
+    CheckState, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, PolicyStatus, ShareInfo, Status,
     StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus, VolumeInfo,
 };
 use tombolo::admin::server::{RECEIVE_TIMEOUT, Server};
+use tombolo::metrics::model::Metrics;
 
 pub const MIB: u64 = 1 << 20;
 
