@@ -3,7 +3,7 @@
 use super::SESSION_CLIENTS;
 use crate::metrics::requests::{BlockOperation, Started};
 use crate::runtime::Gateway;
-use crate::runtime::requests::{Data, Edge, Pending, Reply};
+use crate::runtime::requests::{Client, Data, Edge, Pending, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId};
@@ -22,6 +22,16 @@ fn begin(request: &Request) -> Started<BlockOperation> {
         Request::BlockStatus { .. } => (BlockOperation::BlockStatus, 0),
     };
     Started::now(operation, bytes)
+}
+
+impl Client for Completion {
+    fn is_gone(&self) -> bool {
+        self.is_client_gone()
+    }
+
+    fn answer(self: Box<Self>, result: Result<Answer, Refusal>, data: Data) {
+        self.complete(nbd_answer(result, data));
+    }
 }
 
 /// Every volume under its name.
@@ -100,24 +110,18 @@ impl Export for VolumeExport {
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        let started = begin(&request);
+        let reply = Reply::Client(Box::new(completion), begin(&request));
         match request {
-            Request::Read { offset, length } => self.read(offset, length, Reply::Client(completion, started)),
-            Request::Write { offset, data, fua } => self.write(offset, data, fua, Reply::Client(completion, started)),
-            Request::Flush => {
-                self.send(Pending::plain(Reply::Client(completion, started)), |token| {
-                    Event::Flush { token }
-                });
-            }
-            Request::Trim { offset, length, fua } => self.trim(offset, length, fua, completion, started),
+            Request::Read { offset, length } => self.read(offset, length, reply),
+            Request::Write { offset, data, fua } => self.write(offset, data, fua, reply),
+            Request::Flush => self.send(Pending::plain(reply), |token| Event::Flush { token }),
+            Request::Trim { offset, length, fua } => self.trim(offset, length, fua, reply),
             Request::WriteZeroes {
                 offset,
                 length,
                 fua,
                 no_hole: _,
-            } => {
-                self.zero(offset, length, fua, Reply::Client(completion, started));
-            }
+            } => self.zero(offset, length, fua, reply),
             Request::BlockStatus {
                 offset,
                 length,
@@ -128,7 +132,6 @@ impl Export for VolumeExport {
                     skip: offset % BLOCK,
                     length: u64::from(length),
                 };
-                let reply = Reply::Client(completion, started);
                 self.send(Pending { data, reply }, |token| Event::Status { token, span });
             }
         }
@@ -228,13 +231,12 @@ impl VolumeExport {
     }
 
     /// Advice: whole blocks only.
-    fn trim(&self, offset: u64, length: u32, fua: bool, completion: Completion, started: Started<BlockOperation>) {
+    fn trim(&self, offset: u64, length: u32, fua: bool, reply: Reply) {
         let (first, end) = (offset.div_ceil(BLOCK), (offset + u64::from(length)) / BLOCK);
         if first >= end && !fua {
-            self.gateway.meters.observe(&started, true);
-            return completion.complete(Ok(nbd::Answer::Done));
+            return self.gateway.reply(reply, Ok(Answer::Done), Data::None);
         }
-        let pending = Pending::plain(Reply::Client(completion, started));
+        let pending = Pending::plain(reply);
         if first >= end {
             return self.send(pending, |token| Event::Flush { token });
         }
@@ -283,7 +285,7 @@ fn kept_bytes(offset: u64, length: u64) -> (usize, usize) {
 }
 
 /// An answer of the core in NBD's terms.
-pub(crate) fn nbd_answer(result: Result<Answer, Refusal>, data: Data) -> Result<nbd::Answer, NbdError> {
+fn nbd_answer(result: Result<Answer, Refusal>, data: Data) -> Result<nbd::Answer, NbdError> {
     match (result, data) {
         (
             Ok(Answer::Read),
