@@ -56,6 +56,7 @@ fn carry_out<E: Display>(arguments: Arguments, serve: impl FnOnce(Settings) -> R
         Command::Serve => local::serve(&connection, serve),
         Command::CheckConfig { json } => local::check_config(&connection, json),
         Command::Settings { markdown, json } => local::settings(&connection, markdown, json),
+        Command::Openapi => output::json(&crate::admin::openapi::document()),
         Command::Metrics(MetricsArguments { names: true }) => output::lines(crate::metrics::names()),
         Command::Metrics(MetricsArguments { names: false }) => output::text(&client(&connection)?.metrics()?),
         Command::Volume(command) => volume::run(&client(&connection)?, command),

@@ -77,7 +77,7 @@ macro_rules! counters {
     ($(#[$about:meta])* $name:ident { $( $(#[$meaning:meta])* $counter:ident ),+ $(,)? }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        #[cfg_attr(feature = "api", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "api", derive(schemars::JsonSchema, serde::Serialize, serde::Deserialize))]
         pub struct $name { $( $(#[$meaning])* pub $counter: u64 ),+ }
 
         impl $name {

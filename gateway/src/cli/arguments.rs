@@ -90,6 +90,9 @@ pub(super) enum Command {
     },
     /// Show the gateway's metrics in Prometheus's text format
     Metrics(MetricsArguments),
+    /// Print docs/openapi.json
+    #[command(hide = true)]
+    Openapi,
 }
 
 #[derive(Debug, Args)]

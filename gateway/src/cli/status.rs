@@ -3,13 +3,14 @@
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
+use crate::admin::endpoints;
 use crate::admin::model::{Status, StoreState};
 use crate::settings::ByteSize;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use std::time::Duration;
 
 pub(super) fn run(client: &Client, as_json: bool) -> Result<(), CliError> {
-    let status = client.status()?;
+    let status = client.ask(&endpoints::STATUS, &())?;
     if as_json {
         output::json(&status)
     } else {

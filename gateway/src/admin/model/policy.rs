@@ -1,8 +1,9 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tombolo_core::{PolicyCounters, Tally};
 
 /// The policies at work, how they fare, and what is set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyStatus {
     pub replacement: String,
     pub prefetch: String,
@@ -26,7 +27,7 @@ pub struct PolicyStatus {
 }
 
 /// One key of the settings file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicySetting {
     pub section: String,
     pub key: String,
@@ -34,7 +35,7 @@ pub struct PolicySetting {
 }
 
 /// What one pair of policies has achieved. Blocks, unless it says reads or suggestions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyTally {
     pub replacement: String,
     pub prefetch: String,
