@@ -90,6 +90,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Writes refused as busy after waiting too long.",
         |m| Integer(m.status.writes.refused),
     ),
+    counter(
+        "tombolo_reads_refused_total",
+        "Reads refused as the store did not bring their blocks; clients try again.",
+        |m| Integer(m.core.counters.reads_refused),
+    ),
     gauge("tombolo_writes_waiting", "Writes waiting at the limit now.", |m| {
         Integer(m.status.writes.waiting)
     }),

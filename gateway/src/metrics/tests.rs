@@ -90,6 +90,7 @@ fn example() -> Metrics {
         core: Snapshot {
             counters: Counters {
                 uploads: 9,
+                reads_refused: 3,
                 ..Default::default()
             },
             ..Default::default()
@@ -130,6 +131,7 @@ fn values_arrive_under_their_names() {
         ("tombolo_dedup_blocks_total{outcome=\"duplicate\"}", 2.0),
         ("tombolo_dedup_ratio", 2.0),
         ("tombolo_uploads_total", 9.0),
+        ("tombolo_reads_refused_total", 3.0),
         ("tombolo_store_state{state=\"ok\"}", 0.0),
         ("tombolo_store_state{state=\"degraded\"}", 1.0),
         ("tombolo_store_last_success_age_seconds", 7.0),
