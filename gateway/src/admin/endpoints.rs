@@ -3,8 +3,8 @@
 
 use super::endpoint::{Description, Endpoint, Method, Request, endpoints};
 use super::model::{
-    CheckStatus, ControlError, PolicyStatus, ShareInfo, Status, TraceStatus, VolumeInfo, check_share_name,
-    check_share_quota, check_trace_path, check_trace_size, check_volume_name, check_volume_size,
+    CheckStatus, ControlError, JournalStatus, PolicyStatus, ShareInfo, Status, TraceStatus, VolumeInfo,
+    check_share_name, check_share_quota, check_trace_path, check_trace_size, check_volume_name, check_volume_size,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,8 @@ endpoints! {
     STATUS: Get "/v1/status", () => 200 Status;
     /// Begins to upload everything dirty now, partial packs included. Progress shows in the status.
     DRAIN: Post "/v1/drain", () => 202 ();
+    /// Begins to bring local metadata up to the journal. Answers with what a restart would have to replay without that.
+    CHECKPOINT: Post "/v1/checkpoint", () => 202 JournalStatus;
 
     /// All volumes, in the order of their names.
     VOLUME_LIST: Get "/v1/volumes", () => 200 Vec<VolumeInfo>;

@@ -251,6 +251,7 @@ impl GatewayControl {
         Handlers::new(Arc::new(self), Self::metrics)
             .on(&endpoints::STATUS, |gateway, ()| Ok(gateway.status()))
             .on(&endpoints::DRAIN, Self::drain)
+            .on(&endpoints::CHECKPOINT, Self::checkpoint)
             .on(&endpoints::VOLUME_LIST, |gateway, ()| Ok(gateway.status().volumes))
             .on(&endpoints::VOLUME_CREATE, Self::volume_create)
             .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
@@ -295,6 +296,12 @@ impl GatewayControl {
     fn drain(&self, (): ()) -> Result<(), ControlError> {
         self.gateway.drain();
         Ok(())
+    }
+
+    fn checkpoint(&self, (): ()) -> Result<JournalStatus, ControlError> {
+        let before = self.status().journal;
+        self.gateway.drive(Event::CheckpointNow);
+        Ok(before)
     }
 
     /// A change to the volume of this name, durable when this returns.

@@ -1,4 +1,5 @@
-//! Every setting there is, but for those of the store. Comments are the text of docs/CONFIGURATION.md, together with the reasons beside the defaults.
+//! Every setting there is, but for those of the store. Comments are the text of docs/CONFIGURATION.md, together with the
+//! reasons beside the defaults.
 
 use super::ByteSize;
 use super::policies::{DEFAULT_PREFETCH, DEFAULT_REPLACEMENT};

@@ -12,8 +12,8 @@ use tombolo::admin::endpoints::{
     self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, ShareQuota, StartTrace,
 };
 use tombolo::admin::model::{
-    CheckState, CheckStatus, ControlError, DedupStatus, ErrorKind, PolicyStatus, ShareInfo, Status, StoreState,
-    StoreStatus, TraceState, TraceStatus, UploadStatus, VolumeInfo,
+    CheckState, CheckStatus, ControlError, DedupStatus, ErrorKind, JournalStatus, PolicyStatus, ShareInfo, Status,
+    StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus, VolumeInfo,
 };
 use tombolo::admin::server::{Handlers, RECEIVE_TIMEOUT, Server};
 use tombolo::metrics::model::Metrics;
@@ -33,6 +33,8 @@ pub struct FakeState {
     /// Taken off the dirty bytes at each look, once a drain was asked for.
     pub clean_bytes_per_look: u64,
     pub drains: u64,
+    /// What a checkpoint would take in; nothing is left by one.
+    pub journal: JournalStatus,
     pub store_error: Option<String>,
     pub replacement: String,
     pub trace: TraceStatus,
@@ -55,6 +57,7 @@ impl Fake {
         Handlers::new(self.clone(), Self::metrics)
             .on(&endpoints::STATUS, |fake, ()| Ok(fake.status()))
             .on(&endpoints::DRAIN, Self::drain)
+            .on(&endpoints::CHECKPOINT, Self::checkpoint)
             .on(&endpoints::VOLUME_LIST, |fake, ()| Ok(fake.status().volumes))
             .on(&endpoints::VOLUME_CREATE, Self::volume_create)
             .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
@@ -164,6 +167,11 @@ impl Fake {
     fn drain(&self, (): ()) -> Result<(), ControlError> {
         self.change()?.drains += 1;
         Ok(())
+    }
+
+    fn checkpoint(&self, (): ()) -> Result<JournalStatus, ControlError> {
+        let mut state = self.change()?;
+        Ok(std::mem::take(&mut state.journal))
     }
 
     fn trace_start(&self, StartTrace { path, bytes_max }: StartTrace) -> Result<TraceStatus, ControlError> {

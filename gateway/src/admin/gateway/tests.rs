@@ -143,6 +143,7 @@ fn every_endpoint_answers_as_it_is_described() {
         ("trace_status", "/v1/trace", ""),
         ("trace_stop", "/v1/trace", ""),
         ("drain", "/v1/drain", ""),
+        ("checkpoint", "/v1/checkpoint", ""),
         ("status", "/v1/status", ""),
         ("metrics", "/metrics", ""),
         ("share_delete", "/v1/shares/docs?force=true", ""),
