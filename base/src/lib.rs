@@ -1,5 +1,6 @@
 //! Units and identifiers that every crate shares: blocks, PVBNs, LCBNs, fingerprints, checksums, virtual
-//! instants, seeded pseudo-randomness, and a bounds-checked byte codec for every format on disk and in the cloud.
+//! instants, seeded pseudo-randomness, distributions, enumerations with names, and a bounds-checked byte codec for every
+//! format on disk and in the cloud.
 //!
 //! Pure: no clock, no I/O, no allocation beyond what a caller asks for.
 #![cfg_attr(not(test), no_std)]
@@ -11,7 +12,9 @@ extern crate alloc;
 pub mod codec;
 pub mod descriptor;
 mod entry;
+mod histogram;
 mod ids;
+mod names;
 mod prng;
 mod span;
 mod time;
@@ -19,7 +22,9 @@ mod time;
 pub use codec::{DecodeError, Reader, Writer};
 pub use descriptor::{BlockEncoding, ObjectDescriptor, ObjectId, PackedBlock};
 pub use entry::{ENTRY_KEY_BYTES_MAX, ENTRY_VALUE_BYTES_MAX, EntryChange};
+pub use histogram::{Distribution, Histogram};
 pub use ids::{BlockSum, Fingerprint, Lcbn, Pvbn, VolumeId};
+pub use names::{NameError, Named};
 pub use prng::Prng;
 pub use span::{MetadataChange, Span};
 pub use time::{Instant, WallTime};

@@ -47,7 +47,7 @@ pub use keyed::{Evicted, KeyedCache, Object, Outcome};
 pub use lirs::Lirs;
 pub use lru::Lru;
 pub use min::Min;
-pub use policy::{Policy, UnknownPolicy};
+pub use policy::Policy;
 pub use s3_fifo::S3Fifo;
 pub use sarc::{Detector, Sarc, SarcConfig};
 pub use sieve::Sieve;

@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tombolo_base::Prng;
-use tombolo_cloud_driver::{ObjectStore, PutMode, S3Settings, StoreUrl, open_store};
+use tombolo_cloud_driver::{ObjectStore, PutMode, StoreSettings, StoreUrl, open_store};
 
 struct Plan {
     url: StoreUrl,
-    settings: S3Settings,
+    settings: StoreSettings,
     sizes_bytes: Vec<usize>,
     concurrencies: Vec<usize>,
     count: usize,
@@ -67,7 +67,7 @@ async fn run() -> Result<(), Failure> {
 }
 
 fn parse(arguments: impl Iterator<Item = String>) -> Result<Plan, Failure> {
-    let mut settings = S3Settings::default();
+    let mut settings = StoreSettings::default();
     let (mut url, mut sizes_bytes, mut concurrencies, mut count) = (None, vec![262_144], vec![1, 8, 32], 1_000);
     let mut arguments = arguments;
     while let Some(name) = arguments.next() {
@@ -75,8 +75,8 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Plan, Failure> {
         match &name[..] {
             "--store" => url = Some(value.parse()?),
             "--endpoint" => {
-                settings.allow_http = value.starts_with("http://");
-                settings.endpoint = Some(value);
+                settings.s3.allow_http = value.starts_with("http://");
+                settings.s3.endpoint = Some(value);
             }
             "--sizes" => sizes_bytes = numbers(&value)?,
             "--concurrency" => concurrencies = numbers(&value)?,

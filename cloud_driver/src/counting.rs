@@ -11,33 +11,36 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+use tombolo_base::{Distribution, Histogram};
 
-/// Buckets of the latency histogram: bucket `index` counts requests of at most [`latency_bucket_micros`]`(index)`, the last
-/// one all slower ones.
-pub const LATENCY_BUCKETS: usize = 20;
+/// Bounds of latencies, in microseconds: from a directory on a fast disk to 33.5 s, doubled each time.
+static LATENCY_BOUNDS_US: [u64; 19] = latency_bounds_us();
 
-/// Upper bound of a bucket: 128 µs (a directory on a fast disk) doubled each time; the last but one is 33.5 s. `None` is infinity.
-pub const fn latency_bucket_micros(index: usize) -> Option<u64> {
-    if index + 1 < LATENCY_BUCKETS {
-        Some(128 << index)
-    } else {
-        None
+const fn latency_bounds_us() -> [u64; 19] {
+    let mut bounds = [128; 19];
+    let mut index = 1;
+    while index < bounds.len() {
+        bounds[index] = 2 * bounds[index - 1];
+        index += 1;
     }
+    bounds
 }
 
-fn latency_bucket(micros: u64) -> usize {
-    (0..LATENCY_BUCKETS - 1)
-        .find(|index| latency_bucket_micros(*index).is_some_and(|bound| micros <= bound))
-        .unwrap_or(LATENCY_BUCKETS - 1)
-}
-
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counters {
-    requests: AtomicU64,
     bytes: AtomicU64,
-    micros: AtomicU64,
     failures: [AtomicU64; ErrorKind::ALL.len()],
-    latencies: [AtomicU64; LATENCY_BUCKETS],
+    micros: Histogram,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            bytes: AtomicU64::new(0),
+            failures: Default::default(),
+            micros: Histogram::new(&LATENCY_BOUNDS_US),
+        }
+    }
 }
 
 /// One operation, all its requests so far.
@@ -45,16 +48,12 @@ struct Counters {
 pub struct OperationCounts {
     /// What was asked of the store.
     pub operation: Operation,
-    /// Ended requests, failed ones included.
-    pub requests: u64,
+    /// How long those took that have ended, failed ones included.
+    pub micros: Distribution,
     /// Payload of the successful ones: sent by put, received by get.
     pub bytes: u64,
-    /// Sum of the latencies.
-    pub micros: u64,
     /// Failed requests by kind, kinds that never occurred left out.
     pub failures: Vec<(ErrorKind, u64)>,
-    /// Not cumulative.
-    pub latencies: [u64; LATENCY_BUCKETS],
 }
 
 /// The shared counters; keep a clone to read them.
@@ -73,15 +72,13 @@ impl StoreCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         OperationCounts {
             operation,
-            requests: read(&counters.requests),
+            micros: counters.micros.distribution(),
             bytes: read(&counters.bytes),
-            micros: read(&counters.micros),
             failures: ErrorKind::ALL
                 .into_iter()
                 .zip(counters.failures.iter().map(read))
                 .filter(|(_, count)| *count > 0)
                 .collect(),
-            latencies: std::array::from_fn(|index| read(&counters.latencies[index])),
         }
     }
 
@@ -90,9 +87,7 @@ impl StoreCounts {
             counter.fetch_add(amount, Ordering::Relaxed);
         };
         let counters = &self.0[operation as usize];
-        add(&counters.requests, 1);
-        add(&counters.micros, micros);
-        add(&counters.latencies[latency_bucket(micros)], 1);
+        counters.micros.count(micros);
         match outcome {
             Ok(bytes) => add(&counters.bytes, bytes),
             Err(error) => {
@@ -176,12 +171,9 @@ mod tests {
     use crate::MemoryStore;
 
     #[test]
-    fn buckets_cover_everything_once() {
-        assert_eq!(latency_bucket(0), 0);
-        assert_eq!(latency_bucket(128), 0);
-        assert_eq!(latency_bucket(129), 1);
-        assert_eq!(latency_bucket(33_554_432), LATENCY_BUCKETS - 2);
-        assert_eq!(latency_bucket(u64::MAX), LATENCY_BUCKETS - 1);
+    fn bounds_reach_from_a_fast_disk_to_half_a_minute() {
+        assert_eq!(LATENCY_BOUNDS_US[..2], [128, 256]);
+        assert_eq!(LATENCY_BOUNDS_US[18], 33_554_432);
     }
 
     #[test]
@@ -206,12 +198,11 @@ mod tests {
         store.get("b", None).await.unwrap_err();
         let counts = store.counts();
         let puts = counts.of(Operation::Put);
-        assert_eq!((puts.requests, puts.bytes), (2, 5));
+        assert_eq!((puts.micros.count(), puts.bytes), (2, 5));
         assert_eq!(puts.failures, [(ErrorKind::Precondition, 1)]);
-        assert_eq!(puts.latencies.iter().sum::<u64>(), 2);
         let gets = counts.of(Operation::Get);
-        assert_eq!((gets.requests, gets.bytes), (2, 2));
+        assert_eq!((gets.micros.count(), gets.bytes), (2, 2));
         assert_eq!(gets.failures, [(ErrorKind::NotFound, 1)]);
-        assert_eq!(counts.of(Operation::List).requests, 0);
+        assert_eq!(counts.of(Operation::List).micros.count(), 0);
     }
 }

@@ -203,7 +203,7 @@ pub enum StoreError {
     },
     #[error("object key {key:?} is not allowed: {reason}")]
     InvalidKey { key: String, reason: &'static str },
-    #[error("store URL {url:?} is not usable: {reason}; write s3://BUCKET/PREFIX or dir:/ABSOLUTE/PATH")]
+    #[error("store URL {url:?} is not usable: {reason}; write {forms}", forms = crate::url::FORMS)]
     InvalidUrl { url: String, reason: &'static str },
     #[error("setting {setting} = {value:?}: {reason}")]
     InvalidSetting {

@@ -43,7 +43,7 @@ mod s3;
 mod store;
 
 #[cfg(feature = "net")]
-pub use counting::{Counting, LATENCY_BUCKETS, OperationCounts, StoreCounts, latency_bucket_micros};
+pub use counting::{Counting, OperationCounts, StoreCounts};
 #[cfg(feature = "net")]
 pub use dir::DirStore;
 #[cfg(feature = "net")]
@@ -53,7 +53,7 @@ pub use limited::{Limited, Priority};
 #[cfg(feature = "net")]
 pub use memory::MemoryStore;
 #[cfg(feature = "net")]
-pub use open::open_store;
+pub use open::{StoreSettings, open_store};
 #[cfg(feature = "net")]
 pub use retrying::{RetryCounts, Retrying};
 #[cfg(feature = "net")]

@@ -21,6 +21,8 @@ pub enum StoreUrl {
     },
 }
 
+/// For whoever has to write one.
+pub(crate) const FORMS: &str = "s3://BUCKET/PREFIX or dir:/ABSOLUTE/PATH";
 /// Leaves room for [`crate::KEY_BYTES_MAX`] within the 1,024 bytes of an S3 key.
 const PREFIX_BYTES_MAX: usize = 255;
 

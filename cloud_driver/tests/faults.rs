@@ -144,7 +144,7 @@ async fn put_and_get(server: &Server, proxy: &Proxy, objects: u64, judge: impl F
     judge(counts);
     assert_eq!(counts.gave_up, 0, "{counts:?}");
     let requests: u64 = Operation::ALL
-        .map(|operation| counting.counts().of(operation).requests)
+        .map(|operation| counting.counts().of(operation).micros.count())
         .iter()
         .sum();
     assert!(

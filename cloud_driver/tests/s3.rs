@@ -6,8 +6,8 @@ use bytes::Bytes;
 use std::sync::Arc;
 use support::{BUCKET, Server};
 use tombolo_cloud_driver::{
-    AddressingStyle, ErrorKind, ObjectStore, PutMode, S3Settings, S3Store, StoreError, StoreUrl, UploadChecksum,
-    conformance, open_store,
+    AddressingStyle, ErrorKind, ObjectStore, PutMode, S3Settings, S3Store, StoreError, StoreSettings, StoreUrl,
+    UploadChecksum, conformance, open_store,
 };
 
 fn open(settings: &S3Settings, prefix: &str) -> Arc<dyn ObjectStore> {
@@ -15,7 +15,8 @@ fn open(settings: &S3Settings, prefix: &str) -> Arc<dyn ObjectStore> {
         bucket: BUCKET.into(),
         prefix: prefix.into(),
     };
-    open_store(&url, settings).unwrap()
+    let settings = StoreSettings { s3: settings.clone() };
+    open_store(&url, &settings).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 
 mod arguments;
 mod check;
+mod checkpoint;
 mod confirm;
 mod drain;
 pub(crate) mod error;
@@ -56,10 +57,12 @@ fn carry_out<E: Display>(arguments: Arguments, serve: impl FnOnce(Settings) -> R
         Command::Serve => local::serve(&connection, serve),
         Command::CheckConfig { json } => local::check_config(&connection, json),
         Command::Settings { markdown, json } => local::settings(&connection, markdown, json),
+        Command::Openapi => output::json(&crate::admin::openapi::document()),
         Command::Metrics(MetricsArguments { names: true }) => output::lines(crate::metrics::names()),
         Command::Metrics(MetricsArguments { names: false }) => output::text(&client(&connection)?.metrics()?),
         Command::Volume(command) => volume::run(&client(&connection)?, command),
         Command::Share(command) => share::run(&client(&connection)?, command),
+        Command::Checkpoint { json } => checkpoint::run(&client(&connection)?, json),
         Command::Check { json } => check::run(&client(&connection)?, json),
         Command::Export(command) => protocol_servers::run(&client(&connection)?, command),
         Command::Status { json } => status::run(&client(&connection)?, json),

@@ -3,7 +3,7 @@
 mod options;
 
 #[cfg(test)]
-pub(crate) use options::options;
+pub(crate) use options::{options, share_options};
 
 use crate::admin::gateway::GatewayControl;
 use crate::admin::server::{self, AdminError};
@@ -59,11 +59,11 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
     let files_config = options::files_server_config(&settings, &budget, STOP_PATIENCE);
     let service = Arc::new(ShareService(shares.clone()));
     let files_server = tombolo_fuse::Server::serve_unix(files_listener, service, files_config);
-    let control = Arc::new(GatewayControl::new(gateway.clone(), shares, server.clone(), &settings));
+    let control = GatewayControl::new(gateway.clone(), shares, server.clone(), &settings);
     let admin = server::Server::start(
         &settings.admin_socket(),
         settings.metrics_address(),
-        control,
+        &control.handlers(),
         server::RECEIVE_TIMEOUT,
     )?;
     tracing::info!(

@@ -8,4 +8,3 @@ mod nbd;
 pub use file_storage::FileStorage;
 pub(crate) use file_storage::SESSION_CLIENTS;
 pub use nbd::VolumeExports;
-pub(crate) use nbd::{OPERATIONS, nbd_answer};

@@ -3,19 +3,17 @@
 //! One table names every metric, says what it means and how it is read, so that dashboards and alerts can be checked
 //! against it ([`names`]). Names carry base units (bytes, seconds); counters end in `_total`. It owns no counters.
 
-mod file_requests;
-pub mod histogram;
 pub mod model;
+pub mod requests;
 mod table;
 
-pub use file_requests::FileMeters;
-
-use crate::admin::model::{Histogram, Metrics};
+use model::Metrics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt;
+use tombolo_base::Distribution;
 
 /// The format of [`encode`], for the `Content-Type` header.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -42,7 +40,8 @@ enum Reading {
     Float(f64),
     Integers(Vec<(Labels, u64)>),
     Floats(Vec<(Labels, f64)>),
-    Histograms(Vec<(Labels, Histogram)>),
+    /// Of microseconds, which are told in seconds.
+    Durations(Vec<(Labels, Distribution)>),
 }
 
 /// Every metric, in the order of the text.
@@ -102,13 +101,13 @@ fn write_reading(mut encoder: MetricEncoder, reading: &Reading) -> fmt::Result {
         Reading::Floats(values) => values
             .iter()
             .try_for_each(|(labels, value)| encoder.encode_family(labels)?.encode_gauge(value)),
-        Reading::Histograms(values) => values.iter().try_for_each(|(labels, histogram)| {
-            let mut buckets = histogram.buckets.clone();
-            if buckets.last().is_none_or(|(bound, _)| bound.is_finite()) {
-                buckets.push((f64::INFINITY, 0));
-            }
+        Reading::Durations(values) => values.iter().try_for_each(|(labels, micros)| {
+            let seconds = |micros: u64| micros as f64 / 1e6;
+            let bounds = micros.bounds.iter().map(|bound| seconds(*bound));
+            let counts = micros.counts.iter().copied();
+            let buckets: Vec<(f64, u64)> = bounds.chain([f64::INFINITY]).zip(counts).collect();
             let mut family = encoder.encode_family(labels)?;
-            family.encode_histogram::<NoLabelSet>(histogram.sum, histogram.count(), &buckets, None)
+            family.encode_histogram::<NoLabelSet>(seconds(micros.sum), micros.count(), &buckets, None)
         }),
     }
 }

@@ -12,9 +12,7 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tombolo_fuse::Errno;
 use tombolo_fuse::mount::{self, AttachError, Holder, HolderConfig, KernelMount};
-
-/// Largest read and write.
-const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+use tombolo_fuse::protocol::TRANSFER_BYTES_MAX;
 
 /// What is mounted where.
 #[derive(Clone, Debug)]

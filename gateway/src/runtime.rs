@@ -32,7 +32,7 @@ pub use open::{OpenError, Options};
 pub use requests::Reply;
 pub use trace_recorder::Recorder;
 
-use crate::metrics::histogram::{Meters, OperationMeter};
+use crate::metrics::requests::{BlockOperation, Meters, OperationMetrics};
 use cache_file::CacheFile;
 use checkpointer::IndexCheckpoint;
 use clock::Clock;
@@ -59,7 +59,7 @@ pub struct Gateway {
     core: Mutex<Core>,
     clock: Arc<Clock>,
     pub(crate) requests: Requests,
-    pub(crate) meters: Meters,
+    pub(crate) meters: Meters<BlockOperation>,
     /// Connections of each volume.
     clients: Mutex<HashMap<VolumeId, u64>>,
     /// Numbers given to connections so far.
@@ -153,24 +153,11 @@ impl Gateway {
     }
 
     /// Sends a request and waits for its answer; for the admin API.
-    fn ask(self: &Arc<Self>, event: impl FnOnce(tombolo_core::Token) -> Event) -> Result<Answer, Refusal> {
+    pub(crate) fn ask(self: &Arc<Self>, event: impl FnOnce(tombolo_core::Token) -> Event) -> Result<Answer, Refusal> {
         let (sender, receiver) = sync_channel(1);
         let token = self.requests.insert(Pending::plain(Reply::Channel(sender)));
         self.drive(event(token));
         receiver.recv().unwrap_or(Err(Refusal::Busy))
-    }
-
-    pub fn create_volume(self: &Arc<Self>, name: &str, blocks: u64) -> Result<VolumeId, Refusal> {
-        let name = name.to_owned();
-        volume_id(self.ask(|token| Event::VolumeCreate { token, name, blocks }))
-    }
-
-    pub fn resize_volume(self: &Arc<Self>, volume: VolumeId, blocks: u64) -> Result<VolumeId, Refusal> {
-        volume_id(self.ask(|token| Event::VolumeResize { token, volume, blocks }))
-    }
-
-    pub fn delete_volume(self: &Arc<Self>, volume: VolumeId) -> Result<VolumeId, Refusal> {
-        volume_id(self.ask(|token| Event::VolumeDelete { token, volume }))
     }
 
     pub fn volume_named(&self, name: &str) -> Option<Volume> {
@@ -238,7 +225,7 @@ impl Gateway {
     }
 
     /// Clients' requests so far, by operation.
-    pub fn operations(&self) -> Vec<OperationMeter> {
+    pub fn operations(&self) -> Vec<OperationMetrics> {
         self.meters.snapshot()
     }
 
@@ -261,12 +248,5 @@ impl Gateway {
 
     fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-fn volume_id(answer: Result<Answer, Refusal>) -> Result<VolumeId, Refusal> {
-    match answer? {
-        Answer::Volume(volume) => Ok(volume),
-        other => unreachable!("volume requests are answered with a volume, not {other:?}"),
     }
 }

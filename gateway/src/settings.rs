@@ -10,15 +10,17 @@ mod policies;
 mod rules;
 mod section;
 mod sections;
+mod store;
 mod value;
 
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use policies::PolicySettings;
 pub use section::{Field, Permitted};
 pub use sections::{
-    AddressingStyle, Cache, Compression, CompressionAlgorithm, Directories, Files, Flush, Journal, Log, LogFormat,
-    LogLevel, Memory, Metrics, Nbd, Prefetch, PrefetchAddressing, Store, Threads,
+    Cache, Compression, CompressionAlgorithm, Directories, Files, Flush, Journal, Log, LogFormat, LogLevel, Memory,
+    Metrics, Nbd, Prefetch, PrefetchAddressing, Threads,
 };
+pub use store::{AddressingStyle, Store};
 
 use section::{Section, qualified};
 use std::fmt;

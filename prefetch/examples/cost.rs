@@ -65,7 +65,7 @@ fn policies() {
         "policy", "ns/read", "worst us", "suggestions", "blocks/read", "MiB"
     );
     for name in PolicyName::ALL {
-        let mut policy = PolicyConfig::of(*name).build();
+        let mut policy = PolicyConfig::of(name).build();
         let (mut suggestions, mut count, mut blocks) = (Vec::new(), 0usize, 0u64);
         let mut worst = 0;
         let started = cpu_nanoseconds();
@@ -82,7 +82,7 @@ fn policies() {
         let nanos = (cpu_nanoseconds() - started) / READS as u64;
         println!(
             "{:<12} {:>10} {:>10.1} {:>12.3} {:>14.1} {:>10.1}",
-            name.as_str(),
+            name.name(),
             nanos,
             worst as f64 / 1000.0,
             count as f64 / READS as f64,

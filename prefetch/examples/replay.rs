@@ -177,8 +177,8 @@ fn main() {
     );
     let built = |config: PolicyConfig| config.build();
     let mut policies: Vec<(String, Option<u64>, Box<dyn Prefetcher>)> = PolicyName::ALL
-        .iter()
-        .map(|name| (name.to_string(), None, built(PolicyConfig::of(*name))))
+        .into_iter()
+        .map(|name| (name.to_string(), None, built(PolicyConfig::of(name))))
         .collect();
     for track_blocks in [1, 4] {
         let config = GraphConfig {

@@ -34,7 +34,7 @@ mod testing;
 
 pub use admission::{Admission, Offer, Prices};
 pub use amp::{Amp, AmpConfig, TriggerGrowth};
-pub use configuration::{Addressing, Combination, ConfigError, NameError, PolicyConfig, PolicyName, ReplacementName};
+pub use configuration::{Addressing, Combination, ConfigError, PolicyConfig, PolicyName, ReplacementName};
 pub use graph::{Graph, GraphConfig};
 pub use hou::{Hou, HouConfig};
 pub use leap::{Leap, LeapConfig};

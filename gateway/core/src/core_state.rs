@@ -41,6 +41,8 @@ pub struct Counters {
     pub writes_throttled: u64,
     pub writes_stalled: u64,
     pub writes_refused_busy: u64,
+    /// Reads whose blocks the store did not bring.
+    pub reads_refused: u64,
     pub slots_stale: u64,
     pub slots_corrupt: u64,
     pub blocks_lost: u64,

@@ -11,7 +11,7 @@ use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId};
 use tombolo_prefetch::{Addressing, Class, Statistics, graph::History};
 
 /// A look at the core for `status` and `/metrics`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub counters: Counters,
     pub totals: Totals,
@@ -55,7 +55,7 @@ pub struct Snapshot {
 }
 
 /// What the policies have achieved and hold, for `status` and `/metrics`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PolicySnapshot {
     pub replacement: &'static str,
     pub prefetch: &'static str,

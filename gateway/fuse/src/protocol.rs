@@ -19,3 +19,6 @@ pub mod reply;
 #[expect(missing_docs, reason = "the names are those of <linux/fuse.h>")]
 pub mod request;
 pub mod wire;
+
+/// The largest READ and WRITE.
+pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;

@@ -14,6 +14,7 @@ mod messages;
 mod place;
 mod stream;
 
+use crate::protocol::TRANSFER_BYTES_MAX;
 use crate::service::Service;
 use connection::Connection;
 use place::Client;
@@ -63,7 +64,7 @@ impl Default for ServerConfig {
             threads_max: 32,
             connections_max: 256,
             // The most that the kernel's client sends without further settings.
-            data_bytes_max: 1 << 20,
+            data_bytes_max: TRANSFER_BYTES_MAX as usize,
             attach_timeout: Duration::from_secs(30),
             client_timeout: Duration::from_secs(30),
             replace_timeout: Duration::from_secs(30),

@@ -2,22 +2,25 @@
 
 mod policies;
 
-use crate::admin::model::{
-    CacheStatus, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Histogram, JournalStatus, LossStatus,
-    LostRange, MemoryStatus, Metrics, OperationMetrics, PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status,
-    StoreOperationMetrics, StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WorkMetrics, WriteStatus,
+use crate::admin::endpoints::{
+    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, ShareQuota, StartTrace,
 };
+use crate::admin::model::{
+    CacheStatus, ControlError, DedupStatus, ErrorKind, JournalStatus, LossStatus, LostRange, MemoryStatus,
+    PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus, TraceStatus, UploadStatus,
+    VolumeInfo, WriteStatus,
+};
+use crate::admin::server::Handlers;
 use crate::frontends::fuse::{self, Shares};
-use crate::metrics::histogram::{LATENCY_BOUNDS_US, OperationMeter};
+use crate::metrics::model::Metrics;
 use crate::runtime::Gateway;
 use crate::settings::Settings;
 use policies::PolicyControl;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tombolo_base::BLOCK_BYTES;
-use tombolo_cloud_driver::{ErrorKind as StoreErrorKind, LATENCY_BUCKETS, latency_bucket_micros};
-use tombolo_core::{LostRun, Refusal, Snapshot, Volume};
+use tombolo_cloud_driver::ErrorKind as StoreErrorKind;
+use tombolo_core::{Event, LostRun, Refusal, Snapshot, Token, Volume};
 use tombolo_files::{self as files, FileError, SessionStatus, ShareStatus};
 use tombolo_nbd::Server;
 
@@ -242,151 +245,154 @@ impl GatewayControl {
     }
 }
 
-impl Control for GatewayControl {
+impl GatewayControl {
+    /// Which of its functions answers at which endpoint.
+    pub fn handlers(self) -> Handlers<Self> {
+        Handlers::new(Arc::new(self), Self::metrics)
+            .on(&endpoints::STATUS, |gateway, ()| Ok(gateway.status()))
+            .on(&endpoints::DRAIN, Self::drain)
+            .on(&endpoints::CHECKPOINT, Self::checkpoint)
+            .on(&endpoints::VOLUME_LIST, |gateway, ()| Ok(gateway.status().volumes))
+            .on(&endpoints::VOLUME_CREATE, Self::volume_create)
+            .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
+            .on(&endpoints::VOLUME_DELETE, Self::volume_delete)
+            .on(&endpoints::SHARE_LIST, |gateway, ()| Ok(gateway.share_infos()))
+            .on(&endpoints::SHARE_CREATE, Self::share_create)
+            .on(&endpoints::SHARE_QUOTA, Self::share_quota)
+            .on(&endpoints::SHARE_DELETE, Self::share_delete)
+            .on(&endpoints::CHECK_STATUS, |gateway, ()| {
+                Ok(gateway.shares.checking.status())
+            })
+            .on(&endpoints::CHECK_START, |gateway, ()| Ok(gateway.shares.check()))
+            .on(&endpoints::POLICY, |gateway, ()| Ok(gateway.policy_status()))
+            .on(&endpoints::POLICY_SET, Self::policy_set)
+            .on(&endpoints::TRACE_STATUS, |gateway, ()| {
+                Ok(gateway.gateway.recorder().status())
+            })
+            .on(&endpoints::TRACE_START, Self::trace_start)
+            .on(&endpoints::TRACE_STOP, |gateway, ()| {
+                Ok(gateway.gateway.recorder().stop())
+            })
+    }
+
     fn status(&self) -> Status {
         self.status_of(&self.gateway.snapshot())
     }
 
+    /// Taken together with one status.
     fn metrics(&self) -> Metrics {
         let snapshot = self.gateway.snapshot();
-        let local = self.gateway.local_use();
-        let counters = &snapshot.counters;
         Metrics {
             status: self.status_of(&snapshot),
-            requests: self.gateway.operations().into_iter().map(operation_metrics).collect(),
-            file_requests: self
-                .shares
-                .meters
-                .snapshot()
-                .into_iter()
-                .map(operation_metrics)
-                .collect(),
+            local: self.gateway.local_use(),
+            requests: self.gateway.operations(),
+            file_requests: self.shares.meters.snapshot(),
             check_findings: self.shares.checking.findings(),
-            store: self.gateway.store_counts().into_iter().map(store_metrics).collect(),
-            work: WorkMetrics {
-                uploads: counters.uploads,
-                upload_failures: counters.upload_failures,
-                upload_bytes: counters.upload_bytes,
-                fetches: counters.fetches,
-                fetch_failures: counters.fetch_failures,
-                fetches_in_flight: snapshot.fetches_in_flight,
-                syncs: counters.syncs,
-                checkpoints: counters.checkpoints,
-                slots_stale: counters.slots_stale,
-                metadata_bytes: local.metadata_bytes,
-                index_entries: local.index_entries,
-                index_runs: local.index_runs,
-                index_entries_dropped: local.index_entries_dropped,
-            },
+            store: self.gateway.store_counts(),
+            core: snapshot,
         }
     }
 
-    fn volume_create(&self, name: &str, size_bytes: u64) -> Result<VolumeInfo, ControlError> {
-        self.gateway
-            .create_volume(name, size_bytes / BLOCK)
-            .map_err(|refusal| control_error(name, &refusal))?;
-        self.found(name)
-    }
-
-    fn volume_list(&self) -> Vec<VolumeInfo> {
-        self.status().volumes
-    }
-
-    fn volume_resize(&self, name: &str, size_bytes: u64, allow_shrink: bool) -> Result<VolumeInfo, ControlError> {
-        let volume = self.find(name)?;
-        let old_bytes = volume.blocks * BLOCK;
-        if size_bytes < old_bytes && !allow_shrink {
-            return Err(ControlError::volume_would_shrink(name, old_bytes, size_bytes));
-        }
-        let resized = self.gateway.resize_volume(volume.id, size_bytes / BLOCK);
-        resized.map_err(|refusal| control_error(name, &refusal))?;
-        if let Some(server) = self
-            .server
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .as_ref()
-        {
-            server.disconnect_resized(name);
-        }
-        self.found(name)
-    }
-
-    fn volume_delete(&self, name: &str) -> Result<(), ControlError> {
-        let volume = self.find(name)?;
-        let connections = self.gateway.connections(volume.id);
-        if connections > 0 {
-            return Err(ControlError::volume_in_use(name, connections));
-        }
-        self.gateway
-            .delete_volume(volume.id)
-            .map_err(|refusal| control_error(name, &refusal))?;
-        Ok(())
-    }
-
-    fn drain(&self) -> Result<(), ControlError> {
+    fn drain(&self, (): ()) -> Result<(), ControlError> {
         self.gateway.drain();
         Ok(())
     }
 
-    fn trace_start(&self, path: &Path, bytes_max: u64) -> Result<TraceStatus, ControlError> {
-        self.gateway.recorder().start(path, bytes_max)
+    fn checkpoint(&self, (): ()) -> Result<JournalStatus, ControlError> {
+        let before = self.status().journal;
+        self.gateway.drive(Event::CheckpointNow);
+        Ok(before)
     }
 
-    fn trace_stop(&self) -> TraceStatus {
-        self.gateway.recorder().stop()
+    /// A change to the volume of this name, durable when this returns.
+    fn change_volume(&self, name: &str, event: impl FnOnce(Token) -> Event) -> Result<(), ControlError> {
+        let changed = self.gateway.ask(event);
+        changed.map(drop).map_err(|refusal| control_error(name, &refusal))
     }
 
-    fn trace_status(&self) -> TraceStatus {
-        self.gateway.recorder().status()
+    fn volume_create(&self, request: CreateVolume) -> Result<VolumeInfo, ControlError> {
+        let CreateVolume { name, size_bytes } = request;
+        self.change_volume(&name, |token| Event::VolumeCreate {
+            token,
+            name: name.clone(),
+            blocks: size_bytes / BLOCK,
+        })?;
+        self.found(&name)
     }
 
-    fn policy(&self) -> PolicyStatus {
+    fn volume_resize(&self, request: ResizeVolume) -> Result<VolumeInfo, ControlError> {
+        let ResizeVolume {
+            name,
+            size_bytes,
+            allow_shrink,
+        } = request;
+        let volume = self.find(&name)?;
+        let old_bytes = volume.blocks * BLOCK;
+        if size_bytes < old_bytes && !allow_shrink {
+            return Err(ControlError::volume_would_shrink(&name, old_bytes, size_bytes));
+        }
+        self.change_volume(&name, |token| Event::VolumeResize {
+            token,
+            volume: volume.id,
+            blocks: size_bytes / BLOCK,
+        })?;
+        let server = self.server.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(server) = server.as_ref() {
+            server.disconnect_resized(&name);
+        }
+        drop(server);
+        self.found(&name)
+    }
+
+    fn volume_delete(&self, DeleteVolume { name }: DeleteVolume) -> Result<(), ControlError> {
+        let volume = self.find(&name)?.id;
+        let connections = self.gateway.connections(volume);
+        if connections > 0 {
+            return Err(ControlError::volume_in_use(&name, connections));
+        }
+        self.change_volume(&name, |token| Event::VolumeDelete { token, volume })
+    }
+
+    fn share_create(&self, CreateShare { name, quota_bytes }: CreateShare) -> Result<ShareInfo, ControlError> {
+        let service = &self.shares.service;
+        self.kept(
+            &name,
+            service.create_share(&name, quota_bytes.unwrap_or(0), fuse::now()),
+        )?;
+        self.share_info(&name)
+    }
+
+    fn share_quota(&self, ShareQuota { name, quota_bytes }: ShareQuota) -> Result<ShareInfo, ControlError> {
+        let service = &self.shares.service;
+        self.kept(&name, service.set_quota(&name, quota_bytes.unwrap_or(0)))?;
+        self.share_info(&name)
+    }
+
+    fn share_delete(&self, DeleteShare { name, force }: DeleteShare) -> Result<(), ControlError> {
+        let sessions = self.share_info(&name)?.sessions.len() as u64;
+        if !force && sessions > 0 {
+            return Err(ControlError::share_in_use(&name, sessions));
+        }
+        let share = self.shares.service.share_named(&name);
+        let share = share.ok_or_else(|| ControlError::share_not_found(&name))?;
+        if share.being_deleted {
+            return Err(ControlError::share_being_deleted(&name));
+        }
+        let deleted = self.shares.delete(&share, force);
+        deleted.map_err(|error| share_error(&name, &error))
+    }
+
+    fn policy_status(&self) -> PolicyStatus {
         self.policy.status(&self.gateway.snapshot().policies)
     }
 
-    fn policy_set(&self, changes: toml::Table) -> Result<PolicyStatus, ControlError> {
+    fn policy_set(&self, PolicyChanges(changes): PolicyChanges) -> Result<PolicyStatus, ControlError> {
         self.policy.set(changes)?;
-        Ok(self.policy())
+        Ok(self.policy_status())
     }
 
-    fn share_list(&self) -> Result<Vec<ShareInfo>, ControlError> {
-        Ok(self.share_infos())
-    }
-
-    fn share_create(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError> {
-        let created = self
-            .shares
-            .service
-            .create_share(name, quota_bytes.unwrap_or(0), fuse::now());
-        self.kept(name, created)?;
-        self.share_info(name)
-    }
-
-    fn share_quota(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError> {
-        self.kept(name, self.shares.service.set_quota(name, quota_bytes.unwrap_or(0)))?;
-        self.share_info(name)
-    }
-
-    fn share_delete(&self, name: &str, force: bool) -> Result<(), ControlError> {
-        let sessions = self.share_info(name)?.sessions.len() as u64;
-        if !force && sessions > 0 {
-            return Err(ControlError::share_in_use(name, sessions));
-        }
-        let share = self.shares.service.share_named(name);
-        let share = share.ok_or_else(|| ControlError::share_not_found(name))?;
-        if share.being_deleted {
-            return Err(ControlError::share_being_deleted(name));
-        }
-        let deleted = self.shares.delete(&share, force);
-        deleted.map_err(|error| share_error(name, &error))
-    }
-
-    fn check_start(&self) -> Result<CheckStatus, ControlError> {
-        Ok(self.shares.check())
-    }
-
-    fn check_status(&self) -> CheckStatus {
-        self.shares.checking.status()
+    fn trace_start(&self, StartTrace { path, bytes_max }: StartTrace) -> Result<TraceStatus, ControlError> {
+        self.gateway.recorder().start(&path, bytes_max)
     }
 }
 
@@ -439,40 +445,6 @@ fn share_error(name: &str, error: &FileError) -> ControlError {
     ControlError::new(kind, format!("share {name}: {error}"))
 }
 
-fn operation_metrics(meter: OperationMeter) -> OperationMetrics {
-    let bounds = LATENCY_BOUNDS_US
-        .iter()
-        .map(|bound| *bound as f64 / 1e6)
-        .chain([f64::INFINITY]);
-    OperationMetrics {
-        operation: meter.operation,
-        errors: meter.errors,
-        bytes: meter.bytes,
-        seconds: Histogram {
-            sum: meter.micros as f64 / 1e6,
-            buckets: bounds.zip(meter.buckets).collect(),
-        },
-    }
-}
-
-fn store_metrics(counts: tombolo_cloud_driver::OperationCounts) -> StoreOperationMetrics {
-    let bounds = (0..LATENCY_BUCKETS)
-        .map(|index| latency_bucket_micros(index).map_or(f64::INFINITY, |micros| micros as f64 / 1e6));
-    StoreOperationMetrics {
-        operation: counts.operation.name(),
-        bytes: counts.bytes,
-        failures: counts
-            .failures
-            .into_iter()
-            .map(|(kind, count)| (kind.name(), count))
-            .collect(),
-        seconds: Histogram {
-            sum: counts.micros as f64 / 1e6,
-            buckets: bounds.zip(counts.latencies).collect(),
-        },
-    }
-}
-
 /// Why changes wait for the local disk, or checkpoints do not succeed.
 fn pause_of(snapshot: &Snapshot) -> Option<String> {
     let full = "the local disk has no room for the journal's next segment: changes wait, then are refused";
@@ -488,3 +460,6 @@ fn resident_bytes() -> u64 {
         .and_then(|text| text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()));
     pages.unwrap_or(0) * 4096
 }
+
+#[cfg(test)]
+mod tests;

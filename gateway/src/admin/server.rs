@@ -1,20 +1,19 @@
 //! The admin server: a JSON API and `/metrics` on a Unix socket, and `/metrics` alone over TCP.
 //!
 //! Whoever can open the socket may do everything; its mode 0600 and the directory's 0700 decide who that is. It owns
-//! sockets, routes and the mapping of errors to HTTP; it does not own what is done ([`Control`]).
+//! sockets, routes and the mapping of errors to HTTP; it does not own what is done ([`Handlers`]).
 
-mod api;
+mod body;
 mod connections;
+mod handlers;
 mod socket;
 
-pub(crate) use api::{CreateShare, CreateVolume, ResizeVolume, ShareQuota, StartTrace};
+pub use handlers::Handlers;
 pub use socket::AdminError;
 
-use crate::admin::model::Control;
 use connections::{Limited, serve};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -38,10 +37,10 @@ pub struct Server {
 impl Server {
     /// Binds the socket, and `metrics` if it is given, and begins to serve. A socket file that nobody answers on is
     /// replaced; one that is answered is another gateway's, and an error.
-    pub fn start(
+    pub fn start<Shared: Send + Sync + 'static>(
         socket_path: &Path,
         metrics: Option<SocketAddr>,
-        control: Arc<dyn Control>,
+        handlers: &Handlers<Shared>,
         receive_timeout: Duration,
     ) -> Result<Self, AdminError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -58,14 +57,14 @@ impl Server {
         let unix = socket::bind_unix(socket_path)?;
         runtime.spawn(serve(
             Limited::new(unix, CONNECTIONS_MAX),
-            api::admin_routes(control.clone(), receive_timeout),
+            handlers.admin_routes(receive_timeout),
             stopped.clone(),
             receive_timeout,
         ));
         if let Some(tcp) = tcp {
             runtime.spawn(serve(
                 Limited::new(tcp, CONNECTIONS_MAX),
-                api::metrics_routes(control),
+                handlers.metrics_routes(),
                 stopped,
                 receive_timeout,
             ));

@@ -67,6 +67,12 @@ pub(super) enum Command {
     Trace(TraceCommand),
     /// Upload everything that the store does not have yet
     Drain(DrainOptions),
+    /// Bring local metadata up to the journal, so that a restart soon has little to replay
+    Checkpoint {
+        /// Print what there was to replay as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Check all shares for contradictions, while they are in use
     Check {
         /// Print the result as one JSON object
@@ -90,6 +96,9 @@ pub(super) enum Command {
     },
     /// Show the gateway's metrics in Prometheus's text format
     Metrics(MetricsArguments),
+    /// Print docs/openapi.json
+    #[command(hide = true)]
+    Openapi,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
+use crate::admin::endpoints;
 use crate::admin::model::{CheckFinding, CheckState, CheckStatus};
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -24,12 +25,12 @@ pub(super) fn run(client: &Client, as_json: bool) -> Result<(), CliError> {
 
 fn wait(client: &Client) -> Result<CheckStatus, CliError> {
     let mut display = Display::new();
-    let mut status = client.check_start()?;
+    let mut status = client.ask(&endpoints::CHECK_START, &())?;
     let run = status.run;
     while status.state == CheckState::Running {
         display.show(&status);
         std::thread::sleep(POLL_INTERVAL);
-        status = client.check_status()?;
+        status = client.ask(&endpoints::CHECK_STATUS, &())?;
         // Another number: a gateway that was restarted, or somebody else's next check. What ours found is gone.
         if status.run != run {
             display.finish();

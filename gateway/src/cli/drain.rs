@@ -5,6 +5,7 @@ use super::error::CliError;
 use super::output;
 use super::status::duration;
 use crate::admin::client::Client;
+use crate::admin::endpoints;
 use crate::admin::model::{Status, StoreState};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -19,8 +20,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 const CONFIRMATION_TIME: Duration = Duration::from_secs(2);
 
 pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliError> {
-    client.drain()?;
-    let status = client.status()?;
+    client.ask(&endpoints::DRAIN, &())?;
+    let status = client.ask(&endpoints::STATUS, &())?;
     if options.wait {
         return wait(client, options, status);
     }
@@ -58,7 +59,7 @@ fn wait(client: &Client, options: &DrainOptions, mut status: Status) -> Result<(
             });
         }
         std::thread::sleep(POLL_INTERVAL);
-        status = client.status()?;
+        status = client.ask(&endpoints::STATUS, &())?;
     }
 }
 

@@ -2,13 +2,17 @@ use super::arguments::PolicyCommand;
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
+use crate::admin::endpoints::{self, PolicyChanges};
 use crate::admin::model::{ControlError, ErrorKind, PolicyStatus, PolicyTally};
 use indicatif::{HumanBytes, HumanCount};
 
 pub(super) fn run(client: &Client, command: PolicyCommand) -> Result<(), CliError> {
     let (status, json) = match command {
-        PolicyCommand::Show { json } => (client.policy()?, json),
-        PolicyCommand::Set { changes, json } => (client.policy_set(&table(&changes)?)?, json),
+        PolicyCommand::Show { json } => (client.ask(&endpoints::POLICY, &())?, json),
+        PolicyCommand::Set { changes, json } => {
+            let changes = PolicyChanges(table(&changes)?);
+            (client.ask(&endpoints::POLICY_SET, &changes)?, json)
+        }
     };
     if json {
         return output::json(&status);
@@ -74,23 +78,25 @@ fn row(tally: &PolicyTally) -> [String; 8] {
         0 => "-".to_owned(),
         _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
     };
-    let reads = tally.reads_hit + tally.reads_partial + tally.reads_missed;
-    let blocks = tally.hits + tally.partial_misses + tally.complete_misses;
+    let counted = &tally.counters;
+    let reads = counted.reads_hit + counted.reads_partial + counted.reads_missed;
+    let blocks = counted.hits + counted.partial_misses + counted.complete_misses;
     [
         tally.replacement.clone(),
         tally.prefetch.clone(),
-        share(tally.reads_hit, reads),
-        share(tally.hits, blocks),
-        HumanCount(tally.prefetched).to_string(),
-        share(tally.used, tally.prefetched),
-        share(tally.wasted, tally.prefetched),
-        HumanCount(tally.blocks_refused).to_string(),
+        share(counted.reads_hit, reads),
+        share(counted.hits, blocks),
+        HumanCount(counted.prefetched).to_string(),
+        share(counted.used, counted.prefetched),
+        share(counted.wasted, counted.prefetched),
+        HumanCount(counted.blocks_refused).to_string(),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tombolo_core::PolicyCounters;
 
     #[test]
     fn words_and_numbers_are_told_apart() {
@@ -111,10 +117,13 @@ mod tests {
         let tally = PolicyTally {
             replacement: "sarc".into(),
             prefetch: "graph".into(),
-            hits: 3,
-            complete_misses: 1,
-            prefetched: 10,
-            used: 5,
+            counters: PolicyCounters {
+                hits: 3,
+                complete_misses: 1,
+                prefetched: 10,
+                used: 5,
+                ..PolicyCounters::default()
+            },
             ..PolicyTally::default()
         };
         let status = PolicyStatus {

@@ -12,6 +12,7 @@ use super::arguments::{ExportCommand, HowToWrite};
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
+use crate::admin::endpoints;
 use crate::admin::model::{ControlError, ShareInfo, check_share_name};
 use serde_json::json;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub(super) fn run(client: &Client, command: ExportCommand) -> Result<(), CliErro
 /// A share that lives.
 fn share(client: &Client, name: &str) -> Result<ShareInfo, CliError> {
     check_share_name(name)?;
-    let shares = client.share_list()?;
+    let shares = client.ask(&endpoints::SHARE_LIST, &())?;
     match shares.into_iter().find(|share| share.name == name) {
         None => Err(ControlError::share_not_found(name).into()),
         Some(share) if share.deleting => Err(ControlError::share_being_deleted(name).into()),

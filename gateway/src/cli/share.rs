@@ -3,7 +3,9 @@ use super::confirm::confirm;
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
-use crate::admin::model::{SessionInfo, ShareInfo, check_share_name, check_share_quota};
+use crate::admin::endpoint::Request;
+use crate::admin::endpoints::{self, CreateShare, DeleteShare, ShareQuota};
+use crate::admin::model::{SessionInfo, ShareInfo, check_share_name};
 use crate::logging;
 use crate::mount::{self, MountOptions};
 use crate::settings::{ByteSize, Log};
@@ -15,31 +17,34 @@ use std::path::{Path, PathBuf};
 pub(super) fn run(client: &Client, command: ShareCommand) -> Result<(), CliError> {
     match command {
         ShareCommand::Create { name, quota, json } => {
-            check_share_name(&name)?;
-            show(&client.share_create(&name, checked(quota)?)?, "created", json)
+            let quota_bytes = quota.map(|size| size.0);
+            let created = client.ask(&endpoints::SHARE_CREATE, &CreateShare { name, quota_bytes })?;
+            show(&created, "created", json)
         }
-        ShareCommand::List { json: true } => output::json(&client.share_list()?),
-        ShareCommand::List { json: false } => output::text(&listed(&client.share_list()?)),
+        ShareCommand::List { json } => {
+            let shares = client.ask(&endpoints::SHARE_LIST, &())?;
+            match json {
+                true => output::json(&shares),
+                false => output::text(&listed(&shares)),
+            }
+        }
         ShareCommand::Quota { name, quota, json } => {
-            check_share_name(&name)?;
-            show(&client.share_quota(&name, checked(quota.0)?)?, "changed", json)
+            let quota_bytes = quota.0.map(|size| size.0);
+            let changed = client.ask(&endpoints::SHARE_QUOTA, &ShareQuota { name, quota_bytes })?;
+            show(&changed, "changed", json)
         }
         ShareCommand::Delete { name, force, yes, json } => {
-            check_share_name(&name)?;
+            let request = DeleteShare { name, force };
+            request.check()?;
+            let name = &request.name;
             if !yes {
-                confirm(&format!("share {name} and all its files"), &name)?;
+                confirm(&format!("share {name} and all its files"), name)?;
             }
-            client.share_delete(&name, force)?;
-            deleted(&name, json)
+            client.ask(&endpoints::SHARE_DELETE, &request)?;
+            deleted(name, json)
         }
         ShareCommand::Mount(arguments) => hold_mount(client, &arguments),
     }
-}
-
-fn checked(quota: Option<ByteSize>) -> Result<Option<u64>, CliError> {
-    let quota_bytes = quota.map(|size| size.0);
-    quota_bytes.map_or(Ok(()), check_share_quota)?;
-    Ok(quota_bytes)
 }
 
 fn show(share: &ShareInfo, done: &str, as_json: bool) -> Result<(), CliError> {

@@ -3,13 +3,14 @@
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
+use crate::admin::endpoints;
 use crate::admin::model::{Status, StoreState};
 use crate::settings::ByteSize;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use std::time::Duration;
 
 pub(super) fn run(client: &Client, as_json: bool) -> Result<(), CliError> {
-    let status = client.status()?;
+    let status = client.ask(&endpoints::STATUS, &())?;
     if as_json {
         output::json(&status)
     } else {
@@ -155,8 +156,8 @@ fn hits(status: &Status) -> String {
 fn policies(status: &Status) -> String {
     let policy = &status.policy;
     let mut text = format!("{} + {}", policy.replacement, policy.prefetch);
-    if let Some(tally) = policy.tallies.last().filter(|tally| tally.prefetched > 0) {
-        let (used, blocks) = (percent(tally.efficiency), HumanCount(tally.prefetched));
+    if let Some(tally) = policy.tallies.last().filter(|tally| tally.counters.prefetched > 0) {
+        let (used, blocks) = (percent(tally.efficiency), HumanCount(tally.counters.prefetched));
         text += &format!(", {used} of {blocks} prefetched blocks used");
     }
     text
@@ -260,6 +261,7 @@ mod tests {
         CacheStatus, DedupStatus, LossStatus, LostRange, PolicyStatus, PolicyTally, ShareInfo, StoreStatus,
         UploadStatus,
     };
+    use tombolo_core::{PolicyCounters, Tally};
 
     #[test]
     fn key_figures_stand_first() {
@@ -277,14 +279,15 @@ mod tests {
             policy: PolicyStatus {
                 replacement: "sarc".into(),
                 prefetch: "amp".into(),
-                tallies: vec![
-                    PolicyTally {
+                tallies: vec![PolicyTally::from(&Tally {
+                    replacement: "sarc",
+                    prefetch: "amp",
+                    counters: PolicyCounters {
                         prefetched: 1_000,
                         used: 250,
                         ..Default::default()
-                    }
-                    .with_ratios(),
-                ],
+                    },
+                })],
                 ..Default::default()
             },
             store: StoreStatus {

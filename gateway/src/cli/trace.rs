@@ -4,6 +4,7 @@ use super::arguments::TraceCommand;
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
+use crate::admin::endpoints::{self, StartTrace};
 use crate::admin::model::{TraceState, TraceStatus};
 use indicatif::{HumanBytes, HumanCount};
 
@@ -12,10 +13,14 @@ pub(super) fn run(client: &Client, command: TraceCommand) -> Result<(), CliError
         TraceCommand::Start { file, max_size, json } => {
             // Relative to where the user is, not to where the gateway runs.
             let path = std::path::absolute(&file).map_err(CliError::Output)?;
-            (client.trace_start(path, max_size.0)?, json)
+            let request = StartTrace {
+                path,
+                bytes_max: max_size.0,
+            };
+            (client.ask(&endpoints::TRACE_START, &request)?, json)
         }
-        TraceCommand::Stop { json } => (client.trace_stop()?, json),
-        TraceCommand::Status { json } => (client.trace_status()?, json),
+        TraceCommand::Stop { json } => (client.ask(&endpoints::TRACE_STOP, &())?, json),
+        TraceCommand::Status { json } => (client.ask(&endpoints::TRACE_STATUS, &())?, json),
     };
     if json {
         return output::json(&status);

@@ -3,32 +3,41 @@ use super::confirm::confirm;
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
-use crate::admin::model::{VolumeInfo, check_volume_name, check_volume_size};
+use crate::admin::endpoint::Request;
+use crate::admin::endpoints::{self, CreateVolume, DeleteVolume, ResizeVolume};
+use crate::admin::model::VolumeInfo;
 use crate::settings::ByteSize;
 use serde_json::json;
 
 pub(super) fn run(client: &Client, command: VolumeCommand) -> Result<(), CliError> {
     match command {
         VolumeCommand::Create { name, size, json } => {
-            check_volume_name(&name)?;
-            check_volume_size(size.0)?;
-            let volume = client.volume_create(&name, size.0)?;
+            let size_bytes = size.0;
+            let volume = client.ask(&endpoints::VOLUME_CREATE, &CreateVolume { name, size_bytes })?;
             show(&volume, "created", json)
         }
-        VolumeCommand::List { json: true } => output::json(&client.volume_list()?),
-        VolumeCommand::List { json: false } => output::text(&listed(&client.volume_list()?)),
+        VolumeCommand::List { json } => {
+            let volumes = client.ask(&endpoints::VOLUME_LIST, &())?;
+            match json {
+                true => output::json(&volumes),
+                false => output::text(&listed(&volumes)),
+            }
+        }
         VolumeCommand::Resize {
             name,
             size,
             allow_shrink,
             json,
         } => {
-            check_volume_name(&name)?;
-            check_volume_size(size.0)?;
-            let volume = client.volume_resize(&name, size.0, allow_shrink)?;
+            let request = ResizeVolume {
+                name,
+                size_bytes: size.0,
+                allow_shrink,
+            };
+            let volume = client.ask(&endpoints::VOLUME_RESIZE, &request)?;
             show(&volume, "resized", json)
         }
-        VolumeCommand::Delete { name, yes, json } => delete(client, &name, yes, json),
+        VolumeCommand::Delete { name, yes, json } => delete(client, DeleteVolume { name }, yes, json),
     }
 }
 
@@ -57,12 +66,13 @@ fn listed(volumes: &[VolumeInfo]) -> String {
     )
 }
 
-fn delete(client: &Client, name: &str, yes: bool, as_json: bool) -> Result<(), CliError> {
-    check_volume_name(name)?;
+fn delete(client: &Client, request: DeleteVolume, yes: bool, as_json: bool) -> Result<(), CliError> {
+    request.check()?;
+    let name = &request.name;
     if !yes {
         confirm(&format!("volume {name} and all its data"), name)?;
     }
-    client.volume_delete(name)?;
+    client.ask(&endpoints::VOLUME_DELETE, &request)?;
     if as_json {
         return output::json(&json!({ "name": name, "deleted": true }));
     }

@@ -1,16 +1,17 @@
 //! From settings to the parts of a gateway.
 
 use super::ServeError;
-use crate::frontends::fuse::{ShareOptions, TRANSFER_BYTES_MAX};
+use crate::frontends::fuse::ShareOptions;
 use crate::runtime::Options;
-use crate::settings::{AddressingStyle, CompressionAlgorithm, Settings};
+use crate::settings::{CompressionAlgorithm, Settings};
 use std::sync::Arc;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
-use tombolo_cloud_driver::{self as driver, Limits, S3Settings, StoreUrl};
+use tombolo_cloud_driver::{Limits, StoreUrl, open_store};
 use tombolo_core::Config;
+use tombolo_fuse::protocol::TRANSFER_BYTES_MAX;
 use tombolo_transport::Budget;
 
 /// # Errors
@@ -29,7 +30,7 @@ pub fn options(settings: &Settings) -> Result<Options, ServeError> {
             ..tombolo_dedup::Config::default()
         },
         metadata_map_bytes: settings.memory.metadata_map_bytes_max.0,
-        store: driver::open_store(&url, &s3_settings(settings))?,
+        store: open_store(&url, &settings.store.driver_settings())?,
         accept_foreign_store: settings.store.accept_foreign,
         retry: retry_policy(settings),
         limits: limits(settings),
@@ -131,25 +132,6 @@ fn core_config(settings: &Settings) -> Config {
         fetches_max: store.downloads_in_flight_max as usize,
         sequential_floor: settings.cache.sequential_floor,
         ..Config::default()
-    }
-}
-
-fn s3_settings(settings: &Settings) -> S3Settings {
-    let store = &settings.store;
-    S3Settings {
-        endpoint: store.endpoint.clone(),
-        region: store.region.clone(),
-        addressing_style: match store.addressing_style {
-            AddressingStyle::Auto => driver::AddressingStyle::Auto,
-            AddressingStyle::Path => driver::AddressingStyle::Path,
-            AddressingStyle::VirtualHost => driver::AddressingStyle::VirtualHost,
-        },
-        profile: store.profile.clone(),
-        ca_file: store.ca_file.clone(),
-        allow_http: store.allow_http,
-        connect_timeout_ms: store.connect_timeout_ms,
-        request_timeout_ms: store.request_timeout_ms,
-        ..S3Settings::default()
     }
 }
 

@@ -11,10 +11,11 @@ mod handles;
 mod invalidations;
 mod listings;
 mod locks;
+mod operations;
 mod session;
 
 use crate::frontends::FileStorage;
-use crate::metrics::FileMeters;
+use crate::metrics::requests::{FileOperation, Meters};
 use crate::runtime::Gateway;
 use invalidations::Invalidations;
 use session::ShareSession;
@@ -28,8 +29,6 @@ use tombolo_fuse::{Attach, AttachReply, Attached, Errno, Notifier, Service};
 
 pub use check::Checking;
 
-/// Largest READ and WRITE.
-pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Interval of the check for sessions whose grace period is over.
 const GRACE_STEP: Duration = Duration::from_secs(1);
 
@@ -48,7 +47,7 @@ pub struct ShareOptions {
 pub struct Shares {
     pub service: Arc<FileService<FileStorage>>,
     pub checking: Checking,
-    pub meters: Arc<FileMeters>,
+    pub meters: Meters<FileOperation>,
     invalidations: Arc<Invalidations>,
     options: ShareOptions,
     /// Another one after each start: what was written without a sync before may be lost after a power failure.
@@ -74,7 +73,7 @@ impl Shares {
         let shares = Arc::new(Self {
             service: Arc::new(service),
             checking: Checking::default(),
-            meters: Arc::new(FileMeters::default()),
+            meters: Meters::default(),
             invalidations,
             options,
             boot: boot_number(),

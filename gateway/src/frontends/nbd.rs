@@ -1,9 +1,9 @@
 //! Volumes as NBD exports: cuts a client's bytes into blocks, and says in NBD's terms how it went.
 
 use super::SESSION_CLIENTS;
-use crate::metrics::histogram::Started;
+use crate::metrics::requests::{BlockOperation, Started};
 use crate::runtime::Gateway;
-use crate::runtime::requests::{Data, Edge, Pending, Reply};
+use crate::runtime::requests::{Client, Data, Edge, Pending, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId};
@@ -12,19 +12,26 @@ use tombolo_nbd::{self as nbd, Completion, Export, ExportInfo, Exports, NbdError
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Requests as they are counted.
-pub(crate) const OPERATIONS: [&str; 6] = ["read", "write", "flush", "trim", "write_zeroes", "block_status"];
-
-fn begin(request: &Request) -> Started {
+fn begin(request: &Request) -> Started<BlockOperation> {
     let (operation, bytes) = match request {
-        Request::Read { length, .. } => (0, u64::from(*length)),
-        Request::Write { data, .. } => (1, data.len() as u64),
-        Request::Flush => (2, 0),
-        Request::Trim { length, .. } => (3, u64::from(*length)),
-        Request::WriteZeroes { length, .. } => (4, u64::from(*length)),
-        Request::BlockStatus { .. } => (5, 0),
+        Request::Read { length, .. } => (BlockOperation::Read, u64::from(*length)),
+        Request::Write { data, .. } => (BlockOperation::Write, data.len() as u64),
+        Request::Flush => (BlockOperation::Flush, 0),
+        Request::Trim { length, .. } => (BlockOperation::Trim, u64::from(*length)),
+        Request::WriteZeroes { length, .. } => (BlockOperation::WriteZeroes, u64::from(*length)),
+        Request::BlockStatus { .. } => (BlockOperation::BlockStatus, 0),
     };
     Started::now(operation, bytes)
+}
+
+impl Client for Completion {
+    fn is_gone(&self) -> bool {
+        self.is_client_gone()
+    }
+
+    fn answer(self: Box<Self>, result: Result<Answer, Refusal>, data: Data) {
+        self.complete(nbd_answer(result, data));
+    }
 }
 
 /// Every volume under its name.
@@ -103,24 +110,18 @@ impl Export for VolumeExport {
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        let started = begin(&request);
+        let reply = Reply::Client(Box::new(completion), begin(&request));
         match request {
-            Request::Read { offset, length } => self.read(offset, length, Reply::Client(completion, started)),
-            Request::Write { offset, data, fua } => self.write(offset, data, fua, Reply::Client(completion, started)),
-            Request::Flush => {
-                self.send(Pending::plain(Reply::Client(completion, started)), |token| {
-                    Event::Flush { token }
-                });
-            }
-            Request::Trim { offset, length, fua } => self.trim(offset, length, fua, completion, started),
+            Request::Read { offset, length } => self.read(offset, length, reply),
+            Request::Write { offset, data, fua } => self.write(offset, data, fua, reply),
+            Request::Flush => self.send(Pending::plain(reply), |token| Event::Flush { token }),
+            Request::Trim { offset, length, fua } => self.trim(offset, length, fua, reply),
             Request::WriteZeroes {
                 offset,
                 length,
                 fua,
                 no_hole: _,
-            } => {
-                self.zero(offset, length, fua, Reply::Client(completion, started));
-            }
+            } => self.zero(offset, length, fua, reply),
             Request::BlockStatus {
                 offset,
                 length,
@@ -131,7 +132,6 @@ impl Export for VolumeExport {
                     skip: offset % BLOCK,
                     length: u64::from(length),
                 };
-                let reply = Reply::Client(completion, started);
                 self.send(Pending { data, reply }, |token| Event::Status { token, span });
             }
         }
@@ -231,13 +231,12 @@ impl VolumeExport {
     }
 
     /// Advice: whole blocks only.
-    fn trim(&self, offset: u64, length: u32, fua: bool, completion: Completion, started: Started) {
+    fn trim(&self, offset: u64, length: u32, fua: bool, reply: Reply) {
         let (first, end) = (offset.div_ceil(BLOCK), (offset + u64::from(length)) / BLOCK);
         if first >= end && !fua {
-            self.gateway.meters.observe(&started, true);
-            return completion.complete(Ok(nbd::Answer::Done));
+            return self.gateway.reply(reply, Ok(Answer::Done), Data::None);
         }
-        let pending = Pending::plain(Reply::Client(completion, started));
+        let pending = Pending::plain(reply);
         if first >= end {
             return self.send(pending, |token| Event::Flush { token });
         }
@@ -286,7 +285,7 @@ fn kept_bytes(offset: u64, length: u64) -> (usize, usize) {
 }
 
 /// An answer of the core in NBD's terms.
-pub(crate) fn nbd_answer(result: Result<Answer, Refusal>, data: Data) -> Result<nbd::Answer, NbdError> {
+fn nbd_answer(result: Result<Answer, Refusal>, data: Data) -> Result<nbd::Answer, NbdError> {
     match (result, data) {
         (
             Ok(Answer::Read),

@@ -1,10 +1,11 @@
 //! The one table of all metrics.
 
+use super::model::Metrics;
+use super::requests::OperationMetrics;
 use super::{Kind, Labels, Metric, Reading};
-use crate::admin::model::{
-    Histogram, Metrics, OperationMetrics, PolicyTally, SessionInfo, SessionKind, ShareInfo, StoreOperationMetrics,
-    StoreState,
-};
+use crate::admin::model::{PolicyTally, SessionInfo, SessionKind, ShareInfo, StoreState};
+use tombolo_cloud_driver::OperationCounts;
+use tombolo_core::PolicyCounters;
 
 const fn counter(name: &'static str, help: &'static str, read: fn(&Metrics) -> Reading) -> Metric {
     Metric {
@@ -33,7 +34,7 @@ const fn histogram(name: &'static str, help: &'static str, read: fn(&Metrics) ->
     }
 }
 
-use Reading::{Float, Floats, Histograms, Integer, Integers};
+use Reading::{Durations, Float, Floats, Integer, Integers};
 
 pub(super) const METRICS: &[Metric] = &[
     gauge("tombolo_build_info", "Always 1; the label holds the version.", |m| {
@@ -89,6 +90,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Writes refused as busy after waiting too long.",
         |m| Integer(m.status.writes.refused),
     ),
+    counter(
+        "tombolo_reads_refused_total",
+        "Reads refused as the store did not bring their blocks; clients try again.",
+        |m| Integer(m.core.counters.reads_refused),
+    ),
     gauge("tombolo_writes_waiting", "Writes waiting at the limit now.", |m| {
         Integer(m.status.writes.waiting)
     }),
@@ -110,10 +116,10 @@ pub(super) const METRICS: &[Metric] = &[
         "tombolo_store_request_duration_seconds",
         "Requests to the store, every attempt, by operation.",
         |m| {
-            Histograms(
-                m.store
-                    .iter()
-                    .map(|entry| (operation(entry.operation), entry.seconds.clone()))
+            let counts = m.store.iter();
+            Durations(
+                counts
+                    .map(|entry| (operation(entry.operation.name()), entry.micros.clone()))
                     .collect(),
             )
         },
@@ -137,29 +143,29 @@ pub(super) const METRICS: &[Metric] = &[
         Integer(m.status.objects)
     }),
     counter("tombolo_uploads_total", "Objects uploaded.", |m| {
-        Integer(m.work.uploads)
+        Integer(m.core.counters.uploads)
     }),
     counter(
         "tombolo_upload_failures_total",
         "Uploads that failed after all attempts and begin again.",
-        |m| Integer(m.work.upload_failures),
+        |m| Integer(m.core.counters.upload_failures),
     ),
     counter("tombolo_upload_bytes_total", "Bytes of uploaded objects.", |m| {
-        Integer(m.work.upload_bytes)
+        Integer(m.core.counters.upload_bytes)
     }),
     gauge("tombolo_uploads_in_flight", "Objects on their way to the store.", |m| {
         Integer(m.status.upload.objects_in_flight)
     }),
     counter("tombolo_fetches_total", "Fetches from the store.", |m| {
-        Integer(m.work.fetches)
+        Integer(m.core.counters.fetches)
     }),
     counter(
         "tombolo_fetch_failures_total",
         "Fetches that failed after all attempts.",
-        |m| Integer(m.work.fetch_failures),
+        |m| Integer(m.core.counters.fetch_failures),
     ),
     gauge("tombolo_fetches_in_flight", "Fetches under way.", |m| {
-        Integer(m.work.fetches_in_flight)
+        Integer(m.core.fetches_in_flight)
     }),
     // Deduplication.
     counter(
@@ -183,15 +189,15 @@ pub(super) const METRICS: &[Metric] = &[
         Float(m.status.dedup.ratio)
     }),
     gauge("tombolo_index_entries", "Fingerprints in the index.", |m| {
-        Integer(m.work.index_entries)
+        Integer(m.local.index_entries)
     }),
     gauge("tombolo_index_runs", "Sorted runs of the index on disk.", |m| {
-        Integer(m.work.index_runs)
+        Integer(m.local.index_runs)
     }),
     counter(
         "tombolo_index_entries_dropped_total",
         "Fingerprints not kept because the index was full.",
-        |m| Integer(m.work.index_entries_dropped),
+        |m| Integer(m.local.index_entries_dropped),
     ),
     // The cache.
     gauge("tombolo_cache_size_bytes", "Size of the cache.", |m| {
@@ -225,62 +231,70 @@ pub(super) const METRICS: &[Metric] = &[
     counter(
         "tombolo_policy_reads_total",
         "Reads by their worst block, by the policies at work.",
-        |m| by_outcome(m, |tally| [tally.reads_hit, tally.reads_partial, tally.reads_missed]),
+        |m| {
+            by_outcome(m, |counted| {
+                [counted.reads_hit, counted.reads_partial, counted.reads_missed]
+            })
+        },
     ),
     counter(
         "tombolo_policy_block_reads_total",
         "Blocks read, by what the cache could do and the policies at work.",
-        |m| by_outcome(m, |tally| [tally.hits, tally.partial_misses, tally.complete_misses]),
+        |m| {
+            by_outcome(m, |counted| {
+                [counted.hits, counted.partial_misses, counted.complete_misses]
+            })
+        },
     ),
     counter(
         "tombolo_prefetch_blocks_total",
         "Blocks prefetched, by the policies at work.",
-        |m| by_policy(m, |tally| tally.prefetched),
+        |m| by_policy(m, |counted| counted.prefetched),
     ),
     counter(
         "tombolo_prefetch_used_blocks_total",
         "Prefetched blocks that were read.",
-        |m| by_policy(m, |tally| tally.used),
+        |m| by_policy(m, |counted| counted.used),
     ),
     counter(
         "tombolo_prefetch_wasted_blocks_total",
         "Prefetched blocks evicted before anybody read them.",
-        |m| by_policy(m, |tally| tally.wasted),
+        |m| by_policy(m, |counted| counted.wasted),
     ),
     counter(
         "tombolo_prefetch_dropped_blocks_total",
         "Blocks whose prefetch failed or was given up.",
-        |m| by_policy(m, |tally| tally.dropped),
+        |m| by_policy(m, |counted| counted.dropped),
     ),
     counter(
         "tombolo_prefetch_accesses_total",
         "Reads of prefetched blocks while they stayed.",
-        |m| by_policy(m, |tally| tally.accesses),
+        |m| by_policy(m, |counted| counted.accesses),
     ),
     gauge(
         "tombolo_prefetch_efficiency_ratio",
         "Prefetched blocks that were read, in all prefetched.",
-        |m| by_policy_float(m, |tally| tally.efficiency),
+        |m| by_policy_float(m, |counted| counted.efficiency),
     ),
     gauge(
         "tombolo_prefetch_accesses_per_block",
         "Reads of prefetched blocks, for each block prefetched.",
-        |m| by_policy_float(m, |tally| tally.accesses_per_prefetched),
+        |m| by_policy_float(m, |counted| counted.accesses_per_prefetched),
     ),
     counter(
         "tombolo_prefetch_suggestions_total",
         "Suggestions, or pieces of one, that were followed.",
-        |m| by_policy(m, |tally| tally.suggestions_admitted),
+        |m| by_policy(m, |counted| counted.suggestions_admitted),
     ),
     counter(
         "tombolo_prefetch_suggestions_refused_total",
         "Suggestions, or pieces of one, that were not worth their price.",
-        |m| by_policy(m, |tally| tally.suggestions_refused),
+        |m| by_policy(m, |counted| counted.suggestions_refused),
     ),
     counter(
         "tombolo_prefetch_refused_blocks_total",
         "Blocks of the suggestions that were not worth their price.",
-        |m| by_policy(m, |tally| tally.blocks_refused),
+        |m| by_policy(m, |counted| counted.blocks_refused),
     ),
     gauge(
         "tombolo_prefetch_unread_blocks",
@@ -311,7 +325,7 @@ pub(super) const METRICS: &[Metric] = &[
     counter(
         "tombolo_cache_slots_stale_total",
         "Slots that held an older block than expected.",
-        |m| Integer(m.work.slots_stale),
+        |m| Integer(m.core.counters.slots_stale),
     ),
     counter(
         "tombolo_blocks_lost_total",
@@ -343,13 +357,13 @@ pub(super) const METRICS: &[Metric] = &[
         |m| Integer(u64::from(m.status.journal.is_behind)),
     ),
     counter("tombolo_checkpoints_total", "Checkpoints.", |m| {
-        Integer(m.work.checkpoints)
+        Integer(m.core.counters.checkpoints)
     }),
     counter("tombolo_syncs_total", "Group commits to stable storage.", |m| {
-        Integer(m.work.syncs)
+        Integer(m.core.counters.syncs)
     }),
     gauge("tombolo_metadata_bytes", "Local metadata on disk.", |m| {
-        Integer(m.work.metadata_bytes)
+        Integer(m.local.metadata_bytes)
     }),
     gauge("tombolo_memory_bytes", "Memory by purpose.", memory),
     gauge("tombolo_resident_memory_bytes", "Memory of the whole process.", |m| {
@@ -379,14 +393,7 @@ pub(super) const METRICS: &[Metric] = &[
     histogram(
         "tombolo_request_duration_seconds",
         "Requests of clients until their answer, by operation.",
-        |m| {
-            Histograms(
-                m.requests
-                    .iter()
-                    .map(|entry| (operation(entry.operation), duration(entry)))
-                    .collect(),
-            )
-        },
+        |m| durations(&m.requests),
     ),
     counter(
         "tombolo_request_bytes_total",
@@ -425,14 +432,7 @@ pub(super) const METRICS: &[Metric] = &[
     histogram(
         "tombolo_file_request_duration_seconds",
         "Requests of file clients until their answer, by operation.",
-        |m| {
-            Histograms(
-                m.file_requests
-                    .iter()
-                    .map(|entry| (operation(entry.operation), duration(entry)))
-                    .collect(),
-            )
-        },
+        |m| durations(&m.file_requests),
     ),
     counter(
         "tombolo_file_request_bytes_total",
@@ -455,8 +455,9 @@ fn operation(name: &'static str) -> Labels {
     vec![("operation", name.to_owned())]
 }
 
-fn duration(entry: &OperationMetrics) -> Histogram {
-    entry.seconds.clone()
+fn durations(entries: &[OperationMetrics]) -> Reading {
+    let labelled = |entry: &OperationMetrics| (operation(entry.operation), entry.micros.clone());
+    Durations(entries.iter().map(labelled).collect())
 }
 
 fn by_operation(entries: &[OperationMetrics], read: fn(&OperationMetrics) -> u64) -> Reading {
@@ -493,12 +494,12 @@ fn sessions(metrics: &Metrics) -> Reading {
     Integers(counts)
 }
 
-fn by_store_operation(metrics: &Metrics, read: fn(&StoreOperationMetrics) -> u64) -> Reading {
+fn by_store_operation(metrics: &Metrics, read: fn(&OperationCounts) -> u64) -> Reading {
     Integers(
         metrics
             .store
             .iter()
-            .map(|entry| (operation(entry.operation), read(entry)))
+            .map(|entry| (operation(entry.operation.name()), read(entry)))
             .collect(),
     )
 }
@@ -510,9 +511,9 @@ fn pair(tally: &PolicyTally) -> Labels {
     ]
 }
 
-fn by_policy(metrics: &Metrics, read: fn(&PolicyTally) -> u64) -> Reading {
+fn by_policy(metrics: &Metrics, read: fn(&PolicyCounters) -> u64) -> Reading {
     let tallies = metrics.status.policy.tallies.iter();
-    Integers(tallies.map(|tally| (pair(tally), read(tally))).collect())
+    Integers(tallies.map(|tally| (pair(tally), read(&tally.counters))).collect())
 }
 
 fn by_policy_float(metrics: &Metrics, read: fn(&PolicyTally) -> f64) -> Reading {
@@ -521,10 +522,12 @@ fn by_policy_float(metrics: &Metrics, read: fn(&PolicyTally) -> f64) -> Reading 
 }
 
 /// Hits, partial misses and misses.
-fn by_outcome(metrics: &Metrics, read: fn(&PolicyTally) -> [u64; 3]) -> Reading {
+fn by_outcome(metrics: &Metrics, read: fn(&PolicyCounters) -> [u64; 3]) -> Reading {
     let labelled = |tally: &PolicyTally| {
         let pair = pair(tally);
-        let results = ["hit", "partial_miss", "complete_miss"].into_iter().zip(read(tally));
+        let results = ["hit", "partial_miss", "complete_miss"]
+            .into_iter()
+            .zip(read(&tally.counters));
         results.map(move |(result, count)| {
             let mut labels = pair.clone();
             labels.push(("result", result.to_owned()));
@@ -553,12 +556,15 @@ fn store_states(metrics: &Metrics) -> Reading {
 }
 
 fn store_failures(metrics: &Metrics) -> Reading {
-    let labelled = |entry: &StoreOperationMetrics| {
-        let name = entry.operation;
+    let labelled = |entry: &OperationCounts| {
+        let name = entry.operation.name();
         let failures = entry.failures.clone();
-        failures
-            .into_iter()
-            .map(move |(kind, count)| (vec![("operation", name.to_owned()), ("kind", kind.to_owned())], count))
+        failures.into_iter().map(move |(kind, count)| {
+            (
+                vec![("operation", name.to_owned()), ("kind", kind.name().to_owned())],
+                count,
+            )
+        })
     };
     Integers(metrics.store.iter().flat_map(labelled).collect())
 }

@@ -1,14 +1,18 @@
+use super::requests::OperationMetrics;
 use super::*;
 use crate::admin::model::{
-    DedupStatus, OperationMetrics, PolicyStatus, PolicyTally, SessionInfo, SessionKind, ShareInfo, Status,
-    StoreOperationMetrics, StoreState, StoreStatus, VolumeInfo,
+    DedupStatus, PolicyStatus, PolicyTally, SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus,
+    VolumeInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use tombolo_cloud_driver::{ErrorKind, Operation, OperationCounts};
+use tombolo_core::{Counters, PolicyCounters, Snapshot, Tally};
 
 fn example() -> Metrics {
-    let seconds = Histogram {
-        sum: 1.5,
-        buckets: vec![(0.001, 3), (0.1, 2), (f64::INFINITY, 1)],
+    let micros = Distribution {
+        bounds: &[1_000, 100_000],
+        counts: vec![3, 2, 1],
+        sum: 1_500_000,
     };
     Metrics {
         status: Status {
@@ -22,17 +26,16 @@ fn example() -> Metrics {
                 ..Default::default()
             },
             policy: PolicyStatus {
-                tallies: vec![
-                    PolicyTally {
-                        replacement: "sarc".into(),
-                        prefetch: "graph".into(),
+                tallies: vec![PolicyTally::from(&Tally {
+                    replacement: "sarc",
+                    prefetch: "graph",
+                    counters: PolicyCounters {
                         reads_partial: 5,
                         prefetched: 8,
                         used: 2,
                         ..Default::default()
-                    }
-                    .with_ratios(),
-                ],
+                    },
+                })],
                 graph_nodes: 17,
                 ..Default::default()
             },
@@ -65,24 +68,33 @@ fn example() -> Metrics {
             operation: "read",
             errors: 1,
             bytes: 8192,
-            seconds: seconds.clone(),
+            micros: micros.clone(),
         }],
         file_requests: vec![OperationMetrics {
             operation: "lookup",
             errors: 2,
             bytes: 0,
-            seconds: seconds.clone(),
+            micros: micros.clone(),
         }],
         check_findings: Some(0),
-        store: vec![StoreOperationMetrics {
-            operation: "put",
+        store: vec![OperationCounts {
+            operation: Operation::Put,
             bytes: 7,
-            failures: vec![("throttled", 4)],
-            seconds: Histogram {
-                sum: 0.5,
-                buckets: vec![(0.1, 1)],
+            failures: vec![(ErrorKind::Throttled, 4)],
+            micros: Distribution {
+                bounds: &[100_000],
+                counts: vec![1, 0],
+                sum: 500_000,
             },
         }],
+        core: Snapshot {
+            counters: Counters {
+                uploads: 9,
+                reads_refused: 3,
+                ..Default::default()
+            },
+            ..Default::default()
+        },
         ..Default::default()
     }
 }
@@ -118,6 +130,8 @@ fn values_arrive_under_their_names() {
         ("tombolo_oldest_dirty_age_seconds", 2.5),
         ("tombolo_dedup_blocks_total{outcome=\"duplicate\"}", 2.0),
         ("tombolo_dedup_ratio", 2.0),
+        ("tombolo_uploads_total", 9.0),
+        ("tombolo_reads_refused_total", 3.0),
         ("tombolo_store_state{state=\"ok\"}", 0.0),
         ("tombolo_store_state{state=\"degraded\"}", 1.0),
         ("tombolo_store_last_success_age_seconds", 7.0),

@@ -2,7 +2,7 @@
 //! rest goes to workers, which drive the core themselves when they are done.
 
 use super::Gateway;
-use super::requests::{Pending, Reply};
+use super::requests::{Data, Pending, Reply};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -171,15 +171,19 @@ impl Gateway {
         if let Err(refusal) = &result {
             tracing::debug!(token = token.0, %refusal, "request refused");
         }
+        self.reply(reply, result, data);
+    }
+
+    pub(crate) fn reply(&self, reply: Reply, result: Result<Answer, Refusal>, data: Data) {
         match reply {
             Reply::Channel(sender) => {
                 let _ = sender.send(result);
             }
             Reply::Call(call) => call(result, data),
             Reply::Edge => {}
-            Reply::Client(completion, started) => {
+            Reply::Client(client, started) => {
                 self.meters.observe(&started, result.is_ok());
-                completion.complete(crate::frontends::nbd_answer(result, data));
+                client.answer(result, data);
             }
         }
     }

@@ -14,8 +14,7 @@ use super::policies::{self, HistoryFile};
 use super::requests::Requests;
 use super::trace_recorder::Recorder;
 use super::workers::Workers;
-use crate::frontends::OPERATIONS;
-use crate::metrics::histogram::Meters;
+use crate::metrics::requests::Meters;
 use crate::settings::PolicySettings;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -219,7 +218,7 @@ impl Gateway {
             core: Mutex::new(core),
             clock,
             requests: Requests::default(),
-            meters: Meters::new(&OPERATIONS),
+            meters: Meters::default(),
             clients: Mutex::default(),
             connections_begun: AtomicU32::new(0),
             recorder: Recorder::default(),

@@ -1,6 +1,6 @@
 //! Requests under way: the bytes that the core never sees, and who gets the answer.
 
-use crate::metrics::histogram::Started;
+use crate::metrics::requests::{BlockOperation, Started};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,16 +8,24 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Mutex, MutexGuard};
 use tombolo_base::BlockSum;
 use tombolo_core::{Answer, Refusal, Token};
-use tombolo_nbd::Completion;
 
 /// Who gets the answer.
 pub enum Reply {
-    Client(Completion, Started),
+    Client(Box<dyn Client>, Started<BlockOperation>),
     /// A block that a partial write keeps in part; never answered.
     Edge,
     Channel(SyncSender<Result<Answer, Refusal>>),
     /// Runs on the thread that brings the answer, so it must not wait.
     Call(AnswerCall),
+}
+
+/// A client of a front end, which waits for the answer to one request.
+pub trait Client: Send {
+    /// Nobody waits for it any more.
+    fn is_gone(&self) -> bool;
+
+    /// Runs on the thread that brings the answer, so it must not wait.
+    fn answer(self: Box<Self>, result: Result<Answer, Refusal>, data: Data);
 }
 
 pub type AnswerCall = Box<dyn FnOnce(Result<Answer, Refusal>, Data) + Send>;
@@ -144,7 +152,7 @@ impl Requests {
         let abandoned = pending
             .iter()
             .filter(|(_, pending)| match (&pending.data, &pending.reply) {
-                (Data::Read { .. }, Reply::Client(completion, _)) => completion.is_client_gone(),
+                (Data::Read { .. }, Reply::Client(client, _)) => client.is_gone(),
                 _ => false,
             });
         abandoned.map(|(token, _)| *token).collect()

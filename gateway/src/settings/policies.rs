@@ -3,7 +3,7 @@
 use super::value::{Value, quoted};
 use super::{Cache, Fault, Prefetch, PrefetchAddressing, Settings};
 use std::str::FromStr;
-use tombolo_base::BLOCK_BYTES;
+use tombolo_base::{BLOCK_BYTES, Named};
 use tombolo_cache::Policy;
 use tombolo_core::Economy;
 use tombolo_prefetch::{Addressing, Combination, PolicyConfig, PolicyName, Prices};
@@ -15,31 +15,28 @@ pub(super) const DEFAULT_PREFETCH: PolicyName = PolicyName::Graph;
 /// Under SARC a stream is one from its third read on: AMP runs only for what SARC deems sequential.
 const SARC_STREAM_READS: u32 = 3;
 
-fn parse_name<T: FromStr>(value: &toml::Value, what: &str, words: &[&str]) -> Result<T, String> {
+fn parse_name<T: Named + FromStr>(value: &toml::Value) -> Result<T, String> {
     let parsed = value.as_str().and_then(|word| word.parse().ok());
-    parsed.ok_or_else(|| format!("{value} is not a valid {what}; choose one of {}", words.join(", ")))
+    parsed.ok_or_else(|| format!("{value} is not a valid {}; choose one of {}", T::WHAT, T::WORDS.join(", ")))
 }
 
 macro_rules! named {
-    ($type:ty, $what:literal, $word:expr) => {
+    ($($type:ty),+) => { $(
         impl Value for $type {
             const NAME: &'static str = "string";
 
             fn parse(value: toml::Value) -> Result<Self, String> {
-                let words: Vec<&str> = Self::ALL.iter().map(|named| $word(*named)).collect();
-                parse_name(&value, $what, &words)
+                parse_name(&value)
             }
 
             fn written(&self) -> Option<String> {
-                Some(quoted($word(*self)))
+                Some(quoted(self.name()))
             }
         }
-    };
+    )+ };
 }
 
-named!(Policy, "replacement policy", Policy::name);
-named!(PolicyName, "prefetch policy", PolicyName::as_str);
-named!(Combination, "combination", Combination::as_str);
+named!(Policy, PolicyName, Combination);
 
 /// Everything that says which policies are at work, ready to be built.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,8 +73,9 @@ impl PolicySettings {
     /// The paper's name for this pair, if it has one.
     pub fn combination(&self) -> Option<Combination> {
         let pair = (self.replacement, self.prefetch.name());
-        let mut all = Combination::ALL.iter().copied();
-        all.find(|combination| replacement_of(*combination) == pair)
+        Combination::ALL
+            .into_iter()
+            .find(|combination| replacement_of(*combination) == pair)
     }
 }
 
@@ -197,22 +195,16 @@ mod tests {
             let field = fields.iter().find(|field| field.key == key).unwrap();
             field.permitted.to_string()
         };
-        let check = |section: &str, key: &str, words: Vec<&str>| {
-            for word in &words {
+        let check = |section: &str, key: &str, words: &[&str]| {
+            for word in words {
                 assert!(permitted(key).contains(&format!("`{word}`")), "{key} = {word}");
                 Settings::parse(&format!("[{section}]\n{key} = \"{word}\"")).unwrap();
             }
             assert_eq!(permitted(key).matches('`').count(), 2 * words.len(), "{key}");
         };
-        check(
-            "cache",
-            "replacement",
-            Policy::ALL.iter().map(|policy| policy.name()).collect(),
-        );
-        let names = PolicyName::ALL.iter().map(|name| name.as_str());
-        check("prefetch", "policy", names.collect());
-        let combinations = Combination::ALL.iter().map(|name| name.as_str());
-        check("prefetch", "combination", combinations.collect());
+        check("cache", "replacement", Policy::WORDS);
+        check("prefetch", "policy", PolicyName::WORDS);
+        check("prefetch", "combination", Combination::WORDS);
     }
 
     #[test]
@@ -235,7 +227,7 @@ mod tests {
                     prefetch.graph_forget_hours = 1;
                     prefetch.graph_memory_bytes_max = super::super::ByteSize(16 << 20);
                 }
-                assert_eq!(config(Policy::Sarc, *name, &prefetch).validate(), []);
+                assert_eq!(config(Policy::Sarc, name, &prefetch).validate(), []);
             }
         }
     }
@@ -245,7 +237,7 @@ mod tests {
         for combination in Combination::ALL {
             let text = format!("[prefetch]\ncombination = \"{combination}\"");
             let policies = Settings::parse(&text).unwrap().policies();
-            assert_eq!(policies.combination(), Some(*combination));
+            assert_eq!(policies.combination(), Some(combination));
             let (PolicyConfig::Amp(ours), PolicyConfig::Amp(papers)) = (&policies.prefetch, combination.prefetcher())
             else {
                 continue;

@@ -2,26 +2,31 @@
 
 use super::policies::{DEFAULT_PREFETCH, DEFAULT_REPLACEMENT};
 use super::section::qualified;
-use super::{ByteSize, Fault, Settings};
+use super::{ByteSize, Fault, Settings, store};
 use std::net::SocketAddr;
 use std::path::{Component, Path};
 use tombolo_base::BLOCK_BYTES;
-use tombolo_cloud_driver::StoreUrl;
 
 /// Leaves room for "/admin.sock" or "/files.sock" and the final zero in the 108 bytes of a socket's address.
 const RUNTIME_PATH_BYTES_MAX: usize = 96;
 /// What the gateway keeps in its state directory, and the servers that `tombolo export` configures.
-const STATE_ENTRIES: [&str; 7] = ["cache", "journal", "metadata", "index", "history", "lock", "ganesha"];
+pub(super) const STATE_ENTRIES: [&str; 8] = ["cache", "journal", "metadata", "index", "history", "generation", "lock", "ganesha"];
 
 pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
     check_directories(settings, faults);
-    check_store(settings, faults);
+    store::check(settings, faults);
     check_sizes(settings, faults);
     check_policies(settings, faults);
     check_metrics(settings, faults);
 }
 
-fn fault(section: &str, key: &str, value: impl ToString, permitted: impl ToString, reason: impl ToString) -> Fault {
+pub(super) fn fault(
+    section: &str,
+    key: &str,
+    value: impl ToString,
+    permitted: impl ToString,
+    reason: impl ToString,
+) -> Fault {
     Fault {
         key: qualified(section, key),
         value: value.to_string(),
@@ -30,7 +35,7 @@ fn fault(section: &str, key: &str, value: impl ToString, permitted: impl ToStrin
     }
 }
 
-fn is_plain_absolute(path: &Path) -> bool {
+pub(super) fn is_plain_absolute(path: &Path) -> bool {
     path.is_absolute() && path.components().all(|component| component != Component::ParentDir)
 }
 
@@ -92,93 +97,6 @@ fn check_directories(settings: &Settings, faults: &mut Vec<Fault>) {
             "a directory of its own",
             reason,
         ));
-    }
-}
-
-fn check_store(settings: &Settings, faults: &mut Vec<Fault>) {
-    let store = &settings.store;
-    match store.url.parse::<StoreUrl>() {
-        Err(error) => {
-            let permitted = "s3://bucket[/prefix] or dir:/absolute/path";
-            faults.push(fault("store", "url", without_userinfo(&store.url), permitted, error));
-        }
-        Ok(StoreUrl::Dir { path }) => check_directory_store(settings, &path, faults),
-        Ok(StoreUrl::S3 { .. }) => {}
-    }
-    if let Some(endpoint) = &store.endpoint {
-        check_endpoint(endpoint, store.allow_http, faults);
-    }
-    if let Some(file) = store.ca_file.as_ref().filter(|file| !is_plain_absolute(file)) {
-        let reason = "the working directory of a service is nothing to rely on";
-        faults.push(fault(
-            "store",
-            "ca_file",
-            file.display(),
-            "an absolute path without ..",
-            reason,
-        ));
-    }
-}
-
-fn check_directory_store(settings: &Settings, store: &Path, faults: &mut Vec<Fault>) {
-    let state = &settings.directories.state_directory;
-    let shown = settings.store.url.as_str();
-    if state.starts_with(store) {
-        let reason = format!(
-            "it contains the state directory {}, whose files are not objects",
-            state.display()
-        );
-        faults.push(fault("store", "url", shown, "a directory of its own", reason));
-    } else if let Some(entry) = STATE_ENTRIES.iter().find(|entry| store.starts_with(state.join(entry))) {
-        let reason = format!("{} is the gateway's own", state.join(entry).display());
-        faults.push(fault("store", "url", shown, "a directory of its own", reason));
-    }
-    if settings.directories.runtime_directory.starts_with(store)
-        || store.starts_with(&settings.directories.runtime_directory)
-    {
-        let reason = "the runtime directory is for sockets and is emptied at boot";
-        faults.push(fault(
-            "store",
-            "url",
-            shown,
-            "a directory outside runtime_directory",
-            reason,
-        ));
-    }
-    if let Some(endpoint) = &settings.store.endpoint {
-        let shown = without_userinfo(endpoint);
-        faults.push(fault(
-            "store",
-            "endpoint",
-            shown,
-            "unset with a dir: store",
-            "a directory has no endpoint",
-        ));
-    }
-}
-
-fn check_endpoint(endpoint: &str, allow_http: bool, faults: &mut Vec<Fault>) {
-    let shown = without_userinfo(endpoint);
-    let Some((scheme, rest)) = endpoint
-        .split_once("://")
-        .filter(|(scheme, _)| ["http", "https"].contains(scheme))
-    else {
-        let reason = "the scheme says whether TLS is used";
-        faults.push(fault("store", "endpoint", shown, "https://host[:port]", reason));
-        return;
-    };
-    if rest.contains('@') {
-        let reason = "credentials come from the credential chain and never stand in a settings file";
-        faults.push(fault("store", "endpoint", &shown, "https://host[:port]", reason));
-    }
-    if rest.is_empty() || rest.contains(|character: char| character.is_whitespace() || "?#".contains(character)) {
-        let reason = "it names a server and nothing else";
-        faults.push(fault("store", "endpoint", &shown, "https://host[:port]", reason));
-    }
-    if scheme == "http" && !allow_http {
-        let reason =
-            "without TLS others on the network can read the data; set [store] allow_http = true to accept that";
-        faults.push(fault("store", "endpoint", shown, "https://host[:port]", reason));
     }
 }
 
@@ -248,13 +166,5 @@ fn check_metrics(settings: &Settings, faults: &mut Vec<Fault>) {
             faults.push(fault("metrics", "listen", listen, "a loopback address", reason));
         }
         Ok(_) => {}
-    }
-}
-
-/// What someone wrote as `user:password@` is not repeated in an error.
-fn without_userinfo(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if scheme + 3 <= at => format!("{}...{}", &url[..scheme + 3], &url[at..]),
-        _ => url.into(),
     }
 }

@@ -10,6 +10,8 @@ pub enum Permitted {
     Numbers { minimum: u64, maximum: u64 },
     /// A size in bytes, both ends included.
     Bytes { minimum: u64, maximum: u64 },
+    /// One of a list.
+    Names(&'static [&'static str]),
     /// Described in words; the type itself or a rule in `rules.rs` enforces it.
     Words(&'static str),
 }
@@ -39,6 +41,7 @@ impl std::fmt::Display for Permitted {
         match *self {
             Self::Numbers { minimum, maximum } => write!(out, "{minimum} to {maximum}"),
             Self::Bytes { minimum, maximum } => write!(out, "{} to {}", ByteSize(minimum), ByteSize(maximum)),
+            Self::Names(names) => write!(out, "`{}`", names.join("`, `")),
             Self::Words(words) => out.write_str(words),
         }
     }

@@ -1,10 +1,12 @@
-//! Every setting there is. Comments are the text of docs/CONFIGURATION.md, together with the reasons beside the defaults.
+//! Every setting there is, but for those of the store. Comments are the text of docs/CONFIGURATION.md, together with the
+//! reasons beside the defaults.
 
 use super::ByteSize;
 use super::policies::{DEFAULT_PREFETCH, DEFAULT_REPLACEMENT};
 use super::section::{Field, Permitted, Section, section};
 use super::value::{Value, choice};
 use std::path::PathBuf;
+use tombolo_base::Named;
 use tombolo_cache::Policy;
 use tombolo_prefetch::{Combination, PolicyName};
 
@@ -29,64 +31,6 @@ section! {
     }
 }
 
-choice! {
-    /// Where the bucket's name stands in a request.
-    AddressingStyle {
-        Auto = "auto",
-        Path = "path",
-        VirtualHost = "virtual",
-    }
-}
-
-section! {
-    /// The object store.
-    Store "store" {
-        /// `s3://bucket/prefix` or `dir:/absolute/path`. One gateway per prefix or directory.
-        url: String = "dir:/var/lib/tombolo/store".into(),
-            Permitted::Words("`s3://bucket[/prefix]` or `dir:/path`"),
-            "A directory needs no account, so a first try works; for keeping data, name a bucket.";
-        /// An S3 server other than AWS: `https://host[:port]`.
-        endpoint: Option<String> = None, Permitted::Words("`https://host[:port]`; `http://` with `allow_http`"),
-            "Unset: `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, the profile, else AWS.";
-        /// The region that requests are signed for.
-        region: Option<String> = None, Permitted::Words("a region's name, such as `eu-central-1`"),
-            "Unset: `AWS_REGION`, `AWS_DEFAULT_REGION`, the profile; with an endpoint of one's own `us-east-1`.";
-        /// Where the bucket's name stands in a request.
-        addressing_style: AddressingStyle = AddressingStyle::Auto, Permitted::Words("`auto`, `path` or `virtual`"),
-            "`auto` is path style at an endpoint of one's own and virtual hosts at AWS, which suits almost every server.";
-        /// A profile of the AWS credential files. Secrets never stand in this file.
-        profile: Option<String> = None, Permitted::Words("a profile's name"),
-            "Unset: the usual credential chain (environment, files, the machine's role).";
-        /// PEM certificates to trust instead of the system's.
-        ca_file: Option<PathBuf> = None, Permitted::Words("an absolute path"),
-            "Unset: the system's certificates.";
-        /// Permits an endpoint without TLS.
-        allow_http: bool = false, Permitted::Words("`true` or `false`"),
-            "Without TLS whoever can watch the network can read the data, so it must be asked for.";
-        /// Starts with a store that has none of this gateway's objects; what only they held is lost.
-        accept_foreign: bool = false, Permitted::Words("`true` or `false`"),
-            "Nearly always the URL is wrong, or a folder is not mounted, and new data would go to the wrong place.";
-        /// How long a connection may take to come about.
-        connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
-            "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";
-        /// From the sending of a request to the last byte of its answer.
-        request_timeout_ms: u64 = 30_000, Permitted::numbers(1_000, 600_000),
-            "The largest object, 4 MiB, takes 17 s over 2 Mbit/s.";
-        /// Attempts of one request, the first included. What still fails is begun again later; nothing is lost by it.
-        attempts_max: u64 = 30, Permitted::numbers(1, 100),
-            "With half of the requests failing one in 10^9 is given up; `stall_timeout_ms` ends the attempts sooner when the store is away.";
-        /// The longest delay between two attempts.
-        retry_delay_ms_max: u64 = 20_000, Permitted::numbers(100, 600_000),
-            "S3 asks to slow down while it splits partitions, which takes seconds to minutes.";
-        /// Uploads at the same time.
-        uploads_in_flight_max: u64 = 8, Permitted::numbers(1, 256),
-            "Eight objects of 256 KiB at 50 ms each are 40 MB/s; each holds at most 4 MiB of memory.";
-        /// Downloads at the same time, prefetches included.
-        downloads_in_flight_max: u64 = 16, Permitted::numbers(1, 256),
-            "Twice the uploads, because readers wait for them; a quarter is kept for what is read right now.";
-    }
-}
-
 section! {
     /// The local cache: the working set, and what is not in the store yet.
     Cache "cache" {
@@ -94,9 +38,7 @@ section! {
         size: ByteSize = ByteSize(10 * GIB), Permitted::bytes(16 * MIB, 15 * TIB),
             "Fits a small machine's disk. Four of the largest objects must fit; slots are counted in 32 bits.";
         /// Which clean block makes room for another. `tombolo policy set` changes it while the gateway runs.
-        replacement: Policy = DEFAULT_REPLACEMENT, Permitted::Words(
-            "`lru`, `arc`, `2q`, `lirs`, `s3-fifo`, `sieve`, `w-tinylfu`, `sarc`, `sarc-streams`, `gds-latency`, \
-             `gds-price`, `gdsf-latency`, `gdsf-price`, `gds-l`, `gds-lf`, `gds-lc`, `gds-lcf`"),
+        replacement: Policy = DEFAULT_REPLACEMENT, Permitted::Names(Policy::WORDS),
             "The one read longest ago: predictable, and a good match for working sets that fit.";
         /// Whether `sarc` and `sarc-streams` keep room for what `amp` and `graph` prefetch for the streams that are read now,
         /// up to an eighth of the cache.
@@ -215,12 +157,10 @@ section! {
     /// Fetching ahead of readers. `tombolo policy set` changes all of it while the gateway runs.
     Prefetch "prefetch" {
         /// What is fetched before anybody asks.
-        policy: PolicyName = DEFAULT_PREFETCH, Permitted::Words(
-            "`none`, `ramp`, `seq`, `amp`, `graph`, `hou`, `linux`, `leap`, `mithril`, `probability`"),
+        policy: PolicyName = DEFAULT_PREFETCH, Permitted::Names(PolicyName::WORDS),
             "With `lru` the shortest reads for the money on the traces measured (docs/decisions/0008-prefetch.md). `ramp` knows only streams, `amp` fetches least in vain.";
         /// One of the six pairs of the Tombolo paper, in place of `[cache] replacement` and `policy`.
-        combination: Option<Combination> = None, Permitted::Words(
-            "`lru_seq`, `lru_amp`, `lru_graph`, `sarc_seq`, `sarc_amp`, `sarc_graph`"),
+        combination: Option<Combination> = None, Permitted::Names(Combination::WORDS),
             "Unset: the two keys decide.";
         /// Whether patterns are looked for among places in volumes and files, or among blocks as they were written.
         addressing: PrefetchAddressing = PrefetchAddressing::Logical, Permitted::Words("`logical` or `pvbn`"),

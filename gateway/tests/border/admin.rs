@@ -172,12 +172,12 @@ fn only_the_owner_may_open_the_socket() {
 fn stale_socket_is_replaced_and_a_live_one_is_not() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("admin.sock");
-    let fake = || Arc::new(Fake::default());
+    let fake = Arc::new(Fake::default());
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "a socket outlives its listener");
-    let first = Server::start(&path, None, fake(), RECEIVE_TIMEOUT).unwrap();
+    let first = Server::start(&path, None, &fake.handlers(), RECEIVE_TIMEOUT).unwrap();
     assert!(matches!(
-        Server::start(&path, None, fake(), RECEIVE_TIMEOUT),
+        Server::start(&path, None, &fake.handlers(), RECEIVE_TIMEOUT),
         Err(AdminError::Socket(SocketError::Answered(_)))
     ));
     UnixStream::connect(&path).expect("the first server must be unharmed");
@@ -191,7 +191,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
     let path = directory.path().join("admin.sock");
     fs::write(&path, "precious").unwrap();
     assert!(matches!(
-        Server::start(&path, None, Arc::new(Fake::default()), RECEIVE_TIMEOUT),
+        Server::start(&path, None, &Arc::new(Fake::default()).handlers(), RECEIVE_TIMEOUT),
         Err(AdminError::Socket(SocketError::NoSocket(_)))
     ));
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
@@ -204,7 +204,7 @@ fn taken_metrics_address_is_named() {
     let error = Server::start(
         &path,
         Some(gateway.metrics_address()),
-        Arc::new(Fake::default()),
+        &Arc::new(Fake::default()).handlers(),
         RECEIVE_TIMEOUT,
     )
     .err()

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use tombolo::admin::model::{ErrorKind, Status};
+use tombolo::admin::model::{ErrorKind, JournalStatus, Status};
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -169,6 +169,22 @@ fn drain_that_takes_too_long_says_why() {
     assert!(said.err.contains("1048576 bytes are still dirty") && said.err.contains("connection refused"));
     let first = parsed(said.out.lines().next().unwrap());
     assert_eq!(first["store_state"], "unreachable");
+}
+
+#[test]
+fn a_checkpoint_tells_what_it_takes_in() {
+    let gateway = Gateway::start();
+    gateway.fake.0.lock().unwrap().journal = JournalStatus {
+        replay_records: 1_234,
+        replay_s: 0.5,
+        ..Default::default()
+    };
+    let said = gateway.cli(&["checkpoint"], 0).out;
+    assert!(said.contains("1,234 records") && said.contains("0.5 s"), "{said}");
+    let journal = parsed(&gateway.cli(&["checkpoint", "--json"], 0).out);
+    assert_eq!(journal["replay_records"], json!(0));
+    gateway.refuse(ErrorKind::ReadOnly, "the disk is broken");
+    assert!(gateway.cli(&["checkpoint"], 1).err.contains("the disk is broken"));
 }
 
 #[test]

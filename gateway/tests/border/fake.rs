@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
+use tombolo::admin::endpoints::{
+    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, ShareQuota, StartTrace,
+};
 use tombolo::admin::model::{
-    CheckState, CheckStatus, Control, ControlError, DedupStatus, ErrorKind, Metrics, PolicyStatus, ShareInfo, Status,
+    CheckState, CheckStatus, ControlError, DedupStatus, ErrorKind, JournalStatus, PolicyStatus, ShareInfo, Status,
     StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus, VolumeInfo,
 };
-use tombolo::admin::server::{RECEIVE_TIMEOUT, Server};
+use tombolo::admin::server::{Handlers, RECEIVE_TIMEOUT, Server};
+use tombolo::metrics::model::Metrics;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -29,6 +33,8 @@ pub struct FakeState {
     /// Taken off the dirty bytes at each look, once a drain was asked for.
     pub clean_bytes_per_look: u64,
     pub drains: u64,
+    /// What a checkpoint would take in; nothing is left by one.
+    pub journal: JournalStatus,
     pub store_error: Option<String>,
     pub replacement: String,
     pub trace: TraceStatus,
@@ -46,7 +52,31 @@ impl Fake {
     }
 }
 
-impl Control for Fake {
+impl Fake {
+    pub fn handlers(self: &Arc<Self>) -> Handlers<Self> {
+        Handlers::new(self.clone(), Self::metrics)
+            .on(&endpoints::STATUS, |fake, ()| Ok(fake.status()))
+            .on(&endpoints::DRAIN, Self::drain)
+            .on(&endpoints::CHECKPOINT, Self::checkpoint)
+            .on(&endpoints::VOLUME_LIST, |fake, ()| Ok(fake.status().volumes))
+            .on(&endpoints::VOLUME_CREATE, Self::volume_create)
+            .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
+            .on(&endpoints::VOLUME_DELETE, Self::volume_delete)
+            .on(&endpoints::SHARE_LIST, |fake, ()| Ok(fake.status().shares))
+            .on(&endpoints::SHARE_CREATE, Self::share_create)
+            .on(&endpoints::SHARE_QUOTA, Self::share_quota)
+            .on(&endpoints::SHARE_DELETE, Self::share_delete)
+            .on(&endpoints::CHECK_STATUS, |fake, ()| Ok(fake.check_status()))
+            .on(&endpoints::CHECK_START, Self::check_start)
+            .on(&endpoints::POLICY, |fake, ()| Ok(fake.policy()))
+            .on(&endpoints::POLICY_SET, Self::policy_set)
+            .on(&endpoints::TRACE_STATUS, |fake, ()| {
+                Ok(fake.0.lock().unwrap().trace.clone())
+            })
+            .on(&endpoints::TRACE_START, Self::trace_start)
+            .on(&endpoints::TRACE_STOP, |fake, ()| Ok(fake.trace_stop()))
+    }
+
     fn status(&self) -> Status {
         let mut state = self.0.lock().unwrap();
         std::thread::sleep(state.status_delay);
@@ -88,56 +118,63 @@ impl Control for Fake {
         }
     }
 
-    fn volume_create(&self, name: &str, size_bytes: u64) -> Result<VolumeInfo, ControlError> {
+    fn volume_create(&self, request: CreateVolume) -> Result<VolumeInfo, ControlError> {
+        let CreateVolume { name, size_bytes } = request;
         let mut state = self.change()?;
-        if state.volumes.contains_key(name) {
-            return Err(ControlError::volume_exists(name));
+        if state.volumes.contains_key(&name) {
+            return Err(ControlError::volume_exists(&name));
         }
         let volume = VolumeInfo {
-            name: name.into(),
+            name: name.clone(),
             size_bytes,
             connections: 0,
         };
-        state.volumes.insert(name.into(), volume.clone());
+        state.volumes.insert(name, volume.clone());
         Ok(volume)
     }
 
-    fn volume_list(&self) -> Vec<VolumeInfo> {
-        self.0.lock().unwrap().volumes.values().cloned().collect()
-    }
-
-    fn volume_resize(&self, name: &str, size_bytes: u64, allow_shrink: bool) -> Result<VolumeInfo, ControlError> {
+    fn volume_resize(&self, request: ResizeVolume) -> Result<VolumeInfo, ControlError> {
+        let ResizeVolume {
+            name,
+            size_bytes,
+            allow_shrink,
+        } = request;
         let mut state = self.change()?;
         let volume = state
             .volumes
-            .get_mut(name)
-            .ok_or_else(|| ControlError::volume_not_found(name))?;
+            .get_mut(&name)
+            .ok_or_else(|| ControlError::volume_not_found(&name))?;
         if size_bytes < volume.size_bytes && !allow_shrink {
-            return Err(ControlError::volume_would_shrink(name, volume.size_bytes, size_bytes));
+            return Err(ControlError::volume_would_shrink(&name, volume.size_bytes, size_bytes));
         }
         volume.size_bytes = size_bytes;
         Ok(volume.clone())
     }
 
-    fn volume_delete(&self, name: &str) -> Result<(), ControlError> {
+    fn volume_delete(&self, DeleteVolume { name }: DeleteVolume) -> Result<(), ControlError> {
         let mut state = self.change()?;
         let volume = state
             .volumes
-            .get(name)
-            .ok_or_else(|| ControlError::volume_not_found(name))?;
+            .get(&name)
+            .ok_or_else(|| ControlError::volume_not_found(&name))?;
         if volume.connections > 0 {
-            return Err(ControlError::volume_in_use(name, volume.connections));
+            return Err(ControlError::volume_in_use(&name, volume.connections));
         }
-        state.volumes.remove(name);
+        state.volumes.remove(&name);
         Ok(())
     }
 
-    fn drain(&self) -> Result<(), ControlError> {
+    fn drain(&self, (): ()) -> Result<(), ControlError> {
         self.change()?.drains += 1;
         Ok(())
     }
 
-    fn trace_start(&self, path: &Path, bytes_max: u64) -> Result<TraceStatus, ControlError> {
+    fn checkpoint(&self, (): ()) -> Result<JournalStatus, ControlError> {
+        let mut state = self.change()?;
+        Ok(std::mem::take(&mut state.journal))
+    }
+
+    fn trace_start(&self, StartTrace { path, bytes_max }: StartTrace) -> Result<TraceStatus, ControlError> {
         let mut state = self.change()?;
         state.trace = TraceStatus {
             state: TraceState::Recording,
@@ -154,10 +191,6 @@ impl Control for Fake {
         state.trace.clone()
     }
 
-    fn trace_status(&self) -> TraceStatus {
-        self.0.lock().unwrap().trace.clone()
-    }
-
     fn policy(&self) -> PolicyStatus {
         PolicyStatus {
             replacement: self.0.lock().unwrap().replacement.clone(),
@@ -165,57 +198,53 @@ impl Control for Fake {
         }
     }
 
-    fn policy_set(&self, changes: toml::Table) -> Result<PolicyStatus, ControlError> {
+    fn policy_set(&self, PolicyChanges(changes): PolicyChanges) -> Result<PolicyStatus, ControlError> {
         let word = changes.get("replacement").and_then(toml::Value::as_str);
         let word = word.ok_or_else(|| ControlError::new(ErrorKind::Invalid, "there is no such key"))?;
         self.change()?.replacement = word.to_owned();
         Ok(self.policy())
     }
 
-    fn share_list(&self) -> Result<Vec<ShareInfo>, ControlError> {
-        Ok(self.0.lock().unwrap().shares.values().cloned().collect())
-    }
-
-    fn share_create(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError> {
+    fn share_create(&self, CreateShare { name, quota_bytes }: CreateShare) -> Result<ShareInfo, ControlError> {
         let mut state = self.change()?;
-        if state.shares.contains_key(name) {
-            return Err(ControlError::share_exists(name));
+        if state.shares.contains_key(&name) {
+            return Err(ControlError::share_exists(&name));
         }
         let share = ShareInfo {
-            name: name.into(),
+            name: name.clone(),
             id: state.shares.len() as u32 + 1,
             quota_bytes,
             inodes: 1,
             ..ShareInfo::default()
         };
-        state.shares.insert(name.into(), share.clone());
+        state.shares.insert(name, share.clone());
         Ok(share)
     }
 
-    fn share_quota(&self, name: &str, quota_bytes: Option<u64>) -> Result<ShareInfo, ControlError> {
+    fn share_quota(&self, ShareQuota { name, quota_bytes }: ShareQuota) -> Result<ShareInfo, ControlError> {
         let mut state = self.change()?;
         let share = state
             .shares
-            .get_mut(name)
-            .ok_or_else(|| ControlError::share_not_found(name))?;
+            .get_mut(&name)
+            .ok_or_else(|| ControlError::share_not_found(&name))?;
         share.quota_bytes = quota_bytes;
         Ok(share.clone())
     }
 
-    fn share_delete(&self, name: &str, force: bool) -> Result<(), ControlError> {
+    fn share_delete(&self, DeleteShare { name, force }: DeleteShare) -> Result<(), ControlError> {
         let mut state = self.change()?;
         let share = state
             .shares
-            .get(name)
-            .ok_or_else(|| ControlError::share_not_found(name))?;
+            .get(&name)
+            .ok_or_else(|| ControlError::share_not_found(&name))?;
         if !share.sessions.is_empty() && !force {
-            return Err(ControlError::share_in_use(name, share.sessions.len() as u64));
+            return Err(ControlError::share_in_use(&name, share.sessions.len() as u64));
         }
-        state.shares.remove(name);
+        state.shares.remove(&name);
         Ok(())
     }
 
-    fn check_start(&self) -> Result<CheckStatus, ControlError> {
+    fn check_start(&self, (): ()) -> Result<CheckStatus, ControlError> {
         let mut state = self.change()?;
         state.check.run += 1;
         state.check.inodes_checked = 0;
@@ -263,7 +292,7 @@ impl Gateway {
         fake.0.lock().unwrap().state_directory = state_directory.to_str().unwrap().into();
         let address = "127.0.0.1:0".parse().unwrap();
         let socket = directory.path().join("run/admin.sock");
-        let server = Server::start(&socket, Some(address), fake.clone(), receive_timeout).unwrap();
+        let server = Server::start(&socket, Some(address), &fake.handlers(), receive_timeout).unwrap();
         Self {
             directory,
             fake,

@@ -11,7 +11,8 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Instant;
-use tombolo_cache::{Capacity, Grouping, KeyedCache, Min, Policy, Replacement, UnknownPolicy};
+use tombolo_base::NameError;
+use tombolo_cache::{Capacity, Grouping, KeyedCache, Min, Policy, Replacement};
 use tombolo_trace::Source;
 
 /// Belady's policy, which knows the future.
@@ -254,6 +255,6 @@ fn policy_of(name: &str, capacity: Capacity, parts: &[Part]) -> Result<Box<dyn R
         }
         return Ok(Box::new(Min::new(&keys)));
     }
-    let policy: Policy = name.parse().map_err(|error: UnknownPolicy| refuse(error.to_string()))?;
+    let policy: Policy = name.parse().map_err(|error: NameError| refuse(error.to_string()))?;
     Ok(policy.build(capacity, Grouping::Slots))
 }

@@ -636,6 +636,7 @@ impl Core {
     pub(crate) fn refuse_reader(&mut self, (token, _): Interest, refusal: Refusal) {
         if let Some(read) = self.reads.reads.remove(&token) {
             self.let_go(&read);
+            self.counters.reads_refused += u64::from(matches!(refusal, Refusal::CloudUnavailable(_)));
             self.answer(token, Err(refusal));
         }
     }

@@ -130,6 +130,7 @@ fn a_read_for_which_nothing_comes_is_refused() {
     let unavailable =
         |(_, result): &(Token, Result<Answer, Refusal>)| matches!(result, Err(Refusal::CloudUnavailable(_)));
     assert!(reader.answers.iter().all(unavailable));
+    assert_eq!(reader.bench.core.counters.reads_refused, 6);
     assert_eq!(reader.bench.core.reads.reserved, 0);
 }
 

@@ -5,7 +5,7 @@ use crate::admin::model::{ControlError, ErrorKind, PolicySetting, PolicyStatus, 
 use crate::runtime::Gateway;
 use crate::settings::{Fault, PolicySettings, Settings};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tombolo_core::{PolicySnapshot, Tally};
+use tombolo_core::PolicySnapshot;
 use tombolo_prefetch::Addressing;
 
 /// The settings in force, of which only what concerns policies ever changes.
@@ -39,7 +39,7 @@ impl PolicyControl {
                 Addressing::Logical => "logical".into(),
                 Addressing::Pvbn => "pvbn".into(),
             },
-            tallies: snapshot.tallies.iter().map(tally).collect(),
+            tallies: snapshot.tallies.iter().map(PolicyTally::from).collect(),
             streams: snapshot.prefetcher.streams as u64,
             graph_nodes: snapshot.prefetcher.nodes as u64,
             graph_edges: snapshot.prefetcher.edges as u64,
@@ -73,7 +73,7 @@ impl PolicyControl {
         }
         tracing::info!(
             replacement = after.replacement.name(),
-            prefetch = after.prefetch.name().as_str(),
+            prefetch = after.prefetch.name().name(),
             "policies changed until the next start"
         );
     }
@@ -86,28 +86,4 @@ impl PolicyControl {
 fn invalid(faults: &[Fault]) -> ControlError {
     let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
     ControlError::new(ErrorKind::Invalid, texts.join("\n"))
-}
-
-fn tally(tally: &Tally) -> PolicyTally {
-    let counters = &tally.counters;
-    PolicyTally {
-        replacement: tally.replacement.into(),
-        prefetch: tally.prefetch.into(),
-        reads_hit: counters.reads_hit,
-        reads_partial: counters.reads_partial,
-        reads_missed: counters.reads_missed,
-        hits: counters.hits,
-        partial_misses: counters.partial_misses,
-        complete_misses: counters.complete_misses,
-        prefetched: counters.prefetched,
-        used: counters.used,
-        wasted: counters.wasted,
-        dropped: counters.dropped,
-        accesses: counters.accesses,
-        suggestions_admitted: counters.suggestions_admitted,
-        suggestions_refused: counters.suggestions_refused,
-        blocks_refused: counters.blocks_refused,
-        ..PolicyTally::default()
-    }
-    .with_ratios()
 }

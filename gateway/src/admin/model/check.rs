@@ -1,10 +1,11 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// So many findings are kept; the rest are counted. One defect can show in a million files.
 pub const CHECK_FINDINGS_KEPT_MAX: usize = 1_000;
 
 /// How far a check of all shares is, and what it found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckStatus {
     /// Counts the checks since the gateway's start; 0 before the first. Tells a check from the next one.
     pub run: u64,
@@ -19,7 +20,7 @@ pub struct CheckStatus {
     pub error: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckState {
     /// There was none yet.
@@ -32,7 +33,7 @@ pub enum CheckState {
 }
 
 /// Something that contradicts itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckFinding {
     /// None: what belongs to no share.
     pub share: Option<String>,

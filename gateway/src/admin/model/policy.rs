@@ -1,7 +1,9 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tombolo_core::{PolicyCounters, Tally};
 
 /// The policies at work, how they fare, and what is set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyStatus {
     pub replacement: String,
     pub prefetch: String,
@@ -25,7 +27,7 @@ pub struct PolicyStatus {
 }
 
 /// One key of the settings file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicySetting {
     pub section: String,
     pub key: String,
@@ -33,43 +35,30 @@ pub struct PolicySetting {
 }
 
 /// What one pair of policies has achieved. Blocks, unless it says reads or suggestions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyTally {
     pub replacement: String,
     pub prefetch: String,
-    /// Reads by their worst block.
-    pub reads_hit: u64,
-    pub reads_partial: u64,
-    pub reads_missed: u64,
-    pub hits: u64,
-    pub partial_misses: u64,
-    pub complete_misses: u64,
-    pub prefetched: u64,
-    /// Prefetched and read.
-    pub used: u64,
-    /// Evicted before anybody read them.
-    pub wasted: u64,
-    /// Their fetch failed.
-    pub dropped: u64,
-    /// Reads of prefetched blocks while they stayed.
-    pub accesses: u64,
-    pub suggestions_admitted: u64,
-    /// Not worth their price.
-    pub suggestions_refused: u64,
-    pub blocks_refused: u64,
+    #[serde(flatten)]
+    pub counters: PolicyCounters,
     /// Used in prefetched; 0 before the first.
     pub efficiency: f64,
     pub accesses_per_prefetched: f64,
 }
 
-impl PolicyTally {
-    /// Sets the ratios from the counters.
-    pub fn with_ratios(mut self) -> Self {
-        let of_prefetched = |count: u64| match self.prefetched {
+impl From<&Tally> for PolicyTally {
+    fn from(tally: &Tally) -> Self {
+        let counters = tally.counters;
+        let of_prefetched = |count: u64| match counters.prefetched {
             0 => 0.0,
             prefetched => count as f64 / prefetched as f64,
         };
-        (self.efficiency, self.accesses_per_prefetched) = (of_prefetched(self.used), of_prefetched(self.accesses));
-        self
+        Self {
+            replacement: tally.replacement.into(),
+            prefetch: tally.prefetch.into(),
+            counters,
+            efficiency: of_prefetched(counters.used),
+            accesses_per_prefetched: of_prefetched(counters.accesses),
+        }
     }
 }

@@ -1,5 +1,6 @@
 use super::name::check_name;
 use super::{ControlError, ErrorKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tombolo_base::BLOCK_BYTES;
 
@@ -7,7 +8,7 @@ use tombolo_base::BLOCK_BYTES;
 pub const SHARE_QUOTA_BYTES_MAX: u64 = 1 << 60;
 
 /// A share as the admin API shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShareInfo {
     pub name: String,
     /// Never reused within one state directory; 1 and up.
@@ -25,7 +26,7 @@ pub struct ShareInfo {
 }
 
 /// One client of a share.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionInfo {
     /// The name that the client gave itself.
     pub client: String,
@@ -35,7 +36,7 @@ pub struct SessionInfo {
 }
 
 /// How a client reaches the share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionKind {
     /// A mount of this machine's kernel.

@@ -1,10 +1,11 @@
 //! What `tombolo status --json` prints. Names and units are a promise to scripts; fields are added, never changed.
 
 use super::{PolicyStatus, ShareInfo, VolumeInfo};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The state of a running gateway.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     pub version: String,
     pub uptime_s: f64,
@@ -43,14 +44,14 @@ pub struct Status {
 }
 
 /// Blocks that are known to be lost, until they are overwritten or found again.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LossStatus {
     pub blocks: u64,
     /// The first hundred.
     pub ranges: Vec<LostRange>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostRange {
     /// The volume's name, or which file of a share.
     pub volume: String,
@@ -61,7 +62,7 @@ pub struct LostRange {
     pub in_store: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreState {
     #[default]
@@ -94,7 +95,7 @@ impl StoreState {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreStatus {
     /// Without secrets.
     pub url: String,
@@ -105,7 +106,7 @@ pub struct StoreStatus {
     pub last_success_age_s: Option<f64>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UploadStatus {
     /// Dirty bytes that became clean per second, lately.
     pub clean_bytes_per_s: f64,
@@ -128,7 +129,7 @@ impl UploadStatus {
 }
 
 /// Blocks that clients wrote and the flush has looked at, by what became of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DedupStatus {
     /// The sum of the next three.
     pub blocks_written: u64,
@@ -159,7 +160,7 @@ impl DedupStatus {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheStatus {
     pub size_bytes: u64,
     /// Dirty and clean blocks together.
@@ -197,7 +198,7 @@ impl CacheStatus {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JournalStatus {
     pub bytes: u64,
     pub last_checkpoint_age_s: f64,
@@ -215,7 +216,7 @@ pub struct JournalStatus {
 }
 
 /// How writers fared at the cap on dirty data.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WriteStatus {
     /// Writes slowed above the throttle's start.
     pub throttled: u64,
@@ -228,7 +229,7 @@ pub struct WriteStatus {
 }
 
 /// Bytes of memory by what they are for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryStatus {
     /// Bookkeeping of cache slots.
     pub slots_bytes: u64,

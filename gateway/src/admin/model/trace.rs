@@ -1,9 +1,10 @@
 use super::{ControlError, ErrorKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The recording of a trace, or the latest one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceStatus {
     pub state: TraceState,
     pub path: Option<String>,
@@ -18,7 +19,7 @@ pub struct TraceStatus {
     pub error: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceState {
     /// Nothing was recorded since the start.

@@ -1,5 +1,6 @@
 use super::name::check_name;
 use super::{ControlError, ErrorKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tombolo_base::BLOCK_BYTES;
 
@@ -7,7 +8,7 @@ use tombolo_base::BLOCK_BYTES;
 pub const VOLUME_BYTES_MAX: u64 = 256 << 40;
 
 /// A volume as the admin API shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeInfo {
     pub name: String,
     pub size_bytes: u64,

@@ -12,6 +12,7 @@ use super::super::share::files_socket;
 use super::files::{self, CONFIGURATION_MODE, Kept};
 use super::{Report, plain, server};
 use crate::admin::client::Client;
+use crate::admin::endpoints;
 use crate::admin::model::{ControlError, ErrorKind, ShareInfo, check_share_name};
 use config::{Export, Server};
 use std::net::{IpAddr, Ipv4Addr};
@@ -79,7 +80,7 @@ fn export_id(options: &NfsOptions, share: &ShareInfo) -> Result<u16, CliError> {
 }
 
 fn server_settings(client: &Client, options: &NfsOptions) -> Result<Server, CliError> {
-    let state = PathBuf::from(client.status()?.state_directory);
+    let state = PathBuf::from(client.ask(&endpoints::STATUS, &())?.state_directory);
     Ok(Server {
         address: options.bind.unwrap_or(ADDRESS_DEFAULT),
         port: options.port.unwrap_or(PORT_DEFAULT),

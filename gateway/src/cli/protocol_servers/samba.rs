@@ -11,6 +11,7 @@ use super::super::output;
 use super::files::{self, CONFIGURATION_MODE, Kept};
 use super::{Report, plain, server};
 use crate::admin::client::Client;
+use crate::admin::endpoints;
 use crate::admin::model::{ControlError, ErrorKind, check_share_name};
 use config::{Section, Server};
 use std::io;
@@ -27,7 +28,7 @@ const RESERVED: [&str; 3] = ["global", "homes", "printers"];
 pub(super) fn run(client: &Client, options: &SmbOptions) -> Result<(), CliError> {
     check_share_name(&options.name)?;
     // Beside the gateway's, not within it: smbd works with the rights of its users, who must not pass through there.
-    let state = PathBuf::from(client.status()?.state_directory + "-samba");
+    let state = PathBuf::from(client.ask(&endpoints::STATUS, &())?.state_directory + "-samba");
     let server = server_settings(options, plain::path(&state)?)?;
     if options.how.remove {
         return remove(options, &server);

@@ -11,6 +11,7 @@ use super::super::error::CliError;
 use super::super::output;
 use super::files;
 use crate::admin::client::Client;
+use crate::admin::endpoints;
 use crate::admin::model::{ControlError, check_volume_name};
 use serde_json::json;
 use std::fs;
@@ -54,7 +55,8 @@ pub(super) fn run(client: &Client, options: &IscsiOptions) -> Result<(), CliErro
 /// What is wanted, checked against the gateway that serves it.
 fn target(client: &Client, options: &IscsiOptions) -> Result<Target, CliError> {
     check_volume_name(&options.name)?;
-    if !client.volume_list()?.iter().any(|volume| volume.name == options.name) {
+    let volumes = client.ask(&endpoints::VOLUME_LIST, &())?;
+    if !volumes.iter().any(|volume| volume.name == options.name) {
         return Err(ControlError::volume_not_found(&options.name).into());
     }
     let target = Target {

@@ -92,7 +92,12 @@ fn the_generation_goes_on_with_a_start_that_lost_nothing() {
     assert!(storage.0.generation.is_new());
     storage.0.generation.settle();
     for name in ["one", "two", "three"] {
-        storage.0.create_volume(name, 16).unwrap();
+        let create = |token| Event::VolumeCreate {
+            token,
+            name: name.into(),
+            blocks: 16,
+        };
+        storage.0.ask(create).unwrap();
         storage = reopen(storage, directory.path());
         assert_eq!(storage.0.generation.number(), first);
     }

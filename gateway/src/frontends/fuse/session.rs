@@ -15,8 +15,8 @@ use super::convert::{self, errno};
 use super::handles::{self, Handles};
 use super::invalidations::Subscription;
 use super::listings::Listings;
-use super::{Shares, locks, now};
-use crate::metrics::histogram::Started;
+use super::{Shares, locks, now, operations};
+use crate::metrics::requests::{FileOperation, Started};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +56,7 @@ pub(super) struct Inner {
 /// A request, its number and its client.
 pub(super) struct Pending {
     completion: Completion,
-    started: Started,
+    started: Started<FileOperation>,
     session: Arc<Inner>,
 }
 
@@ -120,7 +120,7 @@ impl ShareSession {
 impl Session for ShareSession {
     fn handle(&self, header: &RequestHeader, request: Request, completion: Completion) {
         let pending = Pending {
-            started: self.0.shares.meters.begin(&request),
+            started: operations::begin(&request),
             completion,
             session: self.0.clone(),
         };

@@ -1,0 +1,175 @@
+//! The endpoints of the admin API, and what their requests hold. What is answered is in [`super::model`]. `/metrics`, which is
+//! text, is the only other thing on the socket.
+
+use super::endpoint::{Description, Endpoint, Method, Request, endpoints};
+use super::model::{
+    CheckStatus, ControlError, JournalStatus, PolicyStatus, ShareInfo, Status, TraceStatus, VolumeInfo,
+    check_share_name, check_share_quota, check_trace_path, check_trace_size, check_volume_name, check_volume_size,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+endpoints! {
+    /// What the gateway is doing.
+    STATUS: Get "/v1/status", () => 200 Status;
+    /// Begins to upload everything dirty now, partial packs included. Progress shows in the status.
+    DRAIN: Post "/v1/drain", () => 202 ();
+    /// Begins to bring local metadata up to the journal. Answers with what a restart would have to replay without that.
+    CHECKPOINT: Post "/v1/checkpoint", () => 202 JournalStatus;
+
+    /// All volumes, in the order of their names.
+    VOLUME_LIST: Get "/v1/volumes", () => 200 Vec<VolumeInfo>;
+    /// Creates a volume. Durable when it is answered.
+    VOLUME_CREATE: Post "/v1/volumes", CreateVolume => 201 VolumeInfo;
+    /// Changes a volume's size. Durable when it is answered.
+    VOLUME_RESIZE: Patch "/v1/volumes/{name}", ResizeVolume => 200 VolumeInfo;
+    /// Deletes a volume and all its data. Durable when it is answered. One with clients is refused as busy.
+    VOLUME_DELETE: Delete "/v1/volumes/{name}", DeleteVolume => 204 ();
+
+    /// All shares, in the order of their names, those being deleted included.
+    SHARE_LIST: Get "/v1/shares", () => 200 Vec<ShareInfo>;
+    /// Creates a share. Durable when it is answered.
+    SHARE_CREATE: Post "/v1/shares", CreateShare => 201 ShareInfo;
+    /// Changes a share's quota. Durable when it is answered. One below what is used takes nothing away; it only refuses more.
+    SHARE_QUOTA: Patch "/v1/shares/{name}", ShareQuota => 200 ShareInfo;
+    /// Deletes a share. Durable when it is answered; its files are removed afterwards. One with sessions is refused as busy.
+    SHARE_DELETE: Delete "/v1/shares/{name}", DeleteShare => 204 ();
+
+    /// The check of all shares that is under way, else the latest.
+    CHECK_STATUS: Get "/v1/check", () => 200 CheckStatus;
+    /// Begins to check all shares, or joins the check that is under way; the answer tells which `run` it is.
+    CHECK_START: Post "/v1/check", () => 202 CheckStatus;
+
+    /// The policies at work and how they fare.
+    POLICY: Get "/v1/policy", () => 200 PolicyStatus;
+    /// Changes policies until the next start. What is cached stays.
+    POLICY_SET: Patch "/v1/policy", PolicyChanges => 200 PolicyStatus;
+
+    /// The recording of a trace that is under way, else the latest.
+    TRACE_STATUS: Get "/v1/trace", () => 200 TraceStatus;
+    /// Begins to record what clients ask for into a new file; one recording at a time.
+    TRACE_START: Post "/v1/trace", StartTrace => 201 TraceStatus;
+    /// Ends the recording, if there is one; the file is whole when it is answered.
+    TRACE_STOP: Delete "/v1/trace", () => 200 TraceStatus;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateVolume {
+    pub name: String,
+    /// A multiple of 4096.
+    pub size_bytes: u64,
+}
+
+impl Request for CreateVolume {
+    fn check(&self) -> Result<(), ControlError> {
+        check_volume_name(&self.name)?;
+        check_volume_size(self.size_bytes)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeVolume {
+    pub name: String,
+    /// A multiple of 4096.
+    pub size_bytes: u64,
+    /// Without it a smaller size is refused, because data beyond it is lost.
+    #[serde(default)]
+    pub allow_shrink: bool,
+}
+
+impl Request for ResizeVolume {
+    fn check(&self) -> Result<(), ControlError> {
+        check_volume_name(&self.name)?;
+        check_volume_size(self.size_bytes)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeleteVolume {
+    pub name: String,
+}
+
+impl Request for DeleteVolume {
+    fn check(&self) -> Result<(), ControlError> {
+        check_volume_name(&self.name)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateShare {
+    pub name: String,
+    /// A multiple of 4096; none: as much as the store holds.
+    #[serde(default)]
+    pub quota_bytes: Option<u64>,
+}
+
+impl Request for CreateShare {
+    fn check(&self) -> Result<(), ControlError> {
+        check_share_name(&self.name)?;
+        self.quota_bytes.map_or(Ok(()), check_share_quota)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShareQuota {
+    pub name: String,
+    /// A multiple of 4096. Null takes the quota away; leaving it out is an error.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schemars(required)]
+    pub quota_bytes: Option<u64>,
+}
+
+impl Request for ShareQuota {
+    fn check(&self) -> Result<(), ControlError> {
+        check_share_name(&self.name)?;
+        self.quota_bytes.map_or(Ok(()), check_share_quota)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteShare {
+    pub name: String,
+    /// Its sessions are ended, and their clients get ESTALE.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl Request for DeleteShare {
+    fn check(&self) -> Result<(), ControlError> {
+        check_share_name(&self.name)
+    }
+}
+
+/// Keys of `[prefetch]`, and `replacement` of `[cache]`, with their values as in the settings file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct PolicyChanges(#[schemars(with = "serde_json::Map<String, serde_json::Value>")] pub toml::Table);
+
+impl Request for PolicyChanges {
+    /// What is permitted depends on the settings in force.
+    fn check(&self) -> Result<(), ControlError> {
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartTrace {
+    /// Absolute; a file that does not exist yet.
+    pub path: PathBuf,
+    /// The recording ends when the file is as large.
+    pub bytes_max: u64,
+}
+
+impl Request for StartTrace {
+    fn check(&self) -> Result<(), ControlError> {
+        check_trace_path(&self.path)?;
+        check_trace_size(self.bytes_max)
+    }
+}

@@ -1,0 +1,184 @@
+//! The object store: its settings, what contradicts itself in them, and what its driver gets of them.
+
+use super::rules::{STATE_ENTRIES, fault, is_plain_absolute};
+use super::section::{Field, Permitted, Section, section};
+use super::value::{Value, choice};
+use super::{Fault, Settings};
+use std::path::{Path, PathBuf};
+use tombolo_cloud_driver::{self as driver, S3Settings, StoreSettings, StoreUrl};
+
+choice! {
+    /// Where the bucket's name stands in a request.
+    AddressingStyle {
+        Auto = "auto",
+        Path = "path",
+        VirtualHost = "virtual",
+    }
+}
+
+section! {
+    /// The object store.
+    Store "store" {
+        /// `s3://bucket/prefix` or `dir:/absolute/path`. One gateway per prefix or directory.
+        url: String = "dir:/var/lib/tombolo/store".into(),
+            Permitted::Words("`s3://bucket[/prefix]` or `dir:/path`"),
+            "A directory needs no account, so a first try works; for keeping data, name a bucket.";
+        /// An S3 server other than AWS: `https://host[:port]`.
+        endpoint: Option<String> = None, Permitted::Words("`https://host[:port]`; `http://` with `allow_http`"),
+            "Unset: `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, the profile, else AWS.";
+        /// The region that requests are signed for.
+        region: Option<String> = None, Permitted::Words("a region's name, such as `eu-central-1`"),
+            "Unset: `AWS_REGION`, `AWS_DEFAULT_REGION`, the profile; with an endpoint of one's own `us-east-1`.";
+        /// Where the bucket's name stands in a request.
+        addressing_style: AddressingStyle = AddressingStyle::Auto, Permitted::Words("`auto`, `path` or `virtual`"),
+            "`auto` is path style at an endpoint of one's own and virtual hosts at AWS, which suits almost every server.";
+        /// A profile of the AWS credential files. Secrets never stand in this file.
+        profile: Option<String> = None, Permitted::Words("a profile's name"),
+            "Unset: the usual credential chain (environment, files, the machine's role).";
+        /// PEM certificates to trust instead of the system's.
+        ca_file: Option<PathBuf> = None, Permitted::Words("an absolute path"),
+            "Unset: the system's certificates.";
+        /// Permits an endpoint without TLS.
+        allow_http: bool = false, Permitted::Words("`true` or `false`"),
+            "Without TLS whoever can watch the network can read the data, so it must be asked for.";
+        /// Starts with a store that has none of this gateway's objects; what only they held is lost.
+        accept_foreign: bool = false, Permitted::Words("`true` or `false`"),
+            "Nearly always the URL is wrong, or a folder is not mounted, and new data would go to the wrong place.";
+        /// How long a connection may take to come about.
+        connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
+            "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";
+        /// From the sending of a request to the last byte of its answer.
+        request_timeout_ms: u64 = 30_000, Permitted::numbers(1_000, 600_000),
+            "The largest object, 4 MiB, takes 17 s over 2 Mbit/s.";
+        /// Attempts of one request, the first included. What still fails is begun again later; nothing is lost by it.
+        attempts_max: u64 = 30, Permitted::numbers(1, 100),
+            "With half of the requests failing one in 10^9 is given up; `stall_timeout_ms` ends the attempts sooner when the store is away.";
+        /// The longest delay between two attempts.
+        retry_delay_ms_max: u64 = 20_000, Permitted::numbers(100, 600_000),
+            "S3 asks to slow down while it splits partitions, which takes seconds to minutes.";
+        /// Uploads at the same time.
+        uploads_in_flight_max: u64 = 8, Permitted::numbers(1, 256),
+            "Eight objects of 256 KiB at 50 ms each are 40 MB/s; each holds at most 4 MiB of memory.";
+        /// Downloads at the same time, prefetches included.
+        downloads_in_flight_max: u64 = 16, Permitted::numbers(1, 256),
+            "Twice the uploads, because readers wait for them; a quarter is kept for what is read right now.";
+    }
+}
+
+impl Store {
+    /// What the store that `url` names takes besides it.
+    pub fn driver_settings(&self) -> StoreSettings {
+        StoreSettings {
+            s3: S3Settings {
+                endpoint: self.endpoint.clone(),
+                region: self.region.clone(),
+                addressing_style: match self.addressing_style {
+                    AddressingStyle::Auto => driver::AddressingStyle::Auto,
+                    AddressingStyle::Path => driver::AddressingStyle::Path,
+                    AddressingStyle::VirtualHost => driver::AddressingStyle::VirtualHost,
+                },
+                profile: self.profile.clone(),
+                ca_file: self.ca_file.clone(),
+                allow_http: self.allow_http,
+                connect_timeout_ms: self.connect_timeout_ms,
+                request_timeout_ms: self.request_timeout_ms,
+                ..S3Settings::default()
+            },
+        }
+    }
+}
+
+pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
+    let store = &settings.store;
+    match store.url.parse::<StoreUrl>() {
+        Err(error) => {
+            let permitted = "s3://bucket[/prefix] or dir:/absolute/path";
+            faults.push(fault("store", "url", without_userinfo(&store.url), permitted, error));
+        }
+        Ok(StoreUrl::Dir { path }) => check_directory_store(settings, &path, faults),
+        Ok(StoreUrl::S3 { .. }) => {}
+    }
+    if let Some(endpoint) = &store.endpoint {
+        check_endpoint(endpoint, store.allow_http, faults);
+    }
+    if let Some(file) = store.ca_file.as_ref().filter(|file| !is_plain_absolute(file)) {
+        let reason = "the working directory of a service is nothing to rely on";
+        faults.push(fault(
+            "store",
+            "ca_file",
+            file.display(),
+            "an absolute path without ..",
+            reason,
+        ));
+    }
+}
+
+fn check_directory_store(settings: &Settings, store: &Path, faults: &mut Vec<Fault>) {
+    let state = &settings.directories.state_directory;
+    let shown = settings.store.url.as_str();
+    if state.starts_with(store) {
+        let reason = format!(
+            "it contains the state directory {}, whose files are not objects",
+            state.display()
+        );
+        faults.push(fault("store", "url", shown, "a directory of its own", reason));
+    } else if let Some(entry) = STATE_ENTRIES.iter().find(|entry| store.starts_with(state.join(entry))) {
+        let reason = format!("{} is the gateway's own", state.join(entry).display());
+        faults.push(fault("store", "url", shown, "a directory of its own", reason));
+    }
+    if settings.directories.runtime_directory.starts_with(store)
+        || store.starts_with(&settings.directories.runtime_directory)
+    {
+        let reason = "the runtime directory is for sockets and is emptied at boot";
+        faults.push(fault(
+            "store",
+            "url",
+            shown,
+            "a directory outside runtime_directory",
+            reason,
+        ));
+    }
+    if let Some(endpoint) = &settings.store.endpoint {
+        let shown = without_userinfo(endpoint);
+        faults.push(fault(
+            "store",
+            "endpoint",
+            shown,
+            "unset with a dir: store",
+            "a directory has no endpoint",
+        ));
+    }
+}
+
+fn check_endpoint(endpoint: &str, allow_http: bool, faults: &mut Vec<Fault>) {
+    let shown = without_userinfo(endpoint);
+    let Some((scheme, rest)) = endpoint
+        .split_once("://")
+        .filter(|(scheme, _)| ["http", "https"].contains(scheme))
+    else {
+        let reason = "the scheme says whether TLS is used";
+        faults.push(fault("store", "endpoint", shown, "https://host[:port]", reason));
+        return;
+    };
+    if rest.contains('@') {
+        let reason = "credentials come from the credential chain and never stand in a settings file";
+        faults.push(fault("store", "endpoint", &shown, "https://host[:port]", reason));
+    }
+    if rest.is_empty() || rest.contains(|character: char| character.is_whitespace() || "?#".contains(character)) {
+        let reason = "it names a server and nothing else";
+        faults.push(fault("store", "endpoint", &shown, "https://host[:port]", reason));
+    }
+    if scheme == "http" && !allow_http {
+        let reason =
+            "without TLS others on the network can read the data; set [store] allow_http = true to accept that";
+        faults.push(fault("store", "endpoint", shown, "https://host[:port]", reason));
+    }
+}
+
+/// What someone wrote as `user:password@` is not repeated in an error.
+fn without_userinfo(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme + 3 <= at => format!("{}...{}", &url[..scheme + 3], &url[at..]),
+        _ => url.into(),
+    }
+}
