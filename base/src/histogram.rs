@@ -34,12 +34,14 @@ impl Histogram {
         }
     }
 
+    /// Counts one value.
     pub fn count(&self, value: u64) {
         let class = self.bounds.partition_point(|bound| *bound < value);
         self.sum.fetch_add(value, Relaxed);
         self.counts[class].fetch_add(1, Relaxed);
     }
 
+    /// All that was counted so far.
     pub fn distribution(&self) -> Distribution {
         Distribution {
             bounds: self.bounds,

@@ -6,8 +6,11 @@ use alloc::string::String;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?} is not a valid {what}; choose one of {}", known.join(" "))]
 pub struct NameError {
+    /// The word.
     pub word: String,
+    /// What it should have named.
     pub what: &'static str,
+    /// Every word that does.
     pub known: &'static [&'static str],
 }
 
@@ -35,7 +38,11 @@ macro_rules! names {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         $visibility enum $name {
-            $( $(#[$meaning])* $variant ),+
+            $(
+                $(#[$meaning])*
+                #[doc = concat!("`", $word, "`.")]
+                $variant
+            ),+
         }
 
         impl $name {
@@ -105,6 +112,9 @@ mod tests {
             );
         }
         let error = "hat".parse::<Garment>().unwrap_err();
-        assert_eq!(error.to_string(), "\"hat\" is not a valid garment; choose one of coat shoe");
+        assert_eq!(
+            error.to_string(),
+            "\"hat\" is not a valid garment; choose one of coat shoe"
+        );
     }
 }

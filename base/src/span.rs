@@ -6,12 +6,16 @@ use alloc::vec::Vec;
 /// Blocks `first..first + count` of a volume or a file, in units of [`crate::BLOCK_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
+    /// Whose blocks: a volume's or a file's.
     pub volume: VolumeId,
+    /// The first block.
     pub first: u64,
+    /// How many blocks.
     pub count: u64,
 }
 
 impl Span {
+    /// The first block behind it.
     pub fn end(&self) -> u64 {
         self.first.saturating_add(self.count)
     }
@@ -36,6 +40,7 @@ impl Span {
         [before, behind]
     }
 
+    /// Whether some block is in both.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.volume == other.volume && self.first < other.end() && other.first < self.end()
     }
@@ -44,6 +49,8 @@ impl Span {
 /// Entries that change and blocks that become holes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataChange {
+    /// In the order in which they count.
     pub entries: Vec<EntryChange>,
+    /// What reads as zeroes afterwards.
     pub holes: Vec<Span>,
 }

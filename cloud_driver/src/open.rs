@@ -5,6 +5,7 @@ use std::sync::Arc;
 /// What the kinds of stores take besides their URL; each reads its own part. (A directory takes nothing.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreSettings {
+    /// Of `s3:` stores.
     pub s3: S3Settings,
 }
 

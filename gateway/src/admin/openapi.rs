@@ -57,10 +57,10 @@ fn operation(description: &Description, refused: &Value, generator: &mut SchemaG
     let mut parameters = take_parameters(&mut body, "path", |field| {
         route.path.split('/').any(|segment| parameter(segment) == Some(field))
     });
-    if !route.method.has_body() {
-        parameters.extend(take_parameters(&mut body, "query", |_| true));
-    } else {
+    if route.method.has_body() {
         operation["requestBody"] = json!({ "required": true, "content": { "application/json": { "schema": body } } });
+    } else {
+        parameters.extend(take_parameters(&mut body, "query", |_| true));
     }
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();

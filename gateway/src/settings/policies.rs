@@ -17,7 +17,13 @@ const SARC_STREAM_READS: u32 = 3;
 
 fn parse_name<T: Named + FromStr>(value: &toml::Value) -> Result<T, String> {
     let parsed = value.as_str().and_then(|word| word.parse().ok());
-    parsed.ok_or_else(|| format!("{value} is not a valid {}; choose one of {}", T::WHAT, T::WORDS.join(", ")))
+    parsed.ok_or_else(|| {
+        format!(
+            "{value} is not a valid {}; choose one of {}",
+            T::WHAT,
+            T::WORDS.join(", ")
+        )
+    })
 }
 
 macro_rules! named {

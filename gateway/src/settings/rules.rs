@@ -10,7 +10,16 @@ use tombolo_base::BLOCK_BYTES;
 /// Leaves room for "/admin.sock" or "/files.sock" and the final zero in the 108 bytes of a socket's address.
 const RUNTIME_PATH_BYTES_MAX: usize = 96;
 /// What the gateway keeps in its state directory, and the servers that `tombolo export` configures.
-pub(super) const STATE_ENTRIES: [&str; 8] = ["cache", "journal", "metadata", "index", "history", "generation", "lock", "ganesha"];
+pub(super) const STATE_ENTRIES: [&str; 8] = [
+    "cache",
+    "journal",
+    "metadata",
+    "index",
+    "history",
+    "generation",
+    "lock",
+    "ganesha",
+];
 
 pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
     check_directories(settings, faults);

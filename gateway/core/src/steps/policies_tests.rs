@@ -5,7 +5,7 @@ use crate::event::{Event, StoreFailure};
 use crate::state::slots::SlotState;
 use crate::test_bench::{Bench, FIRST_PVBN, SLOTS, Told, VOLUME};
 use tombolo_cache::{Access as Use, Capacity, Cause, Lru};
-use tombolo_prefetch::Outcome;
+use tombolo_prefetch::{Outcome, Prices};
 
 #[test]
 fn a_miss_is_told_once_and_its_address_goes_along() {
