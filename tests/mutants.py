@@ -94,7 +94,9 @@ AREAS = (
     Area(
         "checkpoint",
         "tombolo-core",
-        tuple(f"gateway/core/src/{n}.rs" for n in ("merge", "format/local_metadata", "format/page", "format/superblock")),
+        tuple(
+            f"gateway/core/src/{n}.rs" for n in ("merge", "format/local_metadata", "format/page", "format/superblock")
+        ),
         True,
     ),
     Area("recovery", "tombolo-core", ("gateway/core/src/recovery.rs", "gateway/core/src/format/cache_header.rs"), True),

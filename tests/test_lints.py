@@ -55,9 +55,9 @@ def test_a_forbidden_call_is_found_in_every_pure_crate(folder: Path) -> None:
     clippy = ["cargo", "clippy", "--locked", "--offline", "--lib", *packages, *shown, "--", "--cap-lints", "warn"]
     found = diagnostics(run(clippy, 1200, cwd=copy).stdout)
     lints = ["disallowed_methods", "disallowed_types", "iter_over_hash_type"]
-    assert {lint: {at for named, at in found if named == f"clippy::{lint}"} for lint in lints} == dict.fromkeys(
-        lints, set(PURE)
-    )
+    assert {lint: {at for named, at in found if named == f"clippy::{lint}"} for lint in lints} == {
+        lint: set(PURE) for lint in lints
+    }
     # It speaks of itself where a path names nothing, and would ban nothing.
     assert not [at for _, at in found if at.endswith("clippy.toml")]
 
