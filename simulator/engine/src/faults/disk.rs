@@ -313,26 +313,26 @@ impl Disk {
         self.drop_pages();
         for (_, mark) in std::mem::take(&mut self.pending_marks) {
             // Two places are written in turn, so a torn one leaves the one before.
-            if prefetch_outcome(luck, prng) == PrefetchOutcome::Kept {
+            if survival(luck, prng) == Survival::Kept {
                 self.durable_mark = mark;
             }
         }
         for slot in &mut self.slots {
             for (_, block) in std::mem::take(&mut slot.pending) {
                 let old = slot.durable.clone().unwrap_or_else(|| Rc::from(&[0; BLOCK_BYTES][..]));
-                slot.durable = match prefetch_outcome(luck, prng) {
-                    PrefetchOutcome::Kept => Some(block),
-                    PrefetchOutcome::Lost => slot.durable.take(),
-                    PrefetchOutcome::Torn => Some(tear(&old, &block, prng)),
+                slot.durable = match survival(luck, prng) {
+                    Survival::Kept => Some(block),
+                    Survival::Lost => slot.durable.take(),
+                    Survival::Torn => Some(tear(&old, &block, prng)),
                 };
             }
         }
         self.segments.retain(|_, segment| {
-            let name_survives = segment.name_is_durable || prefetch_outcome(luck, prng) == PrefetchOutcome::Kept;
+            let name_survives = segment.name_is_durable || survival(luck, prng) == Survival::Kept;
             let is_back = segment.unlinked.is_none() || prng.chance(500);
             segment.unlinked = None;
             for write in std::mem::take(&mut segment.pending) {
-                tear_into(&mut segment.durable, &write, prefetch_outcome(luck, prng), prng);
+                tear_into(&mut segment.durable, &write, survival(luck, prng), prng);
             }
             segment.name_is_durable = true;
             name_survives && is_back
@@ -384,18 +384,18 @@ impl Disk {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PrefetchOutcome {
+enum Survival {
     Kept,
     Lost,
     Torn,
 }
 
-fn prefetch_outcome(luck: u64, prng: &mut Prng) -> PrefetchOutcome {
+fn survival(luck: u64, prng: &mut Prng) -> Survival {
     match (luck, prng.below(3)) {
-        (0, _) => PrefetchOutcome::Lost,
-        (1, 0 | 1) | (_, 0) => PrefetchOutcome::Kept,
-        (_, 1) => PrefetchOutcome::Lost,
-        _ => PrefetchOutcome::Torn,
+        (0, _) => Survival::Lost,
+        (1, 0 | 1) | (_, 0) => Survival::Kept,
+        (_, 1) => Survival::Lost,
+        _ => Survival::Torn,
     }
 }
 
@@ -411,15 +411,15 @@ fn tear(old: &[u8], new: &[u8], prng: &mut Prng) -> Block {
 }
 
 /// Sectors of a file are aligned to the file, not to the write.
-fn tear_into(file: &mut Vec<u8>, write: &Write, prefetch_outcome: PrefetchOutcome, prng: &mut Prng) {
-    if prefetch_outcome == PrefetchOutcome::Lost {
+fn tear_into(file: &mut Vec<u8>, write: &Write, survival: Survival, prng: &mut Prng) {
+    if survival == Survival::Lost {
         return;
     }
     let mut start = 0;
     while start < write.bytes.len() {
         let place = write.offset + start;
         let length = (SECTOR_BYTES - place % SECTOR_BYTES).min(write.bytes.len() - start);
-        if prefetch_outcome == PrefetchOutcome::Kept || prng.chance(500) {
+        if survival == Survival::Kept || prng.chance(500) {
             overwrite(file, place, &write.bytes[start..start + length]);
         }
         start += length;

@@ -412,7 +412,10 @@ impl World {
                 }
             }
             Operation::Sync { upto, mark }
-                if self.prng.chance(500) && !self.life.has_failed && self.scenario.canary != Some(Canary::SkipSync) =>
+                if self.prng.chance(500)
+                    && !self.life.has_failed
+                    && !self.life.checkpoint_sync_has_failed
+                    && self.scenario.canary != Some(Canary::SkipSync) =>
             {
                 self.disk.sync_slots(upto);
                 if self.prng.chance(500) {
