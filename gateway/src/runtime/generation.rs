@@ -94,36 +94,23 @@ impl Generation {
             Some(before) => go_on(&path, before, found.journal_end)?,
             None => Err(Break::Unknown),
         };
-        let generation = Self::go_on_or_begin(goes_on, before, &path, found, boot)?;
-        // After the new one's file, which is not settled: a kill in between is followed by yet another generation.
-        last.replace(directories.state, generation.number)?;
-        Ok(generation)
-    }
-
-    fn go_on_or_begin(
-        goes_on: Result<Self, Break>,
-        before: Option<Header>,
-        path: &Path,
-        found: Found,
-        boot: Boot,
-    ) -> io::Result<Self> {
-        match goes_on {
-            Ok(same) => Ok(same),
+        let generation = match goes_on {
+            Ok(same) => same,
             Err(reason) => {
                 tell(reason);
                 let number = fresh(before.map(|before| before.number));
-                let header = Header {
-                    identity: found.identity,
-                    boot,
-                    number,
-                };
-                Ok(Self {
-                    note: header.publish(path, found.journal_end)?,
+                let identity = found.identity;
+                let header = Header { identity, boot, number };
+                Self {
+                    note: header.publish(&path, found.journal_end)?,
                     number,
                     is_new: true,
-                })
+                }
             }
-        }
+        };
+        // After the new one's file, which is not settled: a kill in between is followed by yet another generation.
+        last.replace(directories.state, generation.number)?;
+        Ok(generation)
     }
 
     /// Another one after each start that may have lost what was answered; its lowest [`TAG_BITS`] too.
