@@ -99,7 +99,16 @@ AREAS = (
         ),
         True,
     ),
-    Area("recovery", "tombolo-core", ("gateway/core/src/recovery.rs", "gateway/core/src/format/cache_header.rs"), True),
+    Area(
+        "recovery",
+        "tombolo-core",
+        (
+            "gateway/core/src/recovery.rs",
+            "gateway/core/src/recovery/*.rs",
+            "gateway/core/src/format/cache_header.rs",
+        ),
+        True,
+    ),
     Area("core", "tombolo-core", ("gateway/core/src/**/*.rs",), True),
     Area("files", "tombolo-files", ("gateway/files/src/**/*.rs",), False),
 )

@@ -15,6 +15,12 @@ pub struct Span {
 }
 
 impl Span {
+    /// Of the file with this inode number.
+    pub fn of_file(inode: u64, first: u64, count: u64) -> Self {
+        let volume = VolumeId::of_inode(inode);
+        Self { volume, first, count }
+    }
+
     /// The first block behind it.
     pub fn end(&self) -> u64 {
         self.first.saturating_add(self.count)
@@ -46,11 +52,11 @@ impl Span {
     }
 }
 
-/// Entries that change and blocks that become holes.
+/// What happens in one step: after a crash all of it is there, or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataChange {
     /// In the order in which they count.
     pub entries: Vec<EntryChange>,
-    /// What reads as zeroes afterwards.
+    /// Blocks that become holes. The whole range of a file may be given; what is not mapped costs nothing.
     pub holes: Vec<Span>,
 }

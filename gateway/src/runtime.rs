@@ -104,7 +104,7 @@ pub struct LocalUse {
 
 impl Gateway {
     /// Steps the core with `event` and everything that follows from it on this thread.
-    pub fn drive(self: &Arc<Self>, event: Event) {
+    pub fn submit(self: &Arc<Self>, event: Event) {
         let mut events = vec![event];
         let mut commands = Vec::new();
         while !events.is_empty() {
@@ -140,9 +140,9 @@ impl Gateway {
         let ring = move || {
             if let Some(gateway) = gateway.upgrade() {
                 if let Some(micros) = gateway.clock.wall_micros_if_set() {
-                    gateway.drive(Event::WallClock { micros });
+                    gateway.submit(Event::WallClock { micros });
                 }
-                gateway.drive(Event::Tick);
+                gateway.submit(Event::Tick);
             }
         };
         let timer = thread::Builder::new()
@@ -156,7 +156,7 @@ impl Gateway {
     pub(crate) fn ask(self: &Arc<Self>, event: impl FnOnce(tombolo_core::Token) -> Event) -> Result<Answer, Refusal> {
         let (sender, receiver) = sync_channel(1);
         let token = self.requests.insert(Pending::plain(Reply::Channel(sender)));
-        self.drive(event(token));
+        self.submit(event(token));
         receiver.recv().unwrap_or(Err(Refusal::Busy))
     }
 
@@ -197,17 +197,17 @@ impl Gateway {
     }
 
     pub fn drain(self: &Arc<Self>) {
-        self.drive(Event::Drain);
+        self.submit(Event::Drain);
     }
 
     /// Brings everything into local metadata and ends the threads. Clients must be gone. Dirty blocks stay dirty.
     pub fn stop(self: &Arc<Self>, patience: Duration) {
         let until = RealInstant::now() + patience;
         self.recorder.stop();
-        self.drive(Event::CheckpointNow);
+        self.submit(Event::CheckpointNow);
         while !self.core().is_checkpointed() && RealInstant::now() < until {
             thread::sleep(Duration::from_millis(5));
-            self.drive(Event::CheckpointNow);
+            self.submit(Event::CheckpointNow);
         }
         if !self.core().is_checkpointed() {
             tracing::warn!("stopping without a last checkpoint; the journal will be replayed at the next start");

@@ -18,6 +18,47 @@ pub struct Token(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
+/// A write of whole blocks.
+#[derive(Clone, Debug)]
+pub struct WriteRequest {
+    pub span: Span,
+    /// Blocks of the span that become holes. The request's buffer has those before them, then those behind them.
+    pub zeroes: Option<Span>,
+    /// An entry for each of the others, `None` for a block of zeroes.
+    pub sums: Vec<Option<BlockSum>>,
+    pub force_unit_access: bool,
+    /// Made in the same step: after a crash all of it is there, or nothing.
+    pub change: MetadataChange,
+}
+
+impl WriteRequest {
+    /// Of all blocks of the span, and of nothing else.
+    pub fn new(span: Span, sums: Vec<Option<BlockSum>>) -> Self {
+        Self {
+            span,
+            zeroes: None,
+            sums,
+            force_unit_access: false,
+            change: MetadataChange::default(),
+        }
+    }
+
+    /// The blocks before those that become holes, and those behind them.
+    pub fn written(&self) -> [Span; 2] {
+        self.span.around(self.zeroes)
+    }
+
+    /// Blocks that are not zero, and need a slot each.
+    pub(crate) fn slots_needed(&self) -> u32 {
+        self.sums.iter().flatten().count() as u32
+    }
+
+    /// Everything that it changes.
+    pub(crate) fn changed_spans(&self) -> Vec<Span> {
+        [&[self.span], &self.change.holes[..]].concat()
+    }
+}
+
 /// A write of blocks of which the first, the last, or both keep some of their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialWrite {
@@ -48,14 +89,10 @@ pub enum Event {
         client: ClientId,
         span: Span,
     },
-    /// Whole blocks. `sums` has an entry per block, `None` for a block of zeroes.
+    /// Whole blocks.
     Write {
         token: Token,
-        span: Span,
-        sums: Vec<Option<BlockSum>>,
-        force_unit_access: bool,
-        /// Made in the same step: after a crash all of it is there, or nothing.
-        change: MetadataChange,
+        request: WriteRequest,
     },
     /// Changes entries and maps in one step. A link makes blocks the same as blocks that are in the cloud.
     Commit {

@@ -5,14 +5,17 @@
 //! slots, the dirty queue and the flush pipeline. It does not own bytes: contents of blocks go between client and
 //! slot without passing through here, under the sums that the core keeps.
 //!
-//! | folder     | holds                                                                          |
-//! |------------|--------------------------------------------------------------------------------|
-//! | `format`   | what has a layout in bytes: journal records, tables of local metadata, headers |
-//! | `state`    | data: slots, dirty queue, overlay, positions in the journal                    |
-//! | `steps`    | what the core does with it, a file for each subject                            |
-//! | `recovery` | the same state from local metadata and the journal                             |
-//! | `merge`    | the merge of the overlay into local metadata, in transactions of bounded size  |
-//! | `walks`    | what takes several requests: scans, walks through maps, links                  |
+//! | module       | holds                                                                          |
+//! |--------------|--------------------------------------------------------------------------------|
+//! | `format`     | what has a layout in bytes: journal records, tables of local metadata, headers |
+//! | `state`      | data: slots, dirty queue, overlay, positions in the journal, what is in flight |
+//! | `event`      | what the world tells the core, and what the core asks of the world             |
+//! | `core_state` | the core, which owns all of the state                                          |
+//! | `steps`      | what the core does with it, a file for each subject                            |
+//! | `invariants` | what must always hold                                                          |
+//! | `recovery`   | the same state from local metadata and the journal                             |
+//! | `merge`      | the merge of the overlay into local metadata, in transactions of bounded size  |
+//! | `walks`      | what takes several requests: scans, walks through maps, links                  |
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 extern crate alloc;
@@ -36,7 +39,7 @@ pub use core_state::{Core, Counters, StoreState};
 pub use event::{
     Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, Loss, LossCause,
     MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token,
-    UploadFailure, UploadItem, WritePiece,
+    UploadFailure, UploadItem, WritePiece, WriteRequest,
 };
 pub use format::cache_header::JournalMark;
 pub use format::page::{MapPage, PAGE_ENTRIES};

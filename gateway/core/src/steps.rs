@@ -13,7 +13,9 @@ mod durability_tests;
 mod entries;
 pub(crate) mod fetch;
 pub(crate) mod flush;
-pub(crate) mod losses;
+mod load_metadata;
+mod losses;
+pub(crate) mod map_query;
 pub(crate) mod partial_write;
 pub(crate) mod policies;
 #[cfg(test)]

@@ -6,12 +6,9 @@
 #![warn(missing_docs, clippy::unwrap_used)]
 
 use bytes::Bytes;
-use tombolo_base::{BlockSum, VolumeId};
-use tombolo_core::{
-    Core, Link, LinkRun, LinkStep, MapWalk, MetadataChange, PAGE_ENTRIES, Refusal, ResolvedRun, Span, StatusRun,
-    WalkStep,
-};
-use tombolo_files::storage::{Change, FileSpan, MapRun, StorageError};
+use tombolo_base::{BlockSum, MetadataChange, Span, VolumeId};
+use tombolo_core::{Core, Link, LinkRun, LinkStep, MapWalk, PAGE_ENTRIES, Refusal, ResolvedRun, StatusRun, WalkStep};
+use tombolo_files::storage::{MapRun, StorageError};
 
 /// The core and its local metadata, for a thread that waits for each answer.
 pub trait CoreAccess {
@@ -54,14 +51,14 @@ pub trait CoreAccess {
 }
 
 /// [`tombolo_files::storage::Storage::map`].
-pub fn map(access: &impl CoreAccess, span: FileSpan) -> Result<Vec<MapRun>, StorageError> {
+pub fn map(access: &impl CoreAccess, span: Span) -> Result<Vec<MapRun>, StorageError> {
     let mut runs: Vec<MapRun> = Vec::new();
     let mut push = |count, mapped| match runs.last_mut() {
         _ if count == 0 => {}
         Some(last) if last.mapped == mapped => last.count += count,
         _ => runs.push(MapRun { count, mapped }),
     };
-    let mut walk = MapWalk::new(core_span(span));
+    let mut walk = MapWalk::new(span);
     loop {
         let step;
         (walk, step) = access.ask_core(move |core| {
@@ -84,20 +81,8 @@ pub fn map(access: &impl CoreAccess, span: FileSpan) -> Result<Vec<MapRun>, Stor
 }
 
 /// [`tombolo_files::storage::Storage::link`].
-pub fn link<A: CoreAccess>(
-    access: &A,
-    from: FileSpan,
-    to_inode: u64,
-    to_first: u64,
-    change: Change,
-) -> Result<(), StorageError> {
-    let from = core_span(from);
-    let to = Span {
-        volume: VolumeId::of_inode(to_inode),
-        first: to_first,
-        count: from.count,
-    };
-    let mut link = Link::new(from, to, core_change(change), A::COPY_BLOCKS_MAX);
+pub fn link<A: CoreAccess>(access: &A, from: Span, to: Span, change: MetadataChange) -> Result<(), StorageError> {
+    let mut link = Link::new(from, to, change, A::COPY_BLOCKS_MAX);
     loop {
         let step;
         (link, step) = access.ask_core(move |core| {
@@ -147,34 +132,13 @@ fn has_mapped_blocks(access: &impl CoreAccess, inode: u64) -> Result<bool, Stora
     }
     let mut page = 0;
     while let Some(number) = access.next_stored_page(volume, page)? {
-        let span = FileSpan {
-            inode,
-            first: number * PAGE_ENTRIES,
-            count: PAGE_ENTRIES,
-        };
+        let span = Span::of_file(inode, number * PAGE_ENTRIES, PAGE_ENTRIES);
         if map(access, span)?.iter().any(|run| run.mapped) {
             return Ok(true);
         }
         page = number + 1;
     }
     Ok(false)
-}
-
-/// The same blocks as the core names them.
-pub fn core_span(span: FileSpan) -> Span {
-    Span {
-        volume: VolumeId::of_inode(span.inode),
-        first: span.first,
-        count: span.count,
-    }
-}
-
-/// The same entries, without links.
-pub fn core_change(change: Change) -> MetadataChange {
-    MetadataChange {
-        entries: change.entries,
-        holes: change.holes.into_iter().map(core_span).collect(),
-    }
 }
 
 /// What a refusal of the core is to the file service.

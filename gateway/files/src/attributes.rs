@@ -1,11 +1,11 @@
 //! Changing attributes, the size among them.
 
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::node::Node;
 use crate::records::Outcome;
 use crate::service::FileService;
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{Attributes, Caller, Changed, FileType, Request, SetAttributes, SetTime};
 use crate::xattr::remove_capability;
 
@@ -29,15 +29,15 @@ impl<S: Storage> FileService<S> {
         if *set == SetAttributes::default() {
             return Ok(node.attributes());
         }
-        let mut edit = Edit::default();
+        let mut transaction = Transaction::default();
         if let Some(resize) = resize {
-            resize.apply(&mut edit, &mut node);
+            resize.apply(&mut transaction, &mut node);
         }
-        self.set_permissions(caller, &mut edit, &mut node, set)?;
+        self.set_permissions(caller, &mut transaction, &mut node, set)?;
         set_times(caller, &mut node, set);
-        edit.put_node(&mut node);
-        edit.invalidations.push(invalidations(inode, set));
-        let invalidations = self.commit(caller, edit, Outcome::Done)?;
+        transaction.put_node(&mut node);
+        transaction.invalidations.push(invalidations(inode, set));
+        let invalidations = self.commit(caller, transaction, Outcome::Done)?;
         drop(names);
         drop(file);
         self.notify(invalidations);
@@ -47,7 +47,7 @@ impl<S: Storage> FileService<S> {
     fn set_permissions(
         &self,
         caller: &Caller,
-        edit: &mut Edit,
+        transaction: &mut Transaction,
         node: &mut Node,
         set: &SetAttributes,
     ) -> Result<(), FileError> {
@@ -57,7 +57,7 @@ impl<S: Storage> FileService<S> {
         node.record.gid = set.gid.unwrap_or(node.record.gid);
         let is_file = !node.is_directory();
         if is_file && (changes_hands || set.size.is_some()) {
-            remove_capability(edit, node);
+            remove_capability(transaction, node);
         }
         if is_file && (changes_hands || set.size.is_some() && set.kill_privileges) {
             node.drop_setuid_and_setgid(is_in_group);
@@ -66,7 +66,7 @@ impl<S: Storage> FileService<S> {
             Some(_) if node.file_type() == FileType::Symlink => {
                 Err(FileError::NotSupported("permissions of a symbolic link"))
             }
-            Some(mode) => self.set_mode(edit, node, mode),
+            Some(mode) => self.set_mode(transaction, node, mode),
             None => Ok(()),
         }
     }
@@ -82,8 +82,8 @@ impl<S: Storage> FileService<S> {
             let _names = self.changing();
             let before = self.node(caller, inode)?;
             let mut node = before.clone();
-            let mut edit = Edit::default();
-            remove_capability(&mut edit, &mut node);
+            let mut transaction = Transaction::default();
+            remove_capability(&mut transaction, &mut node);
             if kill {
                 let is_in_group = node.is_in_group(caller);
                 node.drop_setuid_and_setgid(is_in_group);
@@ -92,9 +92,9 @@ impl<S: Storage> FileService<S> {
                 return Ok(());
             }
             node.stamp(caller.now);
-            edit.put_node(&mut node);
-            edit.tell_attributes(inode);
-            self.commit(caller, edit, Outcome::Done)?
+            transaction.put_node(&mut node);
+            transaction.tell_attributes(inode);
+            self.commit(caller, transaction, Outcome::Done)?
         };
         self.notify(invalidations);
         Ok(())

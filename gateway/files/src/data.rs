@@ -14,19 +14,19 @@ mod write;
 
 pub use read::ReadReply;
 
-use crate::edit::{Edit, FILE_BLOCKS_MAX};
 use crate::error::FileError;
 use crate::exclusion::FileGuard;
 use crate::keys;
 use crate::node::stamped;
 use crate::records::FileRecord;
 use crate::service::{FileService, add_counters};
-use crate::storage::{FileSpan, NO_SESSION, Storage, StorageError};
+use crate::storage::{NO_SESSION, Storage, StorageError};
+use crate::transaction::{FILE_BLOCKS_MAX, Transaction};
 use crate::types::{Caller, FileType, Timestamp};
 use crate::usage::Share;
 use bytes::Bytes;
 use std::sync::{Arc, mpsc};
-use tombolo_base::{BLOCK_BYTES, BlockSum, is_zero};
+use tombolo_base::{BLOCK_BYTES, BlockSum, Span, is_zero};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -38,12 +38,8 @@ struct DataFile {
 }
 
 impl DataFile {
-    fn span(&self, first: u64, count: u64) -> FileSpan {
-        FileSpan {
-            inode: self.inode,
-            first,
-            count,
-        }
+    fn span(&self, first: u64, count: u64) -> Span {
+        Span::of_file(self.inode, first, count)
     }
 
     /// The record after a change of the contents.
@@ -122,17 +118,17 @@ impl<S: Storage> FileService<S> {
         let mut record = file.record.clone();
         record.allocated_blocks = self.mapped(file.span(0, record.blocks()))?;
         record.is_unsettled = false;
-        let mut edit = Edit::default();
-        edit.punch(file.span(record.blocks(), FILE_BLOCKS_MAX - record.blocks()));
-        let grown = self.put_record(&mut edit, file, &record);
+        let mut transaction = Transaction::default();
+        transaction.punch(file.span(record.blocks(), FILE_BLOCKS_MAX - record.blocks()));
+        let grown = self.put_record(&mut transaction, file, &record);
         let _change = self.begin_change();
-        self.storage.commit(edit.change)?;
+        self.storage.commit(transaction.change)?;
         self.count_usage(record.share, grown, 0);
         file.record = record;
         Ok(())
     }
 
-    fn mapped(&self, span: FileSpan) -> Result<u64, FileError> {
+    fn mapped(&self, span: Span) -> Result<u64, FileError> {
         if span.count == 0 {
             return Ok(0);
         }
@@ -141,7 +137,7 @@ impl<S: Storage> FileService<S> {
     }
 
     /// Blocks of the span that are mapped; none are behind the end.
-    fn mapped_before_end(&self, file: &DataFile, span: FileSpan) -> Result<u64, FileError> {
+    fn mapped_before_end(&self, file: &DataFile, span: Span) -> Result<u64, FileError> {
         let record = &file.record;
         let end = (span.first + span.count).min(record.blocks());
         let count = end.saturating_sub(span.first);
@@ -149,54 +145,59 @@ impl<S: Storage> FileService<S> {
         // which cached blocks it replaces.
         match record.allocated_blocks {
             0 => Ok(0),
-            _ => self.mapped(FileSpan { count, ..span }),
+            _ => self.mapped(Span { count, ..span }),
         }
     }
 
     /// Makes a change without data, the file's new record and the counters with it.
-    fn commit_data(&self, file: &mut DataFile, mut edit: Edit, record: FileRecord) -> Result<(), FileError> {
-        let grown = self.put_record(&mut edit, file, &record);
+    fn commit_data(
+        &self,
+        file: &mut DataFile,
+        mut transaction: Transaction,
+        record: FileRecord,
+    ) -> Result<(), FileError> {
+        let grown = self.put_record(&mut transaction, file, &record);
         let _change = self.begin_change();
         let room = file.share.reserve(grown)?;
-        self.storage.commit(edit.change)?;
+        self.storage.commit(transaction.change)?;
         room.keep();
         file.record = record;
         Ok(())
     }
 
     /// Adds the new record to the change; blocks that the file grows by.
-    fn put_record(&self, edit: &mut Edit, file: &DataFile, record: &FileRecord) -> i64 {
-        edit.put(keys::file(file.inode), record.encode());
-        edit.blocks = record.allocated_blocks.cast_signed() - file.record.allocated_blocks.cast_signed();
-        add_counters(record.share, edit);
-        edit.blocks
+    fn put_record(&self, transaction: &mut Transaction, file: &DataFile, record: &FileRecord) -> i64 {
+        transaction.put(keys::file(file.inode), record.encode());
+        transaction.blocks = record.allocated_blocks.cast_signed() - file.record.allocated_blocks.cast_signed();
+        add_counters(record.share, transaction);
+        transaction.blocks
     }
 
-    /// Writes whole blocks, and makes the edit with them. The record is the file's new one but for the count of blocks,
-    /// which is set here.
+    /// Writes whole blocks, and commits the transaction with them. The record is the file's new one but for the
+    /// count of blocks, which is set here.
     fn write_blocks(
         &self,
         file: &mut DataFile,
         first: u64,
         data: Bytes,
         mut record: FileRecord,
-        mut edit: Edit,
+        mut transaction: Transaction,
     ) -> Result<(), FileError> {
         let sums = BlockSum::of_blocks(&data);
         let span = file.span(first, sums.len() as u64);
         let before = self.mapped_before_end(file, span)?;
         let after = sums.iter().flatten().count() as u64;
         record.allocated_blocks = (record.allocated_blocks + after).saturating_sub(before);
-        let grown = self.put_record(&mut edit, file, &record);
+        let grown = self.put_record(&mut transaction, file, &record);
         let _change = self.begin_change();
         let room = file.share.reserve(grown)?;
-        self.storage.write(span, data, sums, edit.change)?;
+        self.storage.write(span, data, sums, transaction.change)?;
         room.keep();
         file.record = record;
         Ok(())
     }
 
-    fn start_reading(&self, span: FileSpan) -> Reading {
+    fn start_reading(&self, span: Span) -> Reading {
         let (done, reading) = mpsc::channel();
         // The receiver is gone only if this thread panicked.
         self.storage
@@ -231,6 +232,6 @@ impl<S: Storage> FileService<S> {
         }
         bytes[valid..].fill(0);
         let record = file.record.clone();
-        self.write_blocks(file, block, bytes.into(), record, Edit::default())
+        self.write_blocks(file, block, bytes.into(), record, Transaction::default())
     }
 }

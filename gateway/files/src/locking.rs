@@ -3,15 +3,15 @@
 //! The table's state of an inode is written down before anybody is told of it; when that fails, the table goes back to
 //! what it was. Answers are given with no lock held.
 
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::keys::{self, tag};
 use crate::locks::{Answer, Lock, LockError, LockFamily, LockOwner, LockRange, LockTable, Outcome, WaiterId, Woken};
 use crate::service::FileService;
-use crate::storage::{Change, Storage};
+use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::Caller;
 use std::collections::BTreeMap;
-use tombolo_base::EntryChange;
+use tombolo_base::{EntryChange, MetadataChange};
 
 /// Told once that something is done, on any thread.
 pub type Reply = Box<dyn FnOnce(Result<(), FileError>) + Send>;
@@ -238,7 +238,7 @@ impl<S: Storage> FileService<S> {
     }
 
     fn keep_locks(&self, entries: Vec<EntryChange>) -> Result<(), FileError> {
-        let change = Change {
+        let change = MetadataChange {
             entries,
             holes: Vec::new(),
         };
@@ -271,20 +271,20 @@ impl<S: Storage> FileService<S> {
         Ok(())
     }
 
-    /// Adds to the edit that the locks of the inodes that go, go too. Those that had some.
-    pub(crate) fn delete_locks(&self, edit: &mut Edit) -> Vec<u64> {
-        if edit.erased.is_empty() {
+    /// Adds to the transaction that the locks of the inodes that go, go too. Those that had some.
+    pub(crate) fn delete_locks(&self, transaction: &mut Transaction) -> Vec<u64> {
+        if transaction.erased.is_empty() {
             return Vec::new();
         }
         let state = self.lock_state();
-        let with_locks: Vec<u64> = edit
+        let with_locks: Vec<u64> = transaction
             .erased
             .iter()
             .copied()
             .filter(|inode| state.has_locks(*inode))
             .collect();
         for inode in &with_locks {
-            edit.delete(keys::locks(*inode));
+            transaction.delete(keys::locks(*inode));
         }
         with_locks
     }

@@ -3,13 +3,16 @@
 //!
 //! A copy by reference is made in two steps, as storage may do it.
 
-use crate::storage::{Change, Entry, FileSpan, MapRun, ReadDone, Storage, StorageError, SyncDone};
+use crate::storage::{Entry, MapRun, ReadDone, Storage, StorageError, SyncDone};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tombolo_base::{BLOCK_BYTES, BlockSum, ENTRY_KEY_BYTES_MAX, ENTRY_VALUE_BYTES_MAX, EntryChange, is_zero};
+use tombolo_base::{
+    BLOCK_BYTES, BlockSum, ENTRY_KEY_BYTES_MAX, ENTRY_VALUE_BYTES_MAX, EntryChange, MetadataChange, Span, VolumeId,
+    is_zero,
+};
 
 type Block = Arc<[u8]>;
 
@@ -17,15 +20,15 @@ type Block = Arc<[u8]>;
 struct State {
     entries: BTreeMap<Vec<u8>, Arc<[u8]>>,
     counters: BTreeMap<Vec<u8>, i64>,
-    blocks: BTreeMap<(u64, u64), Block>,
+    blocks: BTreeMap<(VolumeId, u64), Block>,
 }
 
 /// One step: all of it or nothing survives a crash.
 #[derive(Clone, Debug)]
 pub struct Step {
-    change: Change,
+    change: MetadataChange,
     /// Blocks that are written, `None` for those that become holes.
-    blocks: Vec<((u64, u64), Option<Block>)>,
+    blocks: Vec<((VolumeId, u64), Option<Block>)>,
 }
 
 #[derive(Debug, Default)]
@@ -179,7 +182,7 @@ impl Inner {
     }
 }
 
-fn check_sizes(change: &Change) -> Result<(), StorageError> {
+fn check_sizes(change: &MetadataChange) -> Result<(), StorageError> {
     for entry in &change.entries {
         let value_bytes = match entry {
             EntryChange::Put { value, .. } => value.len(),
@@ -208,17 +211,17 @@ impl State {
             }
         }
         for hole in &step.change.holes {
-            let range = (hole.inode, hole.first)..(hole.inode, hole.first + hole.count);
-            let mapped: Vec<(u64, u64)> = self.blocks.range(range).map(|(place, _)| *place).collect();
+            let range = (hole.volume, hole.first)..(hole.volume, hole.end());
+            let mapped: Vec<(VolumeId, u64)> = self.blocks.range(range).map(|(place, _)| *place).collect();
             for place in mapped {
                 self.blocks.remove(&place);
             }
         }
     }
 
-    fn read(&self, span: FileSpan) -> Vec<u8> {
+    fn read(&self, span: Span) -> Vec<u8> {
         let mut bytes = vec![0; span.count as usize * BLOCK_BYTES];
-        let range = (span.inode, span.first)..(span.inode, span.first + span.count);
+        let range = (span.volume, span.first)..(span.volume, span.end());
         for ((_, block), data) in self.blocks.range(range) {
             let at = (block - span.first) as usize * BLOCK_BYTES;
             bytes[at..at + BLOCK_BYTES].copy_from_slice(data);
@@ -226,7 +229,7 @@ impl State {
         bytes
     }
 
-    fn map(&self, span: FileSpan) -> Vec<MapRun> {
+    fn map(&self, span: Span) -> Vec<MapRun> {
         let mut runs: Vec<MapRun> = Vec::new();
         let mut push = |count: u64, mapped: bool| match runs.last_mut() {
             _ if count == 0 => (),
@@ -234,10 +237,10 @@ impl State {
             _ => runs.push(MapRun { count, mapped }),
         };
         let mut at = span.first;
-        let end = span.first + span.count;
+        let end = span.end();
         for (_, block) in self
             .blocks
-            .range((span.inode, span.first)..(span.inode, end))
+            .range((span.volume, span.first)..(span.volume, end))
             .map(|(place, _)| *place)
         {
             push(block - at, false);
@@ -269,7 +272,7 @@ impl Storage for MemoryStorage {
         Ok(self.inner().state.counters.get(key).copied().unwrap_or(0))
     }
 
-    fn commit(&self, change: Change) -> Result<(), StorageError> {
+    fn commit(&self, change: MetadataChange) -> Result<(), StorageError> {
         self.inner().make(Step {
             change,
             blocks: Vec::new(),
@@ -278,10 +281,10 @@ impl Storage for MemoryStorage {
 
     fn write(
         &self,
-        span: FileSpan,
+        span: Span,
         data: Bytes,
         sums: Vec<Option<BlockSum>>,
-        change: Change,
+        change: MetadataChange,
     ) -> Result<(), StorageError> {
         if data.len() != span.count as usize * BLOCK_BYTES || sums.len() as u64 != span.count {
             return Err(StorageError::Failed("data and span differ".into()));
@@ -292,13 +295,13 @@ impl Storage for MemoryStorage {
             if *sum != expected {
                 return Err(StorageError::Failed("a wrong sum".into()));
             }
-            blocks.push(((span.inode, span.first + index as u64), sum.map(|_| bytes.into())));
+            blocks.push(((span.volume, span.first + index as u64), sum.map(|_| bytes.into())));
         }
         self.inner().make(Step { change, blocks })
     }
 
     #[expect(clippy::disallowed_methods, reason = "the disk of a test, which may be slow")]
-    fn read(&self, _session: u64, span: FileSpan, done: ReadDone) {
+    fn read(&self, _session: u64, span: Span, done: ReadDone) {
         let (bytes, delay) = {
             let inner = self.inner();
             (inner.state.read(span), inner.read_delay)
@@ -312,22 +315,22 @@ impl Storage for MemoryStorage {
         }
     }
 
-    fn map(&self, span: FileSpan) -> Result<Vec<MapRun>, StorageError> {
+    fn map(&self, span: Span) -> Result<Vec<MapRun>, StorageError> {
         let mut inner = self.inner();
         inner.maps += 1;
         Ok(inner.state.map(span))
     }
 
-    fn link(&self, from: FileSpan, to_inode: u64, to_first: u64, change: Change) -> Result<(), StorageError> {
+    fn link(&self, from: Span, to: Span, change: MetadataChange) -> Result<(), StorageError> {
         let mut inner = self.inner();
         let block = |index: u64| {
-            let data = inner.state.blocks.get(&(from.inode, from.first + index)).cloned();
-            ((to_inode, to_first + index), data)
+            let data = inner.state.blocks.get(&(from.volume, from.first + index)).cloned();
+            ((to.volume, to.first + index), data)
         };
         let first: Vec<_> = (0..from.count / 2).map(block).collect();
         let rest: Vec<_> = (from.count / 2..from.count).map(block).collect();
         inner.make(Step {
-            change: Change::default(),
+            change: MetadataChange::default(),
             blocks: first,
         })?;
         inner.make(Step { change, blocks: rest })
@@ -338,9 +341,9 @@ impl Storage for MemoryStorage {
             .inner()
             .state
             .blocks
-            .range((from, 0)..)
+            .range((VolumeId::of_inode(from), 0)..)
             .next()
-            .map(|((inode, _), _)| *inode))
+            .and_then(|((volume, _), _)| volume.inode()))
     }
 
     fn sync(&self, done: SyncDone) {

@@ -5,7 +5,6 @@
 //! on after a restart of the service does not open its files again, so it may hold any inode: it is written down for
 //! every one, and lets go with FORGET.
 
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::exclusion::locked;
 use crate::keys::{self, tag};
@@ -13,6 +12,7 @@ use crate::node::Node;
 use crate::records::{OrphanRecord, Outcome};
 use crate::service::{FileService, service_caller};
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{Caller, FileType, OpenFlags, SetAttributes};
 
 impl<S: Storage> FileService<S> {
@@ -69,13 +69,13 @@ impl<S: Storage> FileService<S> {
     }
 
     fn put_holders(&self, share: u32, inode: u64, holders: Vec<u64>) -> Result<(), FileError> {
-        let mut edit = Edit::default();
+        let mut transaction = Transaction::default();
         let record = OrphanRecord {
             holders: holders.clone(),
         };
-        edit.put(keys::orphan(inode), record.encode());
-        edit.orphaned.push((inode, holders));
-        let invalidations = self.commit(&service_caller(share), edit, Outcome::Done)?;
+        transaction.put(keys::orphan(inode), record.encode());
+        transaction.orphaned.push((inode, holders));
+        let invalidations = self.commit(&service_caller(share), transaction, Outcome::Done)?;
         self.notify(invalidations);
         Ok(())
     }
@@ -128,34 +128,34 @@ impl<S: Storage> FileService<S> {
             if !holders.is_empty() {
                 return self.put_holders(node.record.share, inode, holders);
             }
-            let mut edit = Edit::default();
-            self.erase(&mut edit, &node)?;
-            edit.delete(keys::orphan(inode));
-            self.commit(&service_caller(node.record.share), edit, Outcome::Done)?
+            let mut transaction = Transaction::default();
+            self.erase(&mut transaction, &node)?;
+            transaction.delete(keys::orphan(inode));
+            self.commit(&service_caller(node.record.share), transaction, Outcome::Done)?
         };
         self.notify(invalidations);
         Ok(())
     }
 
     /// The inode has lost its last name: it goes, or stays for those who hold it.
-    pub(crate) fn unnamed(&self, edit: &mut Edit, node: &mut Node) -> Result<(), FileError> {
+    pub(crate) fn unnamed(&self, transaction: &mut Transaction, node: &mut Node) -> Result<(), FileError> {
         let mut holders: Vec<u64> = locked(&self.open_files).holders(node.inode).collect();
         holders.extend(self.sessions_that_may_hold_anything(node.record.share));
         holders.sort_unstable();
         holders.dedup();
         match holders.is_empty() {
-            true => self.erase(edit, node)?,
-            false => edit.orphan(node, holders),
+            true => self.erase(transaction, node)?,
+            false => transaction.orphan(node, holders),
         }
         Ok(())
     }
 
     /// The inode goes with its data and extended attributes.
-    pub(crate) fn erase(&self, edit: &mut Edit, node: &Node) -> Result<(), FileError> {
-        edit.erase(node);
+    pub(crate) fn erase(&self, transaction: &mut Transaction, node: &Node) -> Result<(), FileError> {
+        transaction.erase(node);
         if node.record.xattr_name_bytes > 0 {
             for name in self.xattr_names(node.inode)? {
-                edit.delete(keys::xattr(node.inode, &name));
+                transaction.delete(keys::xattr(node.inode, &name));
             }
         }
         Ok(())

@@ -4,12 +4,12 @@
 //!
 //! A session has one slot for each of 4096 numbers in a row, far more than it may have under way at once.
 
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::keys::{self, tag};
 use crate::records::{Outcome, ReplayRecord};
 use crate::service::FileService;
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{Caller, Entry, Request};
 
 const SLOTS: u64 = 4096;
@@ -60,25 +60,25 @@ impl<S: Storage> FileService<S> {
         if self.has_session(caller.session) {
             return Ok(());
         }
-        let mut edit = Edit::default();
-        edit.delete(key(caller.session, number));
+        let mut transaction = Transaction::default();
+        transaction.delete(key(caller.session, number));
         let _names = self.changing();
-        Ok(self.storage.commit(edit.change)?)
+        Ok(self.storage.commit(transaction.change)?)
     }
 
     /// Those that a crash kept from going.
     pub(crate) fn drop_notes_without_sessions(&self) -> Result<(), FileError> {
-        let mut edit = Edit::default();
+        let mut transaction = Transaction::default();
         self.each(tag::REPLAY, |key, _| {
             let (session, _) = keys::split(key)?;
             if !self.has_session(session) {
-                edit.delete(key.to_vec());
+                transaction.delete(key.to_vec());
             }
             Ok(())
         })?;
-        match edit.change.entries.is_empty() {
+        match transaction.change.entries.is_empty() {
             true => Ok(()),
-            false => Ok(self.storage.commit(edit.change)?),
+            false => Ok(self.storage.commit(transaction.change)?),
         }
     }
 

@@ -9,7 +9,6 @@
 //!
 //! A record of a regular file changes only under its lock in `files`; all but its [`FileRecord`] under `namespace` too.
 
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::exclusion::{self, FileLocks, Taken, Waits};
 use crate::keys::{self, tag};
@@ -19,6 +18,7 @@ use crate::open_files::OpenFiles;
 use crate::records::{FileRecord, IdAllocatorRecord, InodeRecord, NameRecord, Outcome, ReplayRecord, ShareRecord};
 use crate::session::Session;
 use crate::storage::{Storage, StorageError, SyncDone};
+use crate::transaction::Transaction;
 use crate::types::{Caller, Changed, FileType, Invalidation, ROOT, Request, Timestamp};
 use crate::usage::{Share, Shares};
 use std::collections::BTreeMap;
@@ -300,9 +300,9 @@ impl<S: Storage> FileService<S> {
     fn take_numbers(&self, numbers: &mut IdAllocator, done: SyncDone) -> Result<(), StorageError> {
         if numbers.next.inode + INODES_RESERVED / 2 >= numbers.reserved {
             let reserved = numbers.next.inode + INODES_RESERVED;
-            let mut edit = Edit::default();
-            numbers.put(&mut edit, reserved);
-            self.storage.commit(edit.change)?;
+            let mut transaction = Transaction::default();
+            numbers.put(&mut transaction, reserved);
+            self.storage.commit(transaction.change)?;
             numbers.reserved = reserved;
         }
         let kept = numbers.kept.clone();
@@ -335,21 +335,21 @@ impl<S: Storage> FileService<S> {
     pub(crate) fn commit(
         &self,
         caller: &Caller,
-        mut edit: Edit,
+        mut transaction: Transaction,
         outcome: Outcome,
     ) -> Result<PendingInvalidations, FileError> {
-        self.note_request(caller, &mut edit, outcome);
-        add_counters(caller.share, &mut edit);
-        let unlocked = self.delete_locks(&mut edit);
+        self.note_request(caller, &mut transaction, outcome);
+        add_counters(caller.share, &mut transaction);
+        let unlocked = self.delete_locks(&mut transaction);
         let _change = self.begin_change();
-        self.storage.commit(edit.change)?;
-        self.count_usage(caller.share, edit.blocks, edit.inodes);
-        exclusion::locked(&self.open_files).update(edit.orphaned, &edit.named, &edit.erased);
+        self.storage.commit(transaction.change)?;
+        self.count_usage(caller.share, transaction.blocks, transaction.inodes);
+        exclusion::locked(&self.open_files).update(transaction.orphaned, &transaction.named, &transaction.erased);
         self.drop_locks(&unlocked);
         Ok(PendingInvalidations {
             origin: caller.session,
             share: caller.share,
-            changed: edit.invalidations,
+            changed: transaction.invalidations,
         })
     }
 
@@ -362,22 +362,22 @@ impl<S: Storage> FileService<S> {
         }
     }
 
-    /// An edit that says what the request came to, for changes that are made in other ways than by
+    /// An transaction that says what the request came to, for changes that are made in other ways than by
     /// [`FileService::commit`].
-    pub(crate) fn noted(&self, caller: &Caller, outcome: Outcome) -> Edit {
-        let mut edit = Edit::default();
-        self.note_request(caller, &mut edit, outcome);
-        edit
+    pub(crate) fn noted(&self, caller: &Caller, outcome: Outcome) -> Transaction {
+        let mut transaction = Transaction::default();
+        self.note_request(caller, &mut transaction, outcome);
+        transaction
     }
 
-    fn note_request(&self, caller: &Caller, edit: &mut Edit, outcome: Outcome) {
+    fn note_request(&self, caller: &Caller, transaction: &mut Transaction, outcome: Outcome) {
         let (Request::Number(number) | Request::Again(number)) = caller.request else {
             return;
         };
         // A session that has ended has no replay records any more, and must not get new ones.
         if self.has_session(caller.session) {
             let record = ReplayRecord { number, outcome };
-            edit.put(crate::replay::key(caller.session, number), record.encode());
+            transaction.put(crate::replay::key(caller.session, number), record.encode());
         }
     }
 
@@ -409,28 +409,28 @@ impl<S: Storage> FileService<S> {
 
 impl IdAllocator {
     /// Puts what is not given out, inode numbers from `inode` on.
-    fn put(&self, edit: &mut Edit, inode: u64) {
+    fn put(&self, transaction: &mut Transaction, inode: u64) {
         let record = IdAllocatorRecord { inode, ..self.next };
-        edit.put(keys::id_allocator(), record.encode());
+        transaction.put(keys::id_allocator(), record.encode());
     }
 
     /// Puts the numbers with `next` in place of what is there; taken over with [`IdAllocator::set`] once that is kept.
-    pub fn put_next(&self, edit: &mut Edit, next: IdAllocatorRecord) {
+    pub fn put_next(&self, transaction: &mut Transaction, next: IdAllocatorRecord) {
         let record = IdAllocatorRecord {
             inode: self.reserved,
             ..next
         };
-        edit.put(keys::id_allocator(), record.encode());
+        transaction.put(keys::id_allocator(), record.encode());
     }
 }
 
-pub fn add_counters(share: u32, edit: &mut Edit) {
+pub fn add_counters(share: u32, transaction: &mut Transaction) {
     for (key, amount) in [
-        (keys::used_bytes(share), edit.blocks * BLOCK_BYTES as i64),
-        (keys::used_inodes(share), edit.inodes),
+        (keys::used_bytes(share), transaction.blocks * BLOCK_BYTES as i64),
+        (keys::used_inodes(share), transaction.inodes),
     ] {
         if amount != 0 {
-            edit.change.entries.push(EntryChange::Add { key, amount });
+            transaction.change.entries.push(EntryChange::Add { key, amount });
         }
     }
 }

@@ -3,18 +3,18 @@
 //! A session owns locks, opens and the notes of its requests. It lives until it is ended: by its client's next
 //! incarnation, by the front end when it does not come back in time, or with its share.
 
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::exclusion::locked;
 use crate::keys::{self, tag};
 use crate::records::{Outcome, SessionRecord};
 use crate::service::{FileService, IdAllocator, PAGE, service_caller};
-use crate::storage::{Change, Storage};
+use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{NAME_BYTES_MAX, SessionKind, SessionRequest, SessionStart, SessionStatus};
 use crate::usage::Share;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tombolo_base::EntryChange;
+use tombolo_base::{EntryChange, MetadataChange};
 
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -92,10 +92,10 @@ impl<S: Storage> FileService<S> {
             kind: request.kind,
             client: request.client.to_vec(),
         };
-        let mut edit = Edit::default();
-        numbers.put_next(&mut edit, next);
-        edit.put(keys::session(number), record.encode());
-        let invalidations = self.commit(&service_caller(share.id), edit, Outcome::Done)?;
+        let mut transaction = Transaction::default();
+        numbers.put_next(&mut transaction, next);
+        transaction.put(keys::session(number), record.encode());
+        let invalidations = self.commit(&service_caller(share.id), transaction, Outcome::Done)?;
         self.notify(invalidations);
         numbers.next = next;
         let session = Session {
@@ -164,14 +164,14 @@ impl<S: Storage> FileService<S> {
                 break;
             }
             let entries = page.into_iter().map(|(key, _)| EntryChange::Delete { key }).collect();
-            self.storage.commit(Change {
+            self.storage.commit(MetadataChange {
                 entries,
                 holes: Vec::new(),
             })?;
         }
-        let mut edit = Edit::default();
-        edit.delete(keys::session(session));
-        let invalidations = self.commit(&service_caller(share), edit, Outcome::Done)?;
+        let mut transaction = Transaction::default();
+        transaction.delete(keys::session(session));
+        let invalidations = self.commit(&service_caller(share), transaction, Outcome::Done)?;
         self.notify(invalidations);
         locked(&self.sessions).remove(&session);
         Ok(())

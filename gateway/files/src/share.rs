@@ -1,6 +1,5 @@
 //! Shares: making them, their quotas, and removing them with everything in them.
 
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::keys::{self, tag};
 use crate::namespace::create::{new_directory, new_record};
@@ -8,6 +7,7 @@ use crate::node::Node;
 use crate::records::{CookieRecord, Kind, Outcome, ShareRecord};
 use crate::service::{FileService, PAGE, service_caller};
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{
     Caller, FileType, FilesystemStatus, NAME_BYTES_MAX, NameIn, NewNode, SetAttributes, ShareStatus, Timestamp,
 };
@@ -56,14 +56,14 @@ impl<S: Storage> FileService<S> {
         };
         let mut next = numbers.next;
         next.share += 1;
-        let mut edit = Edit::default();
-        numbers.put_next(&mut edit, next);
-        edit.put(keys::share(name), share.record().encode());
-        edit.put_node(&mut new_root(&share, now));
-        edit.inodes += 1;
+        let mut transaction = Transaction::default();
+        numbers.put_next(&mut transaction, next);
+        transaction.put(keys::share(name), share.record().encode());
+        transaction.put_node(&mut new_root(&share, now));
+        transaction.inodes += 1;
         let caller = service_caller(share.id);
         // The share is not known yet, so its own count has the root already.
-        self.notify(self.commit(&caller, edit, Outcome::Done)?);
+        self.notify(self.commit(&caller, transaction, Outcome::Done)?);
         numbers.next = next;
         let share = Arc::new(share);
         self.shares.insert(share.clone());
@@ -109,9 +109,9 @@ impl<S: Storage> FileService<S> {
     }
 
     fn put_share(&self, share: &Share, record: ShareRecord) -> Result<(), FileError> {
-        let mut edit = Edit::default();
-        edit.put(keys::share(&share.name), record.encode());
-        let invalidations = self.commit(&service_caller(share.id), edit, Outcome::Done)?;
+        let mut transaction = Transaction::default();
+        transaction.put(keys::share(&share.name), record.encode());
+        let invalidations = self.commit(&service_caller(share.id), transaction, Outcome::Done)?;
         self.notify(invalidations);
         Ok(())
     }
@@ -134,12 +134,12 @@ impl<S: Storage> FileService<S> {
         }
         let caller = service_caller(share.id);
         self.empty(&caller, &share, progress)?;
-        let mut edit = Edit::default();
+        let mut transaction = Transaction::default();
         let _names = self.changing();
         let root = self.node(&caller, share.root)?;
-        self.erase(&mut edit, &root)?;
-        edit.delete(keys::share(name));
-        let invalidations = self.commit(&caller, edit, Outcome::Done)?;
+        self.erase(&mut transaction, &root)?;
+        transaction.delete(keys::share(name));
+        let invalidations = self.commit(&caller, transaction, Outcome::Done)?;
         self.shares.remove(share.id);
         self.notify(invalidations);
         Ok(())

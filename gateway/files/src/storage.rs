@@ -2,30 +2,10 @@
 
 use bytes::Bytes;
 use std::sync::Arc;
-use tombolo_base::{BlockSum, EntryChange};
-
-/// Blocks `first..first + count` of a file's map, in units of [`tombolo_base::BLOCK_BYTES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileSpan {
-    /// Whose.
-    pub inode: u64,
-    /// The first block.
-    pub first: u64,
-    /// How many blocks.
-    pub count: u64,
-}
+use tombolo_base::{BlockSum, MetadataChange, Span};
 
 /// A read of the file service's own, in no session.
 pub const NO_SESSION: u64 = 0;
-
-/// What happens in one step: after a crash all of it is there, or nothing.
-#[derive(Clone, Debug, Default)]
-pub struct Change {
-    /// In this order.
-    pub entries: Vec<EntryChange>,
-    /// Blocks that become holes. The whole range of a file may be given; what is not mapped costs nothing.
-    pub holes: Vec<FileSpan>,
-}
 
 /// A run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,35 +51,34 @@ pub trait Storage: Send + Sync + 'static {
     /// Entries with `from <= key < end`, ascending, at most `limit` of them. Counters are not among them.
     fn scan(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError>;
 
-    /// A counter's value ([`EntryChange::Add`]).
+    /// A counter's value ([`tombolo_base::EntryChange::Add`]).
     fn counter(&self, key: &[u8]) -> Result<i64, StorageError>;
 
     /// Makes the change. Never waits for the cloud.
-    fn commit(&self, change: Change) -> Result<(), StorageError>;
+    fn commit(&self, change: MetadataChange) -> Result<(), StorageError>;
 
     /// Writes whole blocks at `span` and makes the change in the same step. `sums` has an entry per block, `None` for a
     /// block of zeroes, which becomes a hole. May wait for room under the cap on dirty data, then refuses with
     /// [`StorageError::Busy`].
     fn write(
         &self,
-        span: FileSpan,
+        span: Span,
         data: Bytes,
         sums: Vec<Option<BlockSum>>,
-        change: Change,
+        change: MetadataChange,
     ) -> Result<(), StorageError>;
 
     /// Reads whole blocks; holes are zeroes. `done` may run on this thread before the call returns, or later on
     /// another (a fetch from the cloud takes its time).
     /// `session` is who reads, for the prefetcher; [`NO_SESSION`]: nobody in particular.
-    fn read(&self, session: u64, span: FileSpan, done: ReadDone);
+    fn read(&self, session: u64, span: Span, done: ReadDone);
 
     /// Which blocks are mapped; the runs add up to `span.count`.
-    fn map(&self, span: FileSpan) -> Result<Vec<MapRun>, StorageError>;
+    fn map(&self, span: Span) -> Result<Vec<MapRun>, StorageError>;
 
-    /// Makes the blocks from `to_first` on the same as those of `from`, holes included, by reference: no data moves to
-    /// or from the cloud. The ranges do not overlap when both are in one file. `change` is made in the same step as the
-    /// last blocks.
-    fn link(&self, from: FileSpan, to_inode: u64, to_first: u64, change: Change) -> Result<(), StorageError>;
+    /// Makes the blocks of `to` the same as those of `from`, which are as many, holes included, by reference: no data
+    /// moves to or from the cloud. The spans do not overlap. `change` is made in the same step as the last blocks.
+    fn link(&self, from: Span, to: Span, change: MetadataChange) -> Result<(), StorageError>;
 
     /// The least inode number from `from` on that has mapped blocks; for checking.
     fn next_mapped(&self, from: u64) -> Result<Option<u64>, StorageError>;

@@ -2,13 +2,13 @@
 //! the file is written. Flags in the inode's record say which of these there are.
 
 use crate::acl::Acl;
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::keys;
 use crate::node::Node;
 use crate::records::{Outcome, inode_flag};
 use crate::service::FileService;
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{
     Caller, FileType, MODE_PERMISSIONS, MODE_SETGID, NAME_BYTES_MAX, XATTR_BYTES_MAX, XattrFlags, XattrMode,
 };
@@ -94,7 +94,7 @@ impl<S: Storage> FileService<S> {
         if value.len() > XATTR_BYTES_MAX {
             return Err(FileError::TooBig);
         }
-        self.change_xattrs(caller, inode, |service, edit, node| {
+        self.change_xattrs(caller, inode, |service, transaction, node| {
             check_type(node, name)?;
             let is_there = service.xattr(node, name)?.is_some();
             match flags.mode {
@@ -108,9 +108,9 @@ impl<S: Storage> FileService<S> {
                 _ => Some(value.to_vec()),
             };
             match value {
-                Some(value) => put(edit, node, name, value, is_there),
+                Some(value) => put(transaction, node, name, value, is_there),
                 None => {
-                    remove(edit, node, name, is_there);
+                    remove(transaction, node, name, is_there);
                     Ok(())
                 }
             }
@@ -120,9 +120,9 @@ impl<S: Storage> FileService<S> {
     /// Removes an extended attribute.
     pub fn removexattr(&self, caller: &Caller, inode: u64, name: &[u8]) -> Result<(), FileError> {
         check_name(name)?;
-        self.change_xattrs(caller, inode, |service, edit, node| {
+        self.change_xattrs(caller, inode, |service, transaction, node| {
             match service.xattr(node, name)?.is_some() {
-                true => remove(edit, node, name, true),
+                true => remove(transaction, node, name, true),
                 // Whoever takes an ACL away wants the mode alone to count, which is so.
                 false if flag(name) & (inode_flag::ACCESS_ACL | inode_flag::DEFAULT_ACL) != 0 => (),
                 false => return Err(FileError::NoData),
@@ -135,7 +135,7 @@ impl<S: Storage> FileService<S> {
         &self,
         caller: &Caller,
         inode: u64,
-        change: impl FnOnce(&Self, &mut Edit, &mut Node) -> Result<(), FileError>,
+        change: impl FnOnce(&Self, &mut Transaction, &mut Node) -> Result<(), FileError>,
     ) -> Result<(), FileError> {
         if self.is_done_before(caller)? {
             return Ok(());
@@ -144,12 +144,12 @@ impl<S: Storage> FileService<S> {
         let file = self.files.lock(inode);
         let names = self.changing();
         let mut node = self.node(caller, inode)?;
-        let mut edit = Edit::default();
-        change(self, &mut edit, &mut node)?;
+        let mut transaction = Transaction::default();
+        change(self, &mut transaction, &mut node)?;
         node.stamp(caller.now);
-        edit.put_node(&mut node);
-        edit.tell_attributes(inode);
-        let invalidations = self.commit(caller, edit, Outcome::Done)?;
+        transaction.put_node(&mut node);
+        transaction.tell_attributes(inode);
+        let invalidations = self.commit(caller, transaction, Outcome::Done)?;
         drop(names);
         drop(file);
         self.notify(invalidations);
@@ -169,7 +169,7 @@ impl<S: Storage> FileService<S> {
     /// What a new inode has from its directory's default ACL; without one, the umask counts.
     pub(crate) fn inherit_acls(
         &self,
-        edit: &mut Edit,
+        transaction: &mut Transaction,
         parent: &Node,
         node: &mut Node,
         umask: u32,
@@ -184,19 +184,19 @@ impl<S: Storage> FileService<S> {
         let (access, mode) = default.clone().for_new(node.record.mode);
         node.record.mode = mode;
         if !access.is_minimal() {
-            put(edit, node, ACCESS_ACL, access.encode(), false)?;
+            put(transaction, node, ACCESS_ACL, access.encode(), false)?;
         }
         if node.is_directory() {
-            put(edit, node, DEFAULT_ACL, default.encode(), false)?;
+            put(transaction, node, DEFAULT_ACL, default.encode(), false)?;
         }
         Ok(())
     }
 
     /// Sets the permissions, in the ACL too.
-    pub(crate) fn set_mode(&self, edit: &mut Edit, node: &mut Node, mode: u32) -> Result<(), FileError> {
+    pub(crate) fn set_mode(&self, transaction: &mut Transaction, node: &mut Node, mode: u32) -> Result<(), FileError> {
         node.record.mode = node.record.mode & !MODE_PERMISSIONS | mode & MODE_PERMISSIONS;
         match self.acl(node, ACCESS_ACL)? {
-            Some(acl) => put(edit, node, ACCESS_ACL, acl.with_mode(mode).encode(), true),
+            Some(acl) => put(transaction, node, ACCESS_ACL, acl.with_mode(mode).encode(), true),
             None => Ok(()),
         }
     }
@@ -233,7 +233,13 @@ fn default_acl(node: &Node, value: &[u8]) -> Result<Option<Vec<u8>>, FileError> 
     }
 }
 
-fn put(edit: &mut Edit, node: &mut Node, name: &[u8], value: Vec<u8>, is_there: bool) -> Result<(), FileError> {
+fn put(
+    transaction: &mut Transaction,
+    node: &mut Node,
+    name: &[u8],
+    value: Vec<u8>,
+    is_there: bool,
+) -> Result<(), FileError> {
     if !is_there {
         let listed = node.record.xattr_name_bytes.saturating_add(listed_bytes(name));
         if listed as usize > XATTR_BYTES_MAX {
@@ -242,23 +248,23 @@ fn put(edit: &mut Edit, node: &mut Node, name: &[u8], value: Vec<u8>, is_there: 
         node.record.xattr_name_bytes = listed;
     }
     node.record.flags |= flag(name);
-    edit.put(keys::xattr(node.inode, name), value);
+    transaction.put(keys::xattr(node.inode, name), value);
     Ok(())
 }
 
-fn remove(edit: &mut Edit, node: &mut Node, name: &[u8], is_there: bool) {
+fn remove(transaction: &mut Transaction, node: &mut Node, name: &[u8], is_there: bool) {
     if is_there {
         let listed = node.record.xattr_name_bytes;
         node.record.xattr_name_bytes = listed.saturating_sub(listed_bytes(name));
         node.record.flags &= !flag(name);
-        edit.delete(keys::xattr(node.inode, name));
+        transaction.delete(keys::xattr(node.inode, name));
     }
 }
 
 /// A file that is written or changes hands has its capabilities no longer.
-pub fn remove_capability(edit: &mut Edit, node: &mut Node) {
+pub fn remove_capability(transaction: &mut Transaction, node: &mut Node) {
     let is_there = node.record.flags & inode_flag::CAPABILITY != 0;
-    remove(edit, node, CAPABILITY, is_there);
+    remove(transaction, node, CAPABILITY, is_there);
 }
 
 /// Which of the special attributes a name is, for checking.

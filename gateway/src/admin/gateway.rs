@@ -300,7 +300,7 @@ impl GatewayControl {
 
     fn checkpoint(&self, (): ()) -> Result<JournalStatus, ControlError> {
         let before = self.status().journal;
-        self.gateway.drive(Event::CheckpointNow);
+        self.gateway.submit(Event::CheckpointNow);
         Ok(before)
     }
 

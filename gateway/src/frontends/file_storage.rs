@@ -5,13 +5,11 @@ use crate::runtime::requests::{AnswerCall, Data, Pending, Reply};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId};
+use tombolo_base::{BLOCK_BYTES, BlockSum, MetadataChange, Span, VolumeId};
 use tombolo_core::local_metadata::{MetadataRead, Table, map_key};
-use tombolo_core::{
-    Answer, ClientId, Core, EntryScan, Event, LinkRun, MetadataChange, ResolvedRun, Span, StatusRun, Token,
-};
-use tombolo_file_storage::{CoreAccess, core_change, core_span, storage_error};
-use tombolo_files::storage::{Change, Entry, FileSpan, MapRun, NO_SESSION, ReadDone, Storage, StorageError, SyncDone};
+use tombolo_core::{Answer, ClientId, Core, EntryScan, Event, LinkRun, ResolvedRun, StatusRun, Token, WriteRequest};
+use tombolo_file_storage::{CoreAccess, storage_error};
+use tombolo_files::storage::{Entry, MapRun, NO_SESSION, ReadDone, Storage, StorageError, SyncDone};
 
 /// The gateway as the file service sees it.
 #[derive(Clone)]
@@ -47,30 +45,30 @@ impl Storage for FileStorage {
         Ok(self.0.core().counter(key))
     }
 
-    fn commit(&self, change: Change) -> Result<(), StorageError> {
-        self.commit_change(core_change(change), Vec::new())
+    fn commit(&self, change: MetadataChange) -> Result<(), StorageError> {
+        self.commit_change(change, Vec::new())
     }
 
     fn write(
         &self,
-        span: FileSpan,
+        span: Span,
         data: Bytes,
         sums: Vec<Option<BlockSum>>,
-        change: Change,
+        change: MetadataChange,
     ) -> Result<(), StorageError> {
-        self.write_blocks(core_span(span), data, sums, core_change(change))
+        self.write_blocks(span, data, sums, change)
     }
 
-    fn read(&self, session: u64, span: FileSpan, done: ReadDone) {
-        self.read_core(client_of(session), core_span(span), done);
+    fn read(&self, session: u64, span: Span, done: ReadDone) {
+        self.read_core(client_of(session), span, done);
     }
 
-    fn map(&self, span: FileSpan) -> Result<Vec<MapRun>, StorageError> {
+    fn map(&self, span: Span) -> Result<Vec<MapRun>, StorageError> {
         tombolo_file_storage::map(self, span)
     }
 
-    fn link(&self, from: FileSpan, to_inode: u64, to_first: u64, change: Change) -> Result<(), StorageError> {
-        tombolo_file_storage::link(self, from, to_inode, to_first, change)
+    fn link(&self, from: Span, to: Span, change: MetadataChange) -> Result<(), StorageError> {
+        tombolo_file_storage::link(self, from, to, change)
     }
 
     fn next_mapped(&self, from: u64) -> Result<Option<u64>, StorageError> {
@@ -90,7 +88,7 @@ impl FileStorage {
         let token = self.0.requests.insert(Pending { data, reply });
         let event = event(token);
         self.0.recorder.note(client_of_event(&event), &event);
-        self.0.drive(event);
+        self.0.submit(event);
     }
 
     /// Waits for the answer, which as a rule is there at once.
@@ -183,10 +181,10 @@ impl CoreAccess for FileStorage {
     ) -> Result<(), StorageError> {
         let event = |token| Event::Write {
             token,
-            span,
-            sums,
-            force_unit_access: false,
-            change,
+            request: WriteRequest {
+                change,
+                ..WriteRequest::new(span, sums)
+            },
         };
         self.ask(Data::Write { buffer: data }, event).map(|_| ())
     }

@@ -7,7 +7,7 @@ use crate::runtime::requests::{Client, Data, Edge, Pending, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tombolo_base::{BLOCK_BYTES, BlockSum, VolumeId};
-use tombolo_core::{Answer, ClientId, Event, MetadataChange, PartialWrite, Refusal, Span, StatusRun, Token};
+use tombolo_core::{Answer, ClientId, Event, PartialWrite, Refusal, Span, StatusRun, Token, WriteRequest};
 use tombolo_nbd::{self as nbd, Completion, Export, ExportInfo, Exports, NbdError, OpenError, Request};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -100,7 +100,7 @@ impl Export for VolumeExport {
     /// Its reads hold slots, and may wait for the store for long.
     fn client_gone(&self) {
         for token in self.gateway.requests.abandoned_reads() {
-            self.gateway.drive(Event::Cancel { token });
+            self.gateway.submit(Event::Cancel { token });
             self.gateway.requests.take(token);
         }
     }
@@ -143,7 +143,7 @@ impl VolumeExport {
         let token = self.gateway.requests.insert(pending);
         let event = event(token);
         self.gateway.recorder.note(self.client, &event);
-        self.gateway.drive(event);
+        self.gateway.submit(event);
     }
 
     fn enclosing(&self, offset: u64, length: u64) -> Span {
@@ -180,10 +180,10 @@ impl VolumeExport {
             };
             return self.send(pending, |token| Event::Write {
                 token,
-                span,
-                sums,
-                force_unit_access: fua,
-                change: MetadataChange::default(),
+                request: WriteRequest {
+                    force_unit_access: fua,
+                    ..WriteRequest::new(span, sums)
+                },
             });
         }
         let (head, tail) = kept_bytes(offset, data.len() as u64);

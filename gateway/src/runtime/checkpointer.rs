@@ -28,7 +28,7 @@ impl Gateway {
                 tracing::error!(%error, "checkpoint failed; it will be tried again");
             }
             let is_durable = result.is_ok();
-            gateway.drive(Event::Checkpointed { result });
+            gateway.submit(Event::Checkpointed { result });
             if is_durable {
                 gateway.save_history_sometimes();
                 gateway.compact();

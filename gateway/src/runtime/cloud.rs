@@ -83,16 +83,16 @@ impl Gateway {
             let worker = gateway.clone();
             gateway.io.run(move || {
                 let result = got
-                    .map(|bytes| worker.land(&descriptor, &items, range.start, &bytes))
+                    .map(|bytes| worker.store_fetched(&descriptor, &items, range.start, &bytes))
                     .map_err(|error| worker.store_failure(&error));
-                worker.drive(Event::Fetched { fetch, result });
+                worker.submit(Event::Fetched { fetch, result });
             });
         });
     }
 
     /// Decodes and verifies each block, then stores runs of consecutive slots with one write each: writers of one file
     /// take turns, so a write per block would have the threads wait for each other.
-    fn land(
+    fn store_fetched(
         &self,
         descriptor: &ObjectDescriptor,
         items: &[FetchItem],
@@ -136,7 +136,7 @@ impl Gateway {
                 Err(error) => Err(store_failure(&error)),
             };
             let worker = gateway.clone();
-            gateway.io.run(move || worker.drive(Event::Verified { job, result }));
+            gateway.io.run(move || worker.submit(Event::Verified { job, result }));
         });
     }
 
@@ -179,7 +179,7 @@ impl Gateway {
                 }
             };
             let worker = gateway.clone();
-            gateway.io.run(move || worker.drive(Event::Uploaded { job, result }));
+            gateway.io.run(move || worker.submit(Event::Uploaded { job, result }));
         });
     }
 }

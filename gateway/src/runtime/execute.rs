@@ -1,5 +1,5 @@
 //! Carries out the core's commands. What needs no waiting is done here and now, and its outcome joins `events`; the
-//! rest goes to workers, which drive the core themselves when they are done.
+//! rest goes to workers, which submit events themselves when they are done.
 
 use super::Gateway;
 use super::requests::{Data, Pending, Reply};
@@ -106,7 +106,7 @@ impl Gateway {
             tracing::info!("there is room for the journal again");
         }
         self.make_spare_segment(write.segment + 1);
-        self.drive(Event::JournalWritten {
+        self.submit(Event::JournalWritten {
             lsn: write.lsn,
             end: write.end,
             result: result.map_err(|error| disk_error("journal write", &error)),
@@ -137,7 +137,7 @@ impl Gateway {
     /// What clients change then waits before it is in the journal's order, and can be refused.
     fn report_no_room(self: &Arc<Self>, segment: u64, error: &io::Error) {
         tracing::warn!(%error, "no room for the journal's next segment; what clients change will wait until there is some");
-        self.drive(Event::JournalFull { segment });
+        self.submit(Event::JournalFull { segment });
     }
 
     fn make_spare_segment_waiting(self: &Arc<Self>, segment: u64, mut is_told: bool) {
@@ -160,7 +160,7 @@ impl Gateway {
         }
         if is_told {
             tracing::info!("there is room for the journal's next segment again");
-            self.drive(Event::JournalHasRoom);
+            self.submit(Event::JournalHasRoom);
         }
     }
 
@@ -261,12 +261,12 @@ impl Gateway {
                 Ok(()) => find_corrupt(piece, bytes, &mut corrupt),
                 Err(error) => {
                     self.requests.put_buffer(token, buffer);
-                    return self.drive(self.slots_unread(token, &pieces[done..], corrupt, &error));
+                    return self.submit(self.slots_unread(token, &pieces[done..], corrupt, &error));
                 }
             }
         }
         self.requests.put_buffer(token, buffer);
-        self.drive(Event::SlotsRead {
+        self.submit(Event::SlotsRead {
             token,
             result: Ok(()),
             corrupt,
@@ -307,7 +307,7 @@ impl Gateway {
         if result.is_ok() {
             self.cache.note_journal(mark);
         }
-        self.drive(Event::Synced { result });
+        self.submit(Event::Synced { result });
     }
 
     fn read_metadata<T>(

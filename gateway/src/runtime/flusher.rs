@@ -12,7 +12,7 @@ impl Gateway {
         let gateway = self.clone();
         self.hashing.run(move || {
             let results = items.iter().map(|item| gateway.hash_block(item)).collect();
-            gateway.drive(Event::Hashed { job, results });
+            gateway.submit(Event::Hashed { job, results });
         });
     }
 
@@ -63,7 +63,7 @@ impl Gateway {
                 .iter()
                 .map(|fingerprint| gateway.find_fingerprint(fingerprint));
             let copies = copies.collect();
-            gateway.drive(Event::CopiesFound { job, copies });
+            gateway.submit(Event::CopiesFound { job, copies });
         });
     }
 
@@ -85,7 +85,7 @@ impl Gateway {
         let gateway = self.clone();
         self.hashing.run(move || match gateway.make_object(&items) {
             Ok((descriptor, object)) => gateway.put(job, descriptor, object),
-            Err(failure) => gateway.drive(Event::Uploaded {
+            Err(failure) => gateway.submit(Event::Uploaded {
                 job,
                 result: Err(failure),
             }),

@@ -247,7 +247,7 @@ impl Gateway {
         gateway.start_timer().map_err(disk("cannot start threads", &state))?;
         gateway.make_first_spare_segment(first_segment);
         // The recovered state gets a first checkpoint soon and the flush pipeline a first look.
-        gateway.drive(tombolo_core::Event::Tick);
+        gateway.submit(tombolo_core::Event::Tick);
         Ok(gateway)
     }
 }

@@ -93,7 +93,7 @@ impl Recorder {
     fn note_event(&self, client: ClientId, event: &Event) {
         match event {
             Event::Read { span, .. } => self.put(client, Operation::Read, *span, &[]),
-            Event::Write { span, sums, .. } => self.put(client, Operation::Write, *span, sums),
+            Event::Write { request, .. } => self.put(client, Operation::Write, request.span, &request.sums),
             // What the blocks will hold is not known yet.
             Event::WritePartly { write, .. } => {
                 let written = write.written().into_iter().filter(|span| span.count > 0);

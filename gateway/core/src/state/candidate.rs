@@ -1,6 +1,6 @@
 //! What is left of a prefetcher's suggestion while what lies there is looked up.
 
-use crate::state::marks::Mark;
+use crate::state::prefetched::PrefetchTag;
 use tombolo_base::VolumeId;
 use tombolo_prefetch::{Class, Likelihood, Tag};
 
@@ -22,8 +22,8 @@ impl Candidate {
         Self { first, count, ..*self }
     }
 
-    pub fn mark(&self, block: u64) -> Mark {
-        Mark {
+    pub fn prefetch_tag(&self, block: u64) -> PrefetchTag {
+        PrefetchTag {
             volume: self.volume,
             block,
             class: self.class,

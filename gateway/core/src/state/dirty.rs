@@ -15,8 +15,8 @@ pub enum Stage {
     Hashing,
     /// It waits in the open pack, or an upload carries it.
     Packed,
-    /// It has the contents of a packed block and is redirected there once that one is confirmed.
-    Following,
+    /// It equals a block that is not known to be in the cloud yet, and is redirected there once it is.
+    AwaitsOriginal,
     /// Gone; swept when it reaches the front.
     Gone,
 }
@@ -78,7 +78,10 @@ impl Dirty {
 
     /// What was written before the checkpoint, of which [`Self::restore_age`] has told the age.
     pub fn restore(&mut self, block: DirtyBlock) {
-        debug_assert!(self.queue.back().is_none_or(|last| last.pvbn < block.pvbn));
+        assert!(
+            self.queue.back().is_none_or(|last| last.pvbn < block.pvbn),
+            "the queue is in the order of PVBNs"
+        );
         self.live.insert(Extent {
             volume: block.volume,
             first: block.block,
@@ -106,6 +109,10 @@ impl Dirty {
 
     /// Every PVBN below `pvbn` is journaled below `lsn`.
     pub fn journaled(&mut self, pvbn: Pvbn, lsn: Lsn) {
+        assert!(
+            self.positions.back().is_none_or(|last| *last < (pvbn, lsn)),
+            "PVBNs are journaled in their order"
+        );
         self.positions.push_back((pvbn, lsn));
     }
 
@@ -204,6 +211,7 @@ impl Dirty {
         if block.stage == Stage::Gone {
             return None;
         }
+        assert!(self.count > 0);
         self.queue[index].stage = Stage::Gone;
         self.count -= 1;
         if self.is_live(&block) {
@@ -246,6 +254,10 @@ impl Dirty {
             && block.pvbn < limit
         {
             if block.stage == Stage::Queued {
+                assert!(
+                    block.pvbn < self.durable,
+                    "only what a crash cannot undo leaves for the cloud"
+                );
                 block.stage = Stage::Hashing;
                 taken.push(*block);
             }

@@ -2,7 +2,7 @@
 
 use crate::event::JobId;
 use crate::state::lost_blocks::Place;
-use crate::state::marks::{Mark, address};
+use crate::state::prefetched::{PrefetchTag, address};
 use crate::state::reads::Interest;
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -23,7 +23,7 @@ pub enum Purpose {
         address: u64,
         sequential: Option<bool>,
     },
-    Prefetch(Mark),
+    Prefetch(PrefetchTag),
 }
 
 impl Purpose {
@@ -34,16 +34,17 @@ impl Purpose {
         }
     }
 
-    pub fn mark(&self) -> Option<Mark> {
+    pub fn prefetch_tag(&self) -> Option<PrefetchTag> {
         match self {
             Self::Demand { .. } => None,
-            Self::Prefetch(mark) => Some(*mark),
+            Self::Prefetch(prefetch_tag) => Some(*prefetch_tag),
         }
     }
 
     /// Where somebody expects the block to be asked for.
     pub fn place(&self) -> Option<Place> {
-        self.mark().map(|mark| (mark.volume, mark.block))
+        self.prefetch_tag()
+            .map(|prefetch_tag| (prefetch_tag.volume, prefetch_tag.block))
     }
 
     pub fn access(&self, block: Pvbn) -> Access {
@@ -55,10 +56,10 @@ impl Purpose {
                 address,
                 sequential,
             },
-            Self::Prefetch(mark) => Access {
+            Self::Prefetch(prefetch_tag) => Access {
                 block,
-                address: address(mark.volume, mark.block),
-                sequential: Some(mark.class == Class::Sequential),
+                address: address(prefetch_tag.volume, prefetch_tag.block),
+                sequential: Some(prefetch_tag.class == Class::Sequential),
             },
         }
     }
@@ -116,5 +117,21 @@ impl Fetches {
 
     pub fn contains(&self, pvbn: Pvbn) -> bool {
         self.blocks.contains_key(&pvbn)
+    }
+
+    /// Checks what must always hold; for tests.
+    pub fn check_invariants(&self) {
+        let launched = self.fetches.values().filter(|fetch| !fetch.slots.is_empty()).count();
+        assert_eq!(launched, self.launched);
+        assert_eq!(launched + self.demand.len() + self.prefetch.len(), self.fetches.len());
+        let blocks = self.fetches.values().map(|fetch| fetch.blocks.len());
+        assert_eq!(blocks.sum::<usize>(), self.blocks.len(), "each block is fetched once");
+        for fetch in self.fetches.values() {
+            assert!(fetch.slots.is_empty() || fetch.slots.len() == fetch.blocks.len());
+            assert!(
+                fetch.demand || fetch.waiters.is_empty(),
+                "what somebody waits for is demand"
+            );
+        }
     }
 }

@@ -7,7 +7,7 @@ use alloc::{
     vec::Vec,
 };
 use hashbrown::HashMap;
-use tombolo_base::{Fingerprint, Instant, Lcbn, Pvbn};
+use tombolo_base::{Fingerprint, Instant, Lcbn, PACK_BLOCKS, Pvbn};
 
 #[derive(Debug)]
 pub struct HashJob {
@@ -76,5 +76,32 @@ impl Flush {
 
     pub fn uploads_in_flight(&self) -> usize {
         self.uploads.values().filter(|upload| upload.running).count()
+    }
+
+    /// Blocks that wait for the confirmation of another of the same contents.
+    pub fn awaiting_count(&self) -> usize {
+        self.pending.values().map(|pending| pending.followers.len()).sum()
+    }
+
+    /// Checks what must always hold; for tests.
+    pub fn check_invariants(&self) {
+        for job in self.hash_jobs.values() {
+            assert_eq!(job.blocks.len(), job.slots.len());
+            assert!(
+                job.results
+                    .as_ref()
+                    .is_none_or(|results| results.len() == job.blocks.len())
+            );
+        }
+        for upload in self.uploads.values() {
+            assert!((1..=PACK_BLOCKS).contains(&upload.items.len()));
+            assert!(!upload.running || upload.retry_at.is_none());
+            assert!(upload.items.is_sorted_by(|left, right| left.pvbn < right.pvbn));
+        }
+        assert!(
+            self.pending
+                .values()
+                .all(|pending| !pending.is_confirmed || pending.followers.is_empty())
+        );
     }
 }

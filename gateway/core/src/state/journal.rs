@@ -141,6 +141,10 @@ impl Journal {
 
     /// Takes note of a finished write and returns the new contiguous end.
     pub fn on_written(&mut self, lsn: Lsn, end: Lsn) -> Lsn {
+        assert!(
+            self.written <= lsn && lsn < end && end <= self.next,
+            "a batch is written once"
+        );
         self.ahead.insert(lsn, end);
         while let Some(end) = self.ahead.remove(&self.written) {
             self.written = end;
@@ -149,6 +153,7 @@ impl Journal {
     }
 
     pub fn on_durable(&mut self, upto: Lsn) {
+        assert!(upto <= self.written, "what is durable was written");
         self.durable = self.durable.max(upto);
     }
 
@@ -161,6 +166,7 @@ impl Journal {
             .map(|(segment, _)| *segment)
             .next_back();
         let keep = keep.unwrap_or(self.segment);
+        assert!(keep <= self.segment, "the segment that is being written stays");
         self.segments.retain(|segment, _| *segment >= keep);
         keep
     }

@@ -24,9 +24,20 @@ pub enum Waiter {
     Nobody,
 }
 
+/// Candidates that wait for local metadata at the same time; more are given up.
+pub const CANDIDATES_WAITING_MAX: usize = 4096;
+
 #[derive(Debug, Default)]
 pub struct MetadataLoads {
     pub page_waiters: BTreeMap<(VolumeId, u64), Vec<Waiter>>,
     pub descriptor_waiters: BTreeMap<Pvbn, Vec<Waiter>>,
     pub candidates_waiting: usize,
+}
+
+impl MetadataLoads {
+    /// A candidate waits no longer.
+    pub fn end_wait_of_candidate(&mut self) {
+        assert!(self.candidates_waiting > 0, "it was counted when it began to wait");
+        self.candidates_waiting -= 1;
+    }
 }

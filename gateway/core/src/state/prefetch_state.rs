@@ -1,7 +1,7 @@
 //! The prefetcher and all that the core keeps for it; the replacement policy lives with the slots.
 
-use crate::state::marks::Mark;
 use crate::state::policy_counters::{PolicyCounters, Tally};
+use crate::state::prefetched::PrefetchTag;
 use alloc::{boxed::Box, vec::Vec};
 use tombolo_base::{BLOCK_BYTES, Instant};
 use tombolo_cache::{CostClass, Replacement};
@@ -111,7 +111,7 @@ pub struct PrefetchState {
     pub ticked: Instant,
     /// Empty between steps; kept for their memory.
     pub suggestions: Vec<Suggestion>,
-    pub prefetch_outcomes: Vec<(Mark, PrefetchOutcome)>,
+    pub prefetch_outcomes: Vec<(PrefetchTag, PrefetchOutcome)>,
 }
 
 impl PrefetchState {

@@ -61,3 +61,24 @@ pub struct Reads {
 
 /// A reader's interest in one block: the request and the block's place in it.
 pub type Interest = (Token, u32);
+
+impl Reads {
+    /// Checks what must always hold; for tests.
+    pub fn check_invariants(&self) {
+        for read in self.reads.values() {
+            let window = &read.blocks[read.window.start as usize..read.window.end as usize];
+            let count = |state: Block| window.iter().filter(|block| **block == state).count() as u32;
+            assert_eq!(count(Block::Unresolved), read.unresolved, "{read:?}");
+            assert_eq!(count(Block::Coming), read.coming, "{read:?}");
+            assert!(
+                read.blocks[..read.window.start as usize]
+                    .iter()
+                    .all(|block| *block == Block::Done)
+            );
+            assert!(!read.is_reading || read.unresolved + read.coming == 0);
+        }
+        // One that was refused leaves the queue when its turn comes.
+        let mut queued = self.queue.iter().filter_map(|token| self.reads.get(token));
+        assert!(queued.all(|read| read.is_queued));
+    }
+}

@@ -1,5 +1,5 @@
 //! The cache file's slots: what each holds and whether it may be reused, 17 bytes a slot, 4 bytes a cached block for the
-//! index from PVBN to slot, the policy's tables, and the marks on prefetched blocks.
+//! index from PVBN to slot, the policy's tables, and the tags of prefetched blocks.
 //!
 //! | state    | holds            | in policy | leaves by                                              |
 //! |----------|------------------|-----------|--------------------------------------------------------|
@@ -15,9 +15,10 @@
 
 use crate::format::record::SlotRun;
 use crate::format::slot_page::SLOTS_PER_PAGE;
-use crate::state::marks::{Mark, Marks, Touched, address};
+use crate::state::prefetched::{PrefetchTag, Prefetched, Touched, address};
+use crate::state::pvbn_index::PvbnIndex;
 use alloc::{boxed::Box, vec, vec::Vec};
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 use tombolo_base::{BlockSum, Instant, Lcbn, PACK_BLOCKS, Pvbn};
 use tombolo_cache::{Access, Advice, Arrival, Cause, Expectation, Incoming, MissHint, Replacement, Residents, Verdict};
 use tombolo_prefetch::{PVBN_SPACE, PrefetchOutcome};
@@ -40,7 +41,7 @@ pub struct Slots {
     states: Vec<SlotState>,
     /// Slots whose bytes may be older than the index says, after recovery: a wrong sum there is no corruption.
     unproven: Vec<u64>,
-    index: HashTable<u32>,
+    index: PvbnIndex,
     /// Free slots as runs, a stack: slots freed lately are used first, because the kernel still has their pages; slots
     /// never used lie at the bottom.
     free: Vec<SlotRun>,
@@ -55,7 +56,7 @@ pub struct Slots {
     /// Those of them that would be free.
     withdrawn: Vec<Lcbn>,
     policy: Box<dyn Replacement>,
-    marks: Marks,
+    prefetched: Prefetched,
     /// Whether sequential blocks that were never read are spared once (AMP, rule 5).
     second_chances: bool,
     /// Slots changed since the last checkpoint, a bit per page of slots.
@@ -77,7 +78,7 @@ impl Slots {
             sums: vec![0; count as usize],
             states: vec![SlotState::Free; count as usize],
             unproven: vec![0; count.div_ceil(64) as usize],
-            index: HashTable::new(),
+            index: PvbnIndex::default(),
             free: vec![SlotRun { first: Lcbn(0), count }],
             free_count: count,
             dirty_count: 0,
@@ -87,7 +88,7 @@ impl Slots {
             unusable: HashMap::new(),
             withdrawn: Vec::new(),
             policy,
-            marks: Marks::new(count),
+            prefetched: Prefetched::new(count),
             second_chances: false,
             changed_pages: vec![0; pages.div_ceil(64)],
             changed_page_count: 0,
@@ -137,10 +138,7 @@ impl Slots {
     }
 
     pub fn find(&self, pvbn: Pvbn) -> Option<Lcbn> {
-        let pvbns = &self.pvbns;
-        self.index
-            .find(hash(pvbn.0), |slot| pvbns[*slot as usize] == pvbn.0)
-            .map(|slot| Lcbn(*slot))
+        self.index.find(pvbn, &self.pvbns)
     }
 
     /// Counts a read of a resident block at `address`.
@@ -148,7 +146,7 @@ impl Slots {
         if self.state(slot) != SlotState::Clean {
             return Touched::default();
         }
-        let touched = self.marks.read(slot);
+        let touched = self.prefetched.read(slot);
         // AMP, rule 7: among equals a prefetched block moves at its second read. Policies that count uses count this.
         if !(self.second_chances && touched.first.is_some() && self.policy.name() == "lru") {
             let block = self.pvbn(slot);
@@ -194,36 +192,36 @@ impl Slots {
 
     /// Whether a prefetch brought the block and nobody has read it.
     pub fn is_unread(&self, slot: Lcbn) -> bool {
-        self.marks.is_unread(slot)
+        self.prefetched.is_unread(slot)
     }
 
     /// Whether a prefetch brought the block, read by now or not.
     pub fn was_prefetched(&self, slot: Lcbn) -> bool {
-        self.marks.was_prefetched(slot)
+        self.prefetched.was_prefetched(slot)
     }
 
     pub fn unread_count(&self) -> usize {
-        self.marks.unread_count()
+        self.prefetched.unread_count()
     }
 
     /// A prefetch has brought the block in the slot; `None`: a reader was waiting for it.
-    pub fn mark(&mut self, slot: Lcbn, unread: Option<Mark>) {
+    pub fn note_prefetched(&mut self, slot: Lcbn, unread: Option<PrefetchTag>) {
         match unread {
-            Some(mark) => self.marks.put_unread(slot, mark),
-            None => self.marks.put_read(slot),
+            Some(prefetch_tag) => self.prefetched.put_unread(slot, prefetch_tag),
+            None => self.prefetched.put_read(slot),
         }
     }
 
-    pub fn forget_marks(&mut self) {
-        self.marks.clear();
+    pub fn forget_prefetched(&mut self) {
+        self.prefetched.clear();
     }
 
     pub fn has_prefetch_outcomes(&self) -> bool {
-        self.marks.has_prefetch_outcomes()
+        self.prefetched.has_prefetch_outcomes()
     }
 
-    pub fn take_prefetch_outcomes(&mut self, prefetch_outcomes: &mut Vec<(Mark, PrefetchOutcome)>) {
-        self.marks.take_prefetch_outcomes(prefetch_outcomes);
+    pub fn take_prefetch_outcomes(&mut self, prefetch_outcomes: &mut Vec<(PrefetchTag, PrefetchOutcome)>) {
+        self.prefetched.take_prefetch_outcomes(prefetch_outcomes);
     }
 
     /// Another policy takes the evictable blocks over, in the order in which the old one would have evicted them.
@@ -244,7 +242,7 @@ impl Slots {
     }
 
     fn take_over(&mut self, slot: Lcbn) {
-        let cause = match self.marks.is_unread(slot) {
+        let cause = match self.prefetched.is_unread(slot) {
             true => Cause::Prefetch,
             false => Cause::Write,
         };
@@ -262,7 +260,7 @@ impl Slots {
             let mut residents = Unpinned {
                 pins: &self.pins,
                 pvbns: &self.pvbns,
-                marks: &mut self.marks,
+                prefetched: &mut self.prefetched,
                 second_chances: self.second_chances,
             };
             let miss_hint = miss_hints.next().unwrap_or_default();
@@ -271,7 +269,7 @@ impl Slots {
                 ..Incoming::BLOCK
             };
             let victim = self.policy.victim(incoming, &mut residents)?;
-            self.marks.evict(victim);
+            self.prefetched.evict(victim);
             self.forget(victim);
             self.push_free(victim);
         }
@@ -298,6 +296,7 @@ impl Slots {
                 _ => runs.push(taken),
             }
         }
+        assert!(count <= self.free_count);
         self.free_count -= count;
         Some(runs)
     }
@@ -428,7 +427,7 @@ impl Slots {
     pub fn drop_clean(&mut self, slot: Lcbn) {
         assert_eq!(self.state(slot), SlotState::Clean);
         self.policy.remove(slot);
-        self.marks.leave(slot);
+        self.prefetched.leave(slot);
         self.unindex(slot);
         self.set_state(slot, SlotState::Retiring);
         self.release(slot);
@@ -463,7 +462,7 @@ impl Slots {
             SlotState::Corrupt => self.corrupt_count -= 1,
             SlotState::Clean => {
                 self.policy.remove(slot);
-                self.marks.leave(slot);
+                self.prefetched.leave(slot);
             }
             SlotState::Free | SlotState::Taken | SlotState::Retiring | SlotState::Withdrawn => {}
         }
@@ -535,8 +534,8 @@ impl Slots {
     pub fn memory_bytes(&self) -> u64 {
         self.states.len() as u64 * (8 + 8 + 1)
             + self.policy.metadata_bytes() as u64
-            + self.marks.memory_bytes()
-            + self.index.capacity() as u64 * 5
+            + self.prefetched.memory_bytes()
+            + self.index.memory_bytes()
             + self.free.len() as u64 * 8
     }
 
@@ -546,9 +545,7 @@ impl Slots {
         self.pvbns[slot.0 as usize] = pvbn.0;
         self.sums[slot.0 as usize] = sum.0;
         self.set_state(slot, state);
-        let pvbns = &self.pvbns;
-        self.index
-            .insert_unique(hash(pvbn.0), slot.0, |slot| hash(pvbns[*slot as usize]));
+        self.index.insert(slot, &self.pvbns);
     }
 
     /// Removes an evicted block from the index.
@@ -558,10 +555,7 @@ impl Slots {
     }
 
     fn unindex(&mut self, slot: Lcbn) {
-        let pvbn = self.pvbns[slot.0 as usize];
-        if let Ok(entry) = self.index.find_entry(hash(pvbn), |held| *held == slot.0) {
-            entry.remove();
-        }
+        self.index.remove(slot, &self.pvbns);
     }
 
     fn push_free(&mut self, slot: Lcbn) {
@@ -607,7 +601,8 @@ impl Slots {
         assert_eq!(count(SlotState::Clean), self.policy.len());
         assert_eq!(count(SlotState::Withdrawn), self.withdrawn.len());
         self.policy.check_invariants();
-        self.marks.check_invariants(|slot| self.state(slot) == SlotState::Clean);
+        self.prefetched
+            .check_invariants(|slot| self.state(slot) == SlotState::Clean);
         assert_eq!(self.free.iter().map(|run| run.count).sum::<u32>(), self.free_count);
         let held = self.dirty_count as usize + self.corrupt_count as usize + self.policy.len();
         assert_eq!(self.index.len(), held);
@@ -650,7 +645,7 @@ impl Residents for AllMayGo<'_> {
 struct Unpinned<'a> {
     pins: &'a HashMap<u32, u32>,
     pvbns: &'a [u64],
-    marks: &'a mut Marks,
+    prefetched: &'a mut Prefetched,
     second_chances: bool,
 }
 
@@ -662,18 +657,12 @@ impl Residents for Unpinned<'_> {
     fn judge(&mut self, slot: Lcbn) -> Verdict {
         if self.pins.contains_key(&slot.0) {
             Verdict::Keep
-        } else if self.second_chances && self.marks.spare(slot) {
+        } else if self.second_chances && self.prefetched.spare(slot) {
             Verdict::Again
         } else {
             Verdict::Evict
         }
     }
-}
-
-/// Fibonacci hashing spreads consecutive PVBNs over the whole table.
-fn hash(pvbn: u64) -> u64 {
-    let mixed = pvbn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ (mixed >> 29)
 }
 
 #[cfg(test)]

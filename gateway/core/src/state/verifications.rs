@@ -55,4 +55,11 @@ impl Verification {
     pub fn deadline(&self) -> Option<Instant> {
         self.checks.values().filter_map(|check| check.retry_at).min()
     }
+
+    /// Duplicates that wait until their original's object is verified.
+    pub fn awaiting_count(&self) -> usize {
+        let located = self.checks.values().map(|check| check.followers.len());
+        let unlocated = self.unlocated.values().map(Vec::len);
+        located.chain(unlocated).sum()
+    }
 }

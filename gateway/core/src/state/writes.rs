@@ -1,6 +1,6 @@
 //! Writes, zeroes and commits under way, and the lines in which they wait.
 
-use crate::event::{Answer, Token};
+use crate::event::{Answer, Token, WriteRequest};
 use crate::format::record::LinkRun;
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -8,29 +8,21 @@ use alloc::{
     vec,
     vec::Vec,
 };
-use tombolo_base::{BlockSum, Instant, Lcbn, MetadataChange, Span, VolumeId};
+use tombolo_base::{Instant, Lcbn, MetadataChange, Span, VolumeId};
 
 /// A request that may have to wait for others.
 #[derive(Debug)]
 pub struct Waiting {
     pub token: Token,
-    pub span: Span,
     pub kind: Kind,
     pub since: Instant,
 }
 
 #[derive(Debug)]
 pub enum Kind {
-    Write {
-        sums: Vec<Option<BlockSum>>,
-        force_unit_access: bool,
-        /// It holds a lock.
-        locked: bool,
-        /// Blocks within that become holes; the sums are those of the others.
-        zeroes: Option<Span>,
-        change: MetadataChange,
-    },
+    Write(WriteRequest),
     Zero {
+        span: Span,
         force_unit_access: bool,
     },
     Commit {
@@ -38,19 +30,24 @@ pub enum Kind {
         links: Vec<LinkRun>,
     },
     Volume(VolumeChange),
-    Lock,
+    /// Of the blocks of a partial write.
+    Lock(Span),
+}
+
+/// A write that waits for slots, or at the cap on dirty blocks.
+#[derive(Debug)]
+pub struct Stalled {
+    pub token: Token,
+    pub request: WriteRequest,
+    pub since: Instant,
 }
 
 /// A write whose bytes are on their way into slots.
 #[derive(Debug)]
 pub struct Running {
-    pub span: Span,
-    pub sums: Vec<Option<BlockSum>>,
+    pub request: WriteRequest,
     /// One per block that is not zero, in order.
     pub slots: Vec<Lcbn>,
-    pub force_unit_access: bool,
-    pub zeroes: Option<Span>,
-    pub change: MetadataChange,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +55,7 @@ pub struct Writes {
     pub running: BTreeMap<Token, Running>,
     pub locks: BTreeMap<Token, Span>,
     pub blocked: VecDeque<Waiting>,
-    pub stalled: VecDeque<Waiting>,
+    pub stalled: VecDeque<Stalled>,
     pub behind: VecDeque<Waiting>,
     /// Running writes whose bytes are in their slots, and since when the journal has had no room for their records.
     pub unjournaled: VecDeque<(Instant, Token)>,
@@ -79,9 +76,10 @@ impl Writes {
 
     /// Since when the first in each line has waited for room.
     pub fn first_waiting_since(&self) -> impl Iterator<Item = Instant> {
-        let fronts = [self.stalled.front(), self.behind.front()].into_iter().flatten();
+        let stalled = self.stalled.front().map(|stalled| stalled.since);
+        let behind = self.behind.front().map(|waiting| waiting.since);
         let unjournaled = self.unjournaled.front().map(|(since, _)| *since);
-        fronts.map(|waiting| waiting.since).chain(unjournaled)
+        [stalled, behind, unjournaled].into_iter().flatten()
     }
 
     /// Checks, after a step, that nobody waits for longer than is promised.
@@ -105,48 +103,44 @@ impl Writes {
     }
 
     pub fn conflicts_with_running(&self, span: &Span) -> bool {
-        self.running.values().any(|running| running.span.overlaps(span))
-            || self
-                .stalled
-                .iter()
-                .chain(&self.behind)
-                .any(|waiting| waiting.span.overlaps(span))
-    }
-}
-
-impl Running {
-    /// Everything that it changes.
-    pub fn spans(&self) -> Vec<Span> {
-        let mut spans = vec![self.span];
-        spans.extend_from_slice(&self.change.holes);
-        spans
+        self.running.values().any(|running| running.request.span.overlaps(span))
+            || self.stalled.iter().any(|stalled| stalled.request.span.overlaps(span))
+            || self.behind.iter().any(|waiting| waiting.overlaps(span))
     }
 }
 
 impl Waiting {
-    /// Blocks that need a slot.
-    pub fn nonzero(&self) -> u32 {
+    /// Whether it wants one of the blocks. Commits and changes of volumes exclude nobody, and nobody excludes them.
+    pub fn overlaps(&self, span: &Span) -> bool {
+        self.span().is_some_and(|own| own.overlaps(span))
+    }
+
+    pub fn span(&self) -> Option<Span> {
         match &self.kind {
-            Kind::Write { sums, .. } => sums.iter().filter(|sum| sum.is_some()).count() as u32,
-            Kind::Zero { .. } | Kind::Commit { .. } | Kind::Volume(_) | Kind::Lock => 0,
+            Kind::Write(request) => Some(request.span),
+            Kind::Zero { span, .. } | Kind::Lock(span) => Some(*span),
+            Kind::Commit { .. } | Kind::Volume(_) => None,
+        }
+    }
+
+    pub fn slots_needed(&self) -> u32 {
+        match &self.kind {
+            Kind::Write(request) => request.slots_needed(),
+            Kind::Zero { .. } | Kind::Commit { .. } | Kind::Volume(_) | Kind::Lock(_) => 0,
         }
     }
 
     /// Everything that it changes.
-    pub fn spans(&self) -> Vec<Span> {
+    pub fn changed_spans(&self) -> Vec<Span> {
         match &self.kind {
-            Kind::Write { change, .. } => [&[self.span], &change.holes[..]].concat(),
+            Kind::Write(request) => request.changed_spans(),
             Kind::Commit { change, links } => {
                 let links = links.iter().map(LinkRun::span);
                 change.holes.iter().copied().chain(links).collect()
             }
             Kind::Volume(_) => Vec::new(),
-            Kind::Zero { .. } | Kind::Lock => vec![self.span],
+            Kind::Zero { span, .. } | Kind::Lock(span) => vec![*span],
         }
-    }
-
-    pub fn is_locked(&self) -> bool {
-        matches!(self.kind, Kind::Write { locked: true, .. })
     }
 }
 

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 
 impl Core {
     pub(crate) fn acknowledge_at(&mut self, end: Lsn, token: Token, answer: Answer, force_unit_access: bool) {
+        assert!(end <= self.journal.next(), "its records are in the journal");
         let acknowledgement = Acknowledgement {
             token,
             answer,

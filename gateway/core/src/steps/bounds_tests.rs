@@ -1,7 +1,7 @@
 //! What grows while something outside does not get on: checkpoints that fail, a disk that is full.
 
 use crate::config::Config;
-use crate::event::{Answer, Command, Event, MetadataError, Refusal, Token};
+use crate::event::{Answer, Command, Event, MetadataError, Refusal, Token, WriteRequest};
 use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, SLOTS, VOLUME};
 use std::collections::BTreeMap;
@@ -76,10 +76,7 @@ impl Outside {
     fn write(&mut self, token: u64, first: u64) {
         let event = Event::Write {
             token: Token(token),
-            span: span(first),
-            sums: vec![Some(BlockSum(token))],
-            force_unit_access: false,
-            change: Default::default(),
+            request: WriteRequest::new(span(first), vec![Some(BlockSum(token))]),
         };
         self.step(event);
     }

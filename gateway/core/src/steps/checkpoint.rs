@@ -9,6 +9,10 @@ use crate::state::slots::SlotState;
 use alloc::{sync::Arc, vec::Vec};
 use tombolo_base::Lcbn;
 
+const REPLAY_MICROS_PER_RECORD_MAX: u64 = 1_000;
+const REPLAY_RECORDS_TELLING: u64 = 10_000;
+pub(crate) const CHECKPOINT_RETRY_MS: u64 = 1_000;
+
 impl Core {
     pub(crate) fn pump_checkpoint(&mut self) {
         if let Some(frozen) = &self.frozen {
@@ -88,7 +92,14 @@ impl Core {
     }
 
     fn freeze(&mut self) {
+        assert!(self.frozen.is_none(), "one checkpoint at a time");
+        assert!(!self.is_sweeping(), "every slot's state is known");
         let lsn = self.journal.next();
+        assert_eq!(
+            lsn,
+            self.journal.written(),
+            "nothing is frozen that may still be refused"
+        );
         let overlay = core::mem::take(&mut self.overlay);
         let changed = self.slots.take_changed_pages();
         let slot_pages = changed.into_iter().map(|page| (page, self.slot_page(page))).collect();
@@ -157,6 +168,11 @@ impl Core {
             self.group_commit.is_doubted = true;
             return;
         }
+        assert!(
+            self.checkpoints.lsn <= frozen.superblock.lsn,
+            "checkpoints follow each other"
+        );
+        assert!(frozen.superblock.lsn <= self.journal.written());
         self.frozen = None;
         self.checkpoints.frozen_records = 0;
         self.generation += 1;
@@ -189,7 +205,3 @@ impl Core {
         }
     }
 }
-
-const REPLAY_MICROS_PER_RECORD_MAX: u64 = 1_000;
-const REPLAY_RECORDS_TELLING: u64 = 10_000;
-pub(crate) const CHECKPOINT_RETRY_MS: u64 = 1_000;

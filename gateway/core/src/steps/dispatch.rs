@@ -11,9 +11,10 @@ use tombolo_base::Instant;
 impl Core {
     /// Takes in an event and appends what is to be done.
     pub fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Command>) {
+        assert!(self.out.is_empty(), "a step hands out all of its commands");
         self.now = self.now.max(now);
         self.slots.return_withdrawn(self.now);
-        self.settle_again();
+        self.resume_transitions();
         self.dispatch(event);
         self.pump_sweep();
         self.pump();
@@ -21,6 +22,7 @@ impl Core {
         while self.partial_writes.has_answers() {
             self.pump();
         }
+        self.check_bounds();
         out.append(&mut self.out);
     }
 
@@ -38,15 +40,7 @@ impl Core {
     fn dispatch(&mut self, event: Event) {
         match event {
             Event::Read { token, client, span } => self.on_read(token, client, span),
-            Event::Write {
-                token,
-                span,
-                sums,
-                force_unit_access,
-                change,
-            } => {
-                self.on_write(token, span, sums, force_unit_access, change);
-            }
+            Event::Write { token, request } => self.on_write(token, request),
             Event::WritePartly { token, write } => self.on_write_partly(token, write),
             Event::Merged { token, sums } => self.on_merged(token, sums),
             Event::Zero {

@@ -1,11 +1,11 @@
 //! What becomes of the copy of a written block whose contents the cloud has already.
 
 use super::*;
-use crate::event::{Event, Token};
-use crate::state::marks::address;
+use crate::event::{Event, Token, WriteRequest};
 use crate::state::prefetch_state::Economy;
+use crate::state::prefetched::address;
 use crate::test_bench::{Bench, FIRST_PVBN, Told, VOLUME};
-use tombolo_base::{BlockSum, MetadataChange, Span};
+use tombolo_base::{BlockSum, Span};
 use tombolo_cache::{Access, Cause};
 use tombolo_prefetch::ClientId;
 
@@ -64,10 +64,7 @@ fn write_duplicates(bench: &mut Bench, count: u64) {
     let (volume, first) = (VOLUME, BLOCK);
     bench.step(Event::Write {
         token: Token(u64::MAX),
-        span: Span { volume, first, count },
-        sums: vec![Some(SUM); count as usize],
-        force_unit_access: false,
-        change: MetadataChange::default(),
+        request: WriteRequest::new(Span { volume, first, count }, vec![Some(SUM); count as usize]),
     });
     assert!(carry_out(bench).is_empty());
     sync(bench);

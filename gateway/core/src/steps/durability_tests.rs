@@ -1,7 +1,7 @@
 //! What may be done before journal writes, syncs and checkpoints have ended, and what a failure of theirs ends.
 
 use crate::config::Config;
-use crate::event::{Command, DiskError, Event, HashResult, JobId, MetadataError, Token};
+use crate::event::{Command, DiskError, Event, HashResult, JobId, MetadataError, Token, WriteRequest};
 use crate::format::cache_header::JournalMark;
 use crate::format::record::{Batch, SEGMENT_HEADER_BYTES};
 use crate::format::slot_page::{SlotEntry, decode_slot_page};
@@ -70,10 +70,10 @@ impl Held {
         let (volume, first, count) = (VOLUME, FIRST_BLOCK + token, 1);
         self.step(Event::Write {
             token: Token(token),
-            span: Span { volume, first, count },
-            sums: vec![Some(BlockSum(7))],
-            force_unit_access,
-            change: MetadataChange::default(),
+            request: WriteRequest {
+                force_unit_access,
+                ..WriteRequest::new(Span { volume, first, count }, vec![Some(BlockSum(7))])
+            },
         });
     }
 

@@ -5,7 +5,7 @@ use crate::core_state::Core;
 use crate::event::{BlockLoss, Command, FetchItem, JobId, Refusal, StoreFailure};
 use crate::state::fetches::{Fetch, Joined, Purpose, ranges};
 use crate::state::lost_blocks::Missed;
-use crate::state::marks::continues;
+use crate::state::prefetched::continues;
 use crate::state::reads::Interest;
 use crate::state::slots::SlotState;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
@@ -20,7 +20,7 @@ impl Core {
         let fetch = self.fetches.fetches.get_mut(&job)?;
         let waiters = fetch.waiters.entry(index).or_default();
         let joined = Joined {
-            is_first_of_prefetch: waiters.is_empty() && fetch.blocks[0].1.mark().is_some(),
+            is_first_of_prefetch: waiters.is_empty() && fetch.blocks[0].1.prefetch_tag().is_some(),
         };
         waiters.push(interest);
         if !fetch.demand {
@@ -39,7 +39,8 @@ impl Core {
             let job = self.next_job();
             for (index, _) in blocks {
                 let pvbn = descriptor.blocks()[usize::from(*index)].pvbn;
-                self.fetches.blocks.insert(pvbn, (job, *index));
+                let earlier = self.fetches.blocks.insert(pvbn, (job, *index));
+                assert_eq!(earlier, None, "a block on its way is not fetched again");
             }
             let fetch = Fetch {
                 descriptor: descriptor.clone(),
@@ -73,7 +74,7 @@ impl Core {
                 None => return,
             };
             if !self.launch(job) {
-                if self.is_settling() {
+                if self.has_pending_transitions() {
                     self.want_sync();
                 }
                 return;
@@ -95,6 +96,7 @@ impl Core {
         let Some(runs) = self.slots.take(fetch.blocks.len() as u32, miss_hints) else {
             return false;
         };
+        assert!(fetch.slots.is_empty(), "a fetch is launched once");
         fetch.launched_at = self.now;
         fetch.slots = runs.iter().flat_map(|run| run.slots()).collect();
         let items = fetch
@@ -111,6 +113,7 @@ impl Core {
             items: items.collect(),
             demand: fetch.demand,
         };
+        assert_eq!(fetch.slots.len(), fetch.blocks.len(), "a slot for each block");
         self.fetches.launched += 1;
         self.counters.fetches += 1;
         self.out.push(command);
@@ -121,16 +124,17 @@ impl Core {
         let Some(fetch) = self.fetches.fetches.remove(&job) else {
             return;
         };
+        assert!(!fetch.slots.is_empty() && self.fetches.launched > 0, "it was launched");
         self.fetches.launched -= 1;
         for (index, _) in &fetch.blocks {
-            self.fetches
-                .blocks
-                .remove(&fetch.descriptor.blocks()[usize::from(*index)].pvbn);
+            let pvbn = fetch.descriptor.blocks()[usize::from(*index)].pvbn;
+            let entry = self.fetches.blocks.remove(&pvbn);
+            assert_eq!(entry, Some((job, *index)), "each of its blocks was on its way by it");
         }
         match result {
             Ok(blocks) => {
                 self.store_answered();
-                self.land(fetch, blocks);
+                self.store_fetched(fetch, blocks);
             }
             Err(failure) => {
                 self.counters.fetch_failures += 1;
@@ -175,8 +179,8 @@ impl Core {
         }
     }
 
-    fn land(&mut self, mut fetch: Fetch, blocks: Vec<Result<BlockSum, BlockLoss>>) {
-        debug_assert_eq!(blocks.len(), fetch.blocks.len());
+    fn store_fetched(&mut self, mut fetch: Fetch, blocks: Vec<Result<BlockSum, BlockLoss>>) {
+        assert_eq!(blocks.len(), fetch.blocks.len(), "a result for each block");
         if matches!(fetch.blocks[0].1, Purpose::Demand { .. }) {
             let micros = self.now.micros_since(fetch.queued_at);
             self.prefetch_state.admission.on_fetch(micros);
@@ -201,9 +205,9 @@ impl Core {
                 Ok(sum) => {
                     let interests = fetch.waiters.remove(&index).unwrap_or_default();
                     self.losses.found_again(pvbn);
-                    self.land_block(&fetch, position, sum, !interests.is_empty(), latency_us);
+                    self.install_block(&fetch, position, sum, !interests.is_empty(), latency_us);
                     for interest in interests {
-                        self.reader_landed(interest, slot);
+                        self.serve_reader(interest, slot);
                     }
                 }
                 Err(BlockLoss::Altered(reason)) => {
@@ -224,9 +228,9 @@ impl Core {
         }
     }
 
-    fn land_block(&mut self, fetch: &Fetch, position: usize, sum: BlockSum, is_wanted: bool, latency_us: u64) {
+    fn install_block(&mut self, fetch: &Fetch, position: usize, sum: BlockSum, is_wanted: bool, latency_us: u64) {
         let ((index, purpose), slot) = (fetch.blocks[position], fetch.slots[position]);
-        debug_assert_eq!(self.slots.state(slot), SlotState::Taken);
+        assert_eq!(self.slots.state(slot), SlotState::Taken);
         let pvbn = fetch.descriptor.blocks()[usize::from(index)].pvbn;
         let access = purpose.access(pvbn);
         let cause = match purpose {
@@ -239,41 +243,43 @@ impl Core {
             ..Arrival::of_block(access, cause, purpose.miss_hint())
         };
         self.slots.hold_clean(slot, sum, &arrival);
-        let Purpose::Prefetch(mark) = purpose else { return };
+        let Purpose::Prefetch(prefetch_tag) = purpose else {
+            return;
+        };
         let is_current = fetch.generation == self.prefetch_state.generation;
         if is_current {
-            self.slots.mark(slot, (!is_wanted).then_some(mark));
+            self.slots.note_prefetched(slot, (!is_wanted).then_some(prefetch_tag));
         }
         if is_wanted {
             // A reader has joined the prefetch: that is the block's first use.
             let touched = self.slots.touch(slot, access.address, access.sequential);
             self.count_touch(touched);
             if is_current {
-                self.count_use(mark);
+                self.count_use(prefetch_tag);
             }
         }
     }
 
-    /// Tells the prefetcher what became of the blocks that were fetched on its word, run by run; the prefetch_outcome of a run is
-    /// that of its first block.
+    /// Tells the prefetcher what became of the blocks that were fetched on its word, run by run; the outcome of a run is that
+    /// of its first block.
     fn report(&mut self, fetch: &Fetch, prefetch_outcome_of: impl Fn(usize) -> PrefetchOutcome) {
         if fetch.generation != self.prefetch_state.generation {
             return;
         }
         let mut position = 0;
         while position < fetch.blocks.len() {
-            let Some(first) = fetch.blocks[position].1.mark() else {
+            let Some(first) = fetch.blocks[position].1.prefetch_tag() else {
                 return;
             };
             let (prefetch_outcome, start) = (prefetch_outcome_of(position), position);
             let mut last = first;
             position += 1;
-            while let Some((_, Purpose::Prefetch(mark))) = fetch.blocks.get(position)
-                && continues(&last, mark)
+            while let Some((_, Purpose::Prefetch(prefetch_tag))) = fetch.blocks.get(position)
+                && continues(&last, prefetch_tag)
                 && matches!(prefetch_outcome_of(position), PrefetchOutcome::Dropped)
                     == matches!(prefetch_outcome, PrefetchOutcome::Dropped)
             {
-                last = *mark;
+                last = *prefetch_tag;
                 position += 1;
             }
             let count = (position - start) as u64;

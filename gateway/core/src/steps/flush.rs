@@ -85,6 +85,9 @@ impl Core {
             let job = self.next_job();
             let mut items = Vec::with_capacity(blocks.len());
             for block in &blocks {
+                assert!(block.pvbn < target && block.stage == Stage::Hashing);
+                assert_eq!(self.slots.pvbn(block.slot), block.pvbn);
+                assert_eq!(self.slots.state(block.slot), SlotState::Dirty);
                 self.slots.pin(block.slot);
                 items.push(HashItem {
                     pvbn: block.pvbn,
@@ -113,7 +116,8 @@ impl Core {
 
     pub(crate) fn on_hashed(&mut self, job: JobId, results: Vec<HashResult>) {
         if let Some(found) = self.flush.hash_jobs.get_mut(&job) {
-            debug_assert_eq!(found.blocks.len(), results.len());
+            assert_eq!(found.blocks.len(), results.len(), "a result for each block");
+            assert!(found.results.is_none(), "a job ends once");
             found.results = Some(results);
         }
     }
@@ -153,12 +157,13 @@ impl Core {
             self.flush.unreadable.remove(&pvbn);
         }
         let Some(block) = found else { return };
+        assert_eq!((block.stage, block.slot), (Stage::Hashing, slot));
         if !is_live {
             // Overwritten while it was hashed.
             self.dirty.remove(pvbn);
             let lsn = self.journal.next();
             self.slots.retire(slot);
-            self.settle_at(lsn, slot, SlotTransition::Free);
+            self.transition_at(lsn, slot, SlotTransition::Free);
             return;
         }
         match result {
@@ -170,7 +175,7 @@ impl Core {
                 {
                     pending.followers.push(pvbn);
                     self.flush.follower_count += 1;
-                    return self.dirty.set_stage(pvbn, Stage::Following);
+                    return self.dirty.set_stage(pvbn, Stage::AwaitsOriginal);
                 }
                 let confirmed = self.flush.pending.get(&fingerprint).map(|pending| pending.pvbn);
                 // After a crash the index may name a block whose confirmation was lost with the journal's tail.
@@ -233,7 +238,11 @@ impl Core {
             is_confirmed: false,
             followers: Vec::new(),
         };
-        self.flush.pending.insert(fingerprint, pending);
+        let earlier = self.flush.pending.insert(fingerprint, pending);
+        assert!(
+            earlier.is_none_or(|earlier| earlier.is_confirmed && earlier.followers.is_empty()),
+            "contents are on one way to the cloud at a time"
+        );
         self.dirty.set_stage(pvbn, Stage::Packed);
         self.slots.pin(slot);
         let sum = self.slots.sum(slot);
@@ -262,6 +271,7 @@ impl Core {
     fn seal_pack(&mut self) {
         let job = self.next_job();
         let items = core::mem::take(&mut self.flush.pack);
+        assert!((1..=PACK_BLOCKS).contains(&items.len()));
         self.flush.uploads.insert(
             job,
             Upload {
@@ -343,6 +353,10 @@ impl Core {
         let Some(upload) = self.flush.uploads.get_mut(&job) else {
             return;
         };
+        assert!(
+            upload.running && upload.retry_at.is_none(),
+            "it has failed, so it was under way"
+        );
         upload.running = false;
         let delay = self.config.upload_retry_ms(upload.failures);
         upload.failures += 1;
@@ -353,6 +367,7 @@ impl Core {
         let Some(mut upload) = self.flush.uploads.remove(&job) else {
             return;
         };
+        assert!(upload.running, "it has failed, so it was under way");
         let corrupt: HashSet<Pvbn> = corrupt.iter().copied().collect();
         let (lost, kept): (Vec<_>, Vec<_>) = upload
             .items
@@ -383,6 +398,9 @@ impl Core {
             upload.items.len(),
             "the object holds what was asked for"
         );
+        assert!(upload.running);
+        let pvbns = descriptor.blocks().iter().map(|block| block.pvbn);
+        assert!(pvbns.eq(upload.items.iter().map(|item| item.pvbn)), "in that order");
         self.store_answered();
         self.counters.uploads += 1;
         self.counters.upload_bytes += descriptor.object_bytes() as u64;
@@ -401,13 +419,13 @@ impl Core {
                 self.slots.mark_changed(item.slot);
                 let address = self.own_address(block.volume, block.block, item.pvbn);
                 let object = descriptor.first_pvbn();
-                self.settle_at(end, item.slot, SlotTransition::Clean { address, object });
+                self.transition_at(end, item.slot, SlotTransition::Clean { address, object });
             } else if self.slots.state(item.slot) == SlotState::Corrupt {
                 // The local copy went bad after the upload had read it: the cloud has it, nothing is lost.
                 self.counters.blocks_lost -= 1;
                 self.corrupt.retain(|_, slot| *slot != item.slot);
                 self.slots.retire(item.slot);
-                self.settle_at(end, item.slot, SlotTransition::Free);
+                self.transition_at(end, item.slot, SlotTransition::Free);
             }
             self.slots.unpin(item.slot);
         }
@@ -434,6 +452,7 @@ impl Core {
         let mut taken = Vec::new();
         for item in items {
             if let Some(pending) = self.flush.pending.get_mut(&item.fingerprint) {
+                assert!(!pending.is_confirmed, "an object is confirmed once");
                 pending.is_confirmed = true;
                 let followers = core::mem::take(&mut pending.followers);
                 taken.extend(followers.into_iter().map(|follower| (follower, item.pvbn)));
@@ -470,6 +489,7 @@ impl Core {
         let block = self.dirty.find(pvbn).copied().filter(|block| self.dirty.is_live(block));
         self.dirty.remove(pvbn);
         if let Some(block) = block {
+            assert_eq!(block.slot, slot, "the block's only copy is this one");
             self.tell_local_loss((block.volume, block.block), reason);
             self.corrupt.insert((block.volume, block.block), slot);
             self.slots.mark_corrupt(slot);
@@ -477,7 +497,7 @@ impl Core {
             // Uploaded already, so the cloud's copy is good; or overwritten.
             self.slots.retire(slot);
             let lsn = self.journal.next();
-            self.settle_at(lsn, slot, SlotTransition::Free);
+            self.transition_at(lsn, slot, SlotTransition::Free);
         }
     }
 

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::config::Config;
-use crate::event::{Event, StoreFailure, Token};
+use crate::event::{Event, StoreFailure, Token, WriteRequest};
 use crate::format::record::Batch;
 use crate::format::record::SEGMENT_HEADER_BYTES;
 use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, VOLUME};
-use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, MetadataChange, Span};
+use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Span};
 
 const FIRST_BLOCK: u64 = 1 << 20;
 
@@ -93,10 +93,7 @@ impl Outage {
             let (volume, first, count) = (VOLUME, FIRST_BLOCK + 2 * index, 1);
             self.step(Event::Write {
                 token: Token(index),
-                span: Span { volume, first, count },
-                sums: vec![Some(BlockSum(7)); count as usize],
-                force_unit_access: false,
-                change: MetadataChange::default(),
+                request: WriteRequest::new(Span { volume, first, count }, vec![Some(BlockSum(7)); count as usize]),
             });
         }
         self.step(Event::Drain);

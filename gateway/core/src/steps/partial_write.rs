@@ -42,7 +42,10 @@ impl Core {
         let span = partial.write.span;
         let edges = [(partial.write.head, span.first), (partial.write.tail, span.end() - 1)];
         let reads = edges.into_iter().filter_map(|(edge, block)| Some((edge?, block)));
-        partial.stage = Stage::Reading(reads.clone().count() as u8);
+        let count = reads.clone().count() as u8;
+        assert_eq!(partial.stage, Stage::Locking);
+        assert!(count > 0, "a write that keeps no bytes is a whole one");
+        partial.stage = Stage::Reading(count);
         for (edge, _) in reads.clone() {
             self.partial_writes.edges.insert(edge, token);
         }
@@ -93,7 +96,9 @@ impl Core {
     pub(crate) fn on_merged(&mut self, token: Token, sums: Vec<Option<BlockSum>>) {
         match self.partial_writes.writes.get(&token) {
             Some(partial) if partial.is_cancelled => self.give_up(token),
-            Some(_) => {
+            Some(partial) => {
+                assert_eq!(partial.stage, Stage::Merging, "its bytes were asked for");
+                assert!(self.writes.is_locked(token));
                 if let Some(partial) = self.partial_writes.writes.remove(&token) {
                     self.write_merged(token, partial.write, sums);
                 }

@@ -1,11 +1,10 @@
 use super::*;
-use crate::event::{Event, StoreFailure};
+use crate::event::{Event, StoreFailure, WriteRequest};
 use crate::format::page::MapPage;
 use crate::format::record::{Batch, Record, SEGMENT_HEADER_BYTES};
 use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, VOLUME};
 use std::collections::BTreeMap;
-use tombolo_base::MetadataChange;
 
 const WRITE: Token = Token(100);
 const HEAD: Token = Token(101);
@@ -36,10 +35,7 @@ fn begin(bench: &mut Bench, first: u64, zeroes: Option<Span>) {
 fn write_other(bench: &mut Bench, first: u64) {
     bench.step(Event::Write {
         token: OTHER,
-        span: span(first, 1),
-        sums: vec![Some(BlockSum(9))],
-        force_unit_access: false,
-        change: MetadataChange::default(),
+        request: WriteRequest::new(span(first, 1), vec![Some(BlockSum(9))]),
     });
 }
 

@@ -3,16 +3,18 @@
 //! The core consults them in this order. A read is resolved first: which blocks are resident, on their way, absent. With
 //! that outcome it goes to the prefetcher, which says whether it continues a stream; that word goes with every touch, miss
 //! and insert to the replacement policy. Demand is queued, then what the prefetcher suggests and [`Admission`] admits
-//! (module `ahead`). What becomes of prefetched blocks is gathered by `fetch` and `marks` and told at the end of a step.
+//! (module `prefetch`). What becomes of prefetched blocks is gathered by `fetch` and `prefetched` and told at the end of a step.
 
-use crate::core_state::Core;
-use crate::state::marks::{Mark, Touched, address, continues};
+use crate::core_state::{Core, Lookup};
+use crate::state::extent_map::Target;
 use crate::state::policy_counters::{PolicyCounters, Tally};
 use crate::state::prefetch_state::{Economy, PrefetchState};
+use crate::state::prefetched::{PrefetchTag, Touched, address, continues};
+use crate::state::reads::{Block, Read};
 use alloc::boxed::Box;
-use tombolo_base::{Pvbn, VolumeId};
+use tombolo_base::{Lcbn, Pvbn, VolumeId};
 use tombolo_cache::{Advice, Replacement};
-use tombolo_prefetch::{Addressing, Feedback, PVBN_SPACE, PrefetchOutcome, Prefetcher};
+use tombolo_prefetch::{Access, Addressing, Feedback, Outcome, PVBN_SPACE, Pattern, PrefetchOutcome, Prefetcher};
 
 const TICK_MICROS: u64 = 1_000_000;
 /// The floor under sequential blocks is an eighth of the cache at the most, like prefetch in flight: a stream's degree grows
@@ -82,7 +84,7 @@ impl Core {
         let tally = self.tally();
         self.prefetch_state.earlier.push(tally);
         self.prefetch_state.counters = PolicyCounters::default();
-        self.slots.forget_marks();
+        self.slots.forget_prefetched();
     }
 
     /// A pair that was at work before goes on with its account.
@@ -100,14 +102,14 @@ impl Core {
         if touched.brought {
             self.prefetch_state.counters.accesses += 1;
         }
-        if let Some(mark) = touched.first {
-            self.count_use(mark);
+        if let Some(prefetch_tag) = touched.first {
+            self.count_use(prefetch_tag);
         }
     }
 
-    pub(crate) fn count_use(&mut self, mark: Mark) {
+    pub(crate) fn count_use(&mut self, prefetch_tag: PrefetchTag) {
         self.prefetch_state.counters.used += 1;
-        self.prefetch_state.admission.on_used(mark.class, 1);
+        self.prefetch_state.admission.on_used(prefetch_tag.class, 1);
     }
 
     pub(crate) fn learn_fetch(&mut self, micros: u64, blocks: u64) {
@@ -119,7 +121,7 @@ impl Core {
     }
 
     /// Tells the prefetcher what became of a piece of a suggestion.
-    pub(crate) fn feed_back(&mut self, first: Mark, count: u64, prefetch_outcome: PrefetchOutcome) {
+    pub(crate) fn feed_back(&mut self, first: PrefetchTag, count: u64, prefetch_outcome: PrefetchOutcome) {
         let feedback = Feedback {
             volume: first.volume,
             first: first.block,
@@ -158,6 +160,84 @@ impl Core {
             Addressing::Logical => address(volume, block),
             Addressing::Pvbn => address(PVBN_SPACE, pvbn.0),
         }
+    }
+
+    /// Passes a read whose outcome is known to the prefetcher, and on to the replacement policy what that says.
+    pub(crate) fn consult(&mut self, read: &mut Read) {
+        read.is_consulted = true;
+        let counters = &mut self.prefetch_state.counters;
+        match read.outcome {
+            Outcome::Hit => counters.reads_hit += 1,
+            Outcome::Partial => counters.reads_partial += 1,
+            Outcome::Miss => counters.reads_missed += 1,
+        }
+        let pattern = match self.prefetch_state.addressing {
+            Addressing::Logical => {
+                let access = self.access(read, read.span.volume, read.span.first, 0..read.blocks.len());
+                self.tell_prefetcher(access)
+            }
+            Addressing::Pvbn => self.tell_by_pvbn(read),
+        };
+        read.sequential = self
+            .prefetch_state
+            .knows_streams
+            .then_some(pattern == Pattern::Sequential);
+        for index in 0..read.blocks.len() {
+            if let Block::Held(slot) = read.blocks[index] {
+                self.touch(read, index as u64, slot);
+            }
+        }
+    }
+
+    fn tell_prefetcher(&mut self, access: Access) -> Pattern {
+        let prefetch_state = &mut self.prefetch_state;
+        prefetch_state
+            .prefetcher
+            .on_read(self.now, access, &mut prefetch_state.suggestions)
+    }
+
+    /// What the prefetcher is told of some of the read's blocks.
+    fn access(&self, read: &Read, volume: VolumeId, first: u64, part: core::ops::Range<usize>) -> Access {
+        let count = part.len() as u64;
+        let held = read.blocks[part].iter().filter_map(|block| match block {
+            Block::Held(slot) => Some(*slot),
+            _ => None,
+        });
+        let unread = held.filter(|slot| self.slots.is_unread(*slot)).count() as u64;
+        Access {
+            client: read.client,
+            volume,
+            first,
+            count,
+            outcome: read.outcome,
+            prefetched: (unread + u64::from(read.prefetched_coming)).min(count),
+        }
+    }
+
+    /// One access per run of PVBNs; each has the outcome of the whole read. The last run's pattern counts.
+    fn tell_by_pvbn(&mut self, read: &Read) -> Pattern {
+        let (mut index, mut pattern) = (0, Pattern::Random);
+        while index < read.span.count {
+            let Lookup::Known(target, run) = self.lookup(read.span.volume, read.span.first + index) else {
+                // The page was pushed out meanwhile, which only the tiniest of caches does.
+                return pattern;
+            };
+            let run = run.min(read.span.count - index);
+            if let Target::At(pvbn) = target {
+                let part = index as usize..(index + run) as usize;
+                let access = self.access(read, PVBN_SPACE, pvbn.0, part);
+                pattern = self.tell_prefetcher(access);
+            }
+            index += run;
+        }
+        pattern
+    }
+
+    /// Counts a read of a held block.
+    pub(crate) fn touch(&mut self, read: &Read, index: u64, slot: Lcbn) {
+        let address = self.own_address(read.span.volume, read.span.first + index, self.slots.pvbn(slot));
+        let touched = self.slots.touch(slot, address, read.sequential);
+        self.count_touch(touched);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::core_state::{Core, Lookup};
 use crate::state::candidate::Candidate;
 use crate::state::extent_map::Target;
 use crate::state::fetches::{Purpose, ranges};
-use crate::state::marks::address;
+use crate::state::prefetched::address;
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use tombolo_base::{ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_cache::Expectation;
@@ -77,14 +77,14 @@ const GROUP_BLOCKS_MAX: u64 = 4096;
 
 impl Core {
     /// Takes up what the prefetcher has suggested at a read of `span`.
-    pub(crate) fn follow_suggestions(&mut self, span: Span) {
+    pub(crate) fn issue_suggestions(&mut self, span: Span) {
         if self.prefetch_state.suggestions.is_empty() {
             return;
         }
         let mut suggestions = core::mem::take(&mut self.prefetch_state.suggestions);
         for suggestion in suggestions.drain(..) {
             self.expect_rest_of_group(span, &suggestion);
-            self.follow(Candidate {
+            self.issue(Candidate {
                 volume: suggestion.volume,
                 first: suggestion.first,
                 count: suggestion.count,
@@ -123,8 +123,8 @@ impl Core {
         }
     }
 
-    /// Fetches what a wish names, now or when what must be known first is loaded.
-    pub(crate) fn follow(&mut self, candidate: Candidate) {
+    /// Fetches what a candidate names, now or when what must be known first is loaded.
+    pub(crate) fn issue(&mut self, candidate: Candidate) {
         if candidate.generation != self.prefetch_state.generation {
             return;
         }
@@ -133,16 +133,16 @@ impl Core {
         self.offer(candidate, absent);
         match stop {
             Stop::AtEnd => {}
-            Stop::NoRoom(rest) => self.feed_back(rest.mark(rest.first), rest.count, PrefetchOutcome::Dropped),
+            Stop::NoRoom(rest) => self.feed_back(rest.prefetch_tag(rest.first), rest.count, PrefetchOutcome::Dropped),
             Stop::NeedPage(page, rest) => self.load_page_for_candidate(rest, page),
             Stop::NeedDescriptor(pvbn, rest) => self.load_descriptor_for_candidate(rest, pvbn),
         }
     }
 
-    /// Nothing is known to hold the first block of the wish: it goes on behind it.
-    pub(crate) fn follow_behind(&mut self, candidate: Candidate) {
+    /// Nothing is known to hold the first block of the candidate: it goes on behind it.
+    pub(crate) fn issue_rest(&mut self, candidate: Candidate) {
         if candidate.count > 1 {
-            self.follow(candidate.rest_at(candidate.first + 1));
+            self.issue(candidate.rest_at(candidate.first + 1));
         }
     }
 
@@ -184,7 +184,7 @@ impl Core {
         Stop::AtEnd
     }
 
-    /// One past the last block that may be wished for.
+    /// One past the last block that may be prefetched.
     fn end_of(&self, volume: VolumeId) -> u64 {
         match volume {
             PVBN_SPACE => self.next_pvbn.0,
@@ -249,7 +249,7 @@ impl Core {
             self.prefetch_state.counters.suggestions_refused += 1;
             self.prefetch_state.counters.blocks_refused += blocks;
             return self.feed_back(
-                candidate.mark(candidate.first),
+                candidate.prefetch_tag(candidate.first),
                 candidate.count,
                 PrefetchOutcome::Dropped,
             );
@@ -259,7 +259,7 @@ impl Core {
         self.prefetch_state.counters.prefetched += blocks;
         for (descriptor, indices) in absent.into_values() {
             let purposes = indices.into_iter();
-            let blocks = purposes.map(|(index, block)| (index, Purpose::Prefetch(candidate.mark(block))));
+            let blocks = purposes.map(|(index, block)| (index, Purpose::Prefetch(candidate.prefetch_tag(block))));
             self.queue_fetch(&descriptor, &blocks.collect::<Vec<_>>(), false);
         }
     }

@@ -1,4 +1,4 @@
-//! Reads and map queries: from a client's range to the slots that hold it.
+//! Reads: from a client's range to the slots that hold it.
 //!
 //! Each block of a read goes from `Unresolved` to `Zero` or `Held` (its slot is pinned from that moment), by way of
 //! `Coming` when it has to be fetched. Pages of the map and object descriptors that are not in memory are loaded
@@ -9,31 +9,23 @@
 //! up waits without holding anything, unless all of its blocks are at hand.
 
 use crate::core_state::{Core, Lookup};
-use crate::event::{
-    Answer, Command, DiskError, MetadataError, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token,
-};
-use crate::format::page::{MapPage, PAGE_ENTRIES};
-use crate::state::candidate::Candidate;
+use crate::event::{Answer, Command, DiskError, ReadPiece, Refusal, StoreFailure, Token};
+use crate::format::page::PAGE_ENTRIES;
 use crate::state::extent_map::Target;
 use crate::state::fetches::Purpose;
-use crate::state::lost_blocks::ALTERED;
-use crate::state::lost_blocks::Place;
-use crate::state::metadata_loads::{Query, Waiter};
+use crate::state::lost_blocks::{ALTERED, Place};
+use crate::state::metadata_loads::Waiter;
 use crate::state::reads::{Block, Interest, Read};
 use crate::state::slots::SlotState;
 use alloc::{collections::BTreeMap, format, string::ToString, sync::Arc, vec, vec::Vec};
 use core::ops::Range;
-use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, Span, VolumeId};
+use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, Span};
 use tombolo_cache as cache;
-use tombolo_prefetch::{Access, Addressing, ClientId, Outcome, PVBN_SPACE, Pattern};
+use tombolo_prefetch::{ClientId, Outcome};
 
 /// Pages and descriptors that one read asks for at a time: each that arrives runs the read again, so more would only
 /// be looked at more often.
 const UNRESOLVED_MAX: u32 = 64;
-/// One answer to a map query looks at no more than this many blocks; the client asks again for the rest.
-pub(crate) const STATUS_BLOCKS_MAX: u64 = 1 << 16;
-/// Candidates that wait for local metadata at the same time; more are given up.
-const WISHES_WAITING_MAX: usize = 4096;
 
 impl Core {
     pub(crate) fn on_read(&mut self, token: Token, client: ClientId, span: Span) {
@@ -100,6 +92,7 @@ impl Core {
         let Some(read) = reads.reads.get_mut(&token) else {
             return false;
         };
+        assert_eq!(read.reserved, 0, "a window takes its share once");
         let count = read.window.len() as u32;
         if reads.reserved > 0 && reads.reserved + count > self.config.read_blocks_max() {
             return false;
@@ -180,86 +173,8 @@ impl Core {
         }
     }
 
-    /// Passes a read whose outcome is known to the prefetcher, and on to the replacement policy what that says.
-    fn consult(&mut self, read: &mut Read) {
-        read.is_consulted = true;
-        let counters = &mut self.prefetch_state.counters;
-        match read.outcome {
-            Outcome::Hit => counters.reads_hit += 1,
-            Outcome::Partial => counters.reads_partial += 1,
-            Outcome::Miss => counters.reads_missed += 1,
-        }
-        let pattern = match self.prefetch_state.addressing {
-            Addressing::Logical => {
-                let access = self.access(read, read.span.volume, read.span.first, 0..read.blocks.len());
-                self.tell_prefetcher(access)
-            }
-            Addressing::Pvbn => self.tell_by_pvbn(read),
-        };
-        read.sequential = self
-            .prefetch_state
-            .knows_streams
-            .then_some(pattern == Pattern::Sequential);
-        for index in 0..read.blocks.len() {
-            if let Block::Held(slot) = read.blocks[index] {
-                self.touch(read, index as u64, slot);
-            }
-        }
-    }
-
-    fn tell_prefetcher(&mut self, access: Access) -> Pattern {
-        let prefetch_state = &mut self.prefetch_state;
-        prefetch_state
-            .prefetcher
-            .on_read(self.now, access, &mut prefetch_state.suggestions)
-    }
-
-    /// What the prefetcher is told of some of the read's blocks.
-    fn access(&self, read: &Read, volume: VolumeId, first: u64, part: core::ops::Range<usize>) -> Access {
-        let count = part.len() as u64;
-        let held = read.blocks[part].iter().filter_map(|block| match block {
-            Block::Held(slot) => Some(*slot),
-            _ => None,
-        });
-        let unread = held.filter(|slot| self.slots.is_unread(*slot)).count() as u64;
-        Access {
-            client: read.client,
-            volume,
-            first,
-            count,
-            outcome: read.outcome,
-            prefetched: (unread + u64::from(read.prefetched_coming)).min(count),
-        }
-    }
-
-    /// One access per run of PVBNs; each has the outcome of the whole read. The last run's pattern counts.
-    fn tell_by_pvbn(&mut self, read: &Read) -> Pattern {
-        let (mut index, mut pattern) = (0, Pattern::Random);
-        while index < read.span.count {
-            let Lookup::Known(target, run) = self.lookup(read.span.volume, read.span.first + index) else {
-                // The page was pushed out meanwhile, which only the tiniest of caches does.
-                return pattern;
-            };
-            let run = run.min(read.span.count - index);
-            if let Target::At(pvbn) = target {
-                let part = index as usize..(index + run) as usize;
-                let access = self.access(read, PVBN_SPACE, pvbn.0, part);
-                pattern = self.tell_prefetcher(access);
-            }
-            index += run;
-        }
-        pattern
-    }
-
-    /// Counts a read of a held block.
-    fn touch(&mut self, read: &Read, index: u64, slot: Lcbn) {
-        let address = self.own_address(read.span.volume, read.span.first + index, self.slots.pvbn(slot));
-        let touched = self.slots.touch(slot, address, read.sequential);
-        self.count_touch(touched);
-    }
-
     /// Resolves what can be resolved; asks for the pages, descriptors and objects that are missing.
-    fn advance_read(&mut self, token: Token) {
+    pub(crate) fn advance_read(&mut self, token: Token) {
         if self
             .reads
             .reads
@@ -342,7 +257,7 @@ impl Core {
         }
         self.fetch_wanted(token, read, wanted);
         if is_first_known {
-            self.follow_suggestions(read.span);
+            self.issue_suggestions(read.span);
         }
         Ok(())
     }
@@ -429,169 +344,12 @@ impl Core {
         Ok(Block::Coming)
     }
 
-    /// False when the waiter waits for it already.
-    fn load_page(&mut self, volume: VolumeId, page: u64, waiter: Waiter) -> bool {
-        let waiters = self.metadata_loads.page_waiters.entry((volume, page)).or_default();
-        let (is_first, is_new) = (waiters.is_empty(), !waiters.contains(&waiter));
-        if is_new {
-            waiters.push(waiter);
-        }
-        if is_first {
-            self.out.push(Command::LoadPage {
-                volume,
-                page,
-                generation: self.generation,
-            });
-        }
-        is_new
-    }
-
-    fn load_descriptor(&mut self, pvbn: Pvbn, waiter: Waiter) -> bool {
-        let waiters = self.metadata_loads.descriptor_waiters.entry(pvbn).or_default();
-        let (is_first, is_new) = (waiters.is_empty(), !waiters.contains(&waiter));
-        if is_new {
-            waiters.push(waiter);
-        }
-        if is_first {
-            self.out.push(Command::LoadDescriptor { pvbn });
-        }
-        is_new
-    }
-
-    pub(crate) fn load_page_for_candidate(&mut self, candidate: Candidate, page: u64) {
-        if self.metadata_loads.candidates_waiting < WISHES_WAITING_MAX
-            && self.load_page(candidate.volume, page, Waiter::Candidate(candidate))
-        {
-            self.metadata_loads.candidates_waiting += 1;
-        }
-    }
-
-    pub(crate) fn load_descriptor_for_candidate(&mut self, candidate: Candidate, pvbn: Pvbn) {
-        if self.metadata_loads.candidates_waiting < WISHES_WAITING_MAX
-            && self.load_descriptor(pvbn, Waiter::Candidate(candidate))
-        {
-            self.metadata_loads.candidates_waiting += 1;
-        }
-    }
-
-    pub(crate) fn load_descriptor_to_verify(&mut self, pvbn: Pvbn) {
-        self.load_descriptor(pvbn, Waiter::Verification);
-    }
-
-    pub(crate) fn on_page_loaded(
-        &mut self,
-        volume: VolumeId,
-        page: u64,
-        generation: u64,
-        result: Result<MapPage, MetadataError>,
-    ) {
-        if generation != self.generation && result.is_ok() {
-            // A checkpoint came between; what was read may be older than it.
-            self.out.push(Command::LoadPage {
-                volume,
-                page,
-                generation: self.generation,
-            });
-            return;
-        }
-        let waiters = self
-            .metadata_loads
-            .page_waiters
-            .remove(&(volume, page))
-            .unwrap_or_default();
-        match result {
-            Ok(loaded) => {
-                let weight = loaded.weight_bytes();
-                self.pages.insert((volume, page), loaded, weight);
-                self.wake(waiters, None);
-            }
-            Err(error) => self.fail_waiters(waiters, &error, None),
-        }
-    }
-
-    pub(crate) fn on_descriptor_loaded(
-        &mut self,
-        pvbn: Pvbn,
-        result: Result<Option<Arc<ObjectDescriptor>>, MetadataError>,
-    ) {
-        let waiters = self.metadata_loads.descriptor_waiters.remove(&pvbn).unwrap_or_default();
-        match result {
-            Ok(Some(descriptor)) if descriptor.find(pvbn).is_some() => {
-                let weight = descriptor.header_bytes();
-                self.descriptors.insert(descriptor.first_pvbn().0, descriptor, weight);
-                self.wake(waiters, Some(pvbn));
-            }
-            // An object may have been confirmed, or a slot filled, while this was under way.
-            Ok(_) if self.descriptor_of(pvbn).is_some() || self.slots.find(pvbn).is_some() => {
-                self.wake(waiters, Some(pvbn));
-            }
-            Ok(_) => {
-                for waiter in waiters {
-                    match waiter {
-                        Waiter::Read(token) => {
-                            if let Some(read) = self.reads.reads.remove(&token) {
-                                self.let_go(&read);
-                                self.answer(token, Err(unknown_object(read.span.first, pvbn)));
-                            }
-                        }
-                        Waiter::Candidate(candidate) => {
-                            self.metadata_loads.candidates_waiting -= 1;
-                            self.follow_behind(candidate);
-                        }
-                        Waiter::Verification => self.on_located(pvbn),
-                        Waiter::Query(..) | Waiter::Nobody => {}
-                    }
-                }
-            }
-            Err(error) => self.fail_waiters(waiters, &error, Some(pvbn)),
-        }
-    }
-
-    /// `located` is the block whose descriptor has come.
-    fn wake(&mut self, waiters: Vec<Waiter>, located: Option<Pvbn>) {
-        for waiter in waiters {
-            match waiter {
-                Waiter::Read(token) => self.advance_read(token),
-                Waiter::Query(token, span, query) => self.on_query(token, span, query),
-                Waiter::Candidate(candidate) => {
-                    self.metadata_loads.candidates_waiting -= 1;
-                    self.follow(candidate);
-                }
-                Waiter::Verification => located.into_iter().for_each(|pvbn| self.on_located(pvbn)),
-                Waiter::Nobody => {}
-            }
-        }
-    }
-
-    fn fail_waiters(&mut self, waiters: Vec<Waiter>, error: &MetadataError, located: Option<Pvbn>) {
-        for waiter in waiters {
-            let token = match waiter {
-                Waiter::Read(token) => {
-                    let Some(read) = self.reads.reads.remove(&token) else {
-                        continue;
-                    };
-                    self.let_go(&read);
-                    token
-                }
-                Waiter::Query(token, ..) => token,
-                Waiter::Candidate(_) => {
-                    self.metadata_loads.candidates_waiting -= 1;
-                    continue;
-                }
-                Waiter::Verification => {
-                    located.into_iter().for_each(|pvbn| self.on_not_located(pvbn));
-                    continue;
-                }
-                Waiter::Nobody => continue,
-            };
-            self.answer(token, Err(Refusal::Metadata(error.clone())));
-        }
-    }
-
-    pub(crate) fn reader_landed(&mut self, (token, index): Interest, slot: Lcbn) {
+    pub(crate) fn serve_reader(&mut self, (token, index): Interest, slot: Lcbn) {
         let Some(read) = self.reads.reads.get_mut(&token) else {
             return;
         };
+        assert_eq!(read.blocks[index as usize], Block::Coming);
+        assert!(read.coming > 0 && !read.is_reading);
         read.blocks[index as usize] = Block::Held(slot);
         read.progress_at = self.now;
         read.coming -= 1;
@@ -613,6 +371,8 @@ impl Core {
         let Some(read) = self.reads.reads.get_mut(&token) else {
             return;
         };
+        assert_eq!(read.blocks[index as usize], Block::Coming);
+        assert!(read.coming > 0 && !read.is_reading);
         read.blocks[index as usize] = Block::Unresolved;
         read.coming -= 1;
         read.unresolved += 1;
@@ -651,6 +411,8 @@ impl Core {
         let Some(mut read) = self.reads.reads.remove(&token) else {
             return;
         };
+        assert!(read.is_reading, "its slots were asked for");
+        assert_eq!(read.unresolved + read.coming, 0);
         read.is_reading = false;
         if let Err(error) = result {
             let is_copy = |slot: &Lcbn| self.slots.state(*slot) != SlotState::Dirty;
@@ -688,6 +450,7 @@ impl Core {
 
     /// The window's blocks are in the client's buffer.
     fn end_window(&mut self, token: Token, mut read: Read) {
+        assert_eq!(read.unresolved + read.coming, 0, "the window's blocks are all at hand");
         self.let_go(&read);
         if read.window.end as usize == read.blocks.len() {
             return self.answer(token, Ok(Answer::Read));
@@ -716,7 +479,8 @@ impl Core {
         }
     }
 
-    fn let_go(&mut self, read: &Read) {
+    pub(crate) fn let_go(&mut self, read: &Read) {
+        assert!(read.reserved <= self.reads.reserved);
         self.reads.reserved -= read.reserved;
         for block in &read.blocks {
             if let Block::Held(slot) = block {
@@ -746,101 +510,14 @@ impl Core {
         }
         pieces
     }
-
-    pub(crate) fn on_query(&mut self, token: Token, span: Span, query: Query) {
-        if let Err(refusal) = self.check_span(span) {
-            return self.answer(token, Err(refusal));
-        }
-        let mut runs: Vec<(u64, Target)> = Vec::new();
-        let count = span.count.min(STATUS_BLOCKS_MAX);
-        let mut done = 0;
-        while done < count {
-            match self.lookup(span.volume, span.first + done) {
-                Lookup::NeedPage(page) if runs.is_empty() => return self.load_query_pages(token, span, query, page),
-                // A shorter answer is allowed; the client asks for the rest.
-                Lookup::NeedPage(_) => break,
-                Lookup::Known(target, run) => {
-                    let run = run.min(count - done);
-                    runs.push((run, target));
-                    done += run;
-                }
-            }
-        }
-        let answer = match query {
-            Query::Status => Answer::Status(status_runs(&runs)),
-            Query::Resolve => Answer::Resolved(self.resolved_runs(&runs)),
-        };
-        self.answer(token, Ok(answer));
-    }
-
-    fn resolved_runs(&self, runs: &[(u64, Target)]) -> Vec<ResolvedRun> {
-        let mut resolved: Vec<ResolvedRun> = Vec::new();
-        for (count, target) in runs {
-            let Target::At(first) = target else {
-                resolved.push(ResolvedRun {
-                    count: *count,
-                    source: Source::Hole,
-                });
-                continue;
-            };
-            for pvbn in (0..*count).map(|index| first.plus(index)) {
-                let source = self.source_of(pvbn);
-                match resolved.last_mut() {
-                    Some(last) if continues(last, source) => last.count += 1,
-                    _ => resolved.push(ResolvedRun { count: 1, source }),
-                }
-            }
-        }
-        resolved
-    }
-
-    fn source_of(&self, pvbn: Pvbn) -> Source {
-        let is_corrupt = |slot| self.slots.state(slot) == SlotState::Corrupt;
-        match self.dirty.find(pvbn).is_some() || self.slots.find(pvbn).is_some_and(is_corrupt) {
-            true => Source::Dirty,
-            false => Source::Stored(pvbn),
-        }
-    }
-
-    /// Loads the page that a query begins in, and those behind it for the queries that will follow.
-    fn load_query_pages(&mut self, token: Token, span: Span, query: Query, page: u64) {
-        let end = span.end().min(span.first + STATUS_BLOCKS_MAX);
-        for ahead in page + 1..end.div_ceil(PAGE_ENTRIES) {
-            if self.pages.get((span.volume, ahead)).is_none() {
-                self.load_page(span.volume, ahead, Waiter::Nobody);
-            }
-        }
-        self.load_page(span.volume, page, Waiter::Query(token, span, query));
-    }
 }
 
 /// Blocks to fetch, by object: the object's block index to the request's.
 type Wanted = BTreeMap<u64, (Arc<ObjectDescriptor>, BTreeMap<u16, Vec<u32>>)>;
 
-fn unknown_object(block: u64, pvbn: Pvbn) -> Refusal {
+pub(crate) fn unknown_object(block: u64, pvbn: Pvbn) -> Refusal {
     let reason = format!("no object is known to hold PVBN {}; local metadata is damaged", pvbn.0);
     Refusal::Lost { block, pvbn, reason }
-}
-
-/// Whether the run goes on with a block from `source`.
-fn continues(run: &ResolvedRun, source: Source) -> bool {
-    match (run.source, source) {
-        (Source::Stored(first), Source::Stored(pvbn)) => first.plus(run.count) == pvbn,
-        (Source::Dirty, Source::Dirty) => true,
-        _ => false,
-    }
-}
-
-fn status_runs(runs: &[(u64, Target)]) -> Vec<StatusRun> {
-    let mut merged: Vec<StatusRun> = Vec::new();
-    for (count, target) in runs {
-        let mapped = *target != Target::Hole;
-        match merged.last_mut() {
-            Some(last) if last.mapped == mapped => last.count += count,
-            _ => merged.push(StatusRun { count: *count, mapped }),
-        }
-    }
-    merged
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub(crate) struct Redirects {
 
 impl Redirects {
     pub fn add(&mut self, volume: VolumeId, block: u64, from: Pvbn, to: Pvbn) {
+        assert_ne!(from, to, "a block is not redirected to itself");
         self.blocks += 1;
         if let Some(Record::Redirect {
             volume: last_volume,
@@ -53,7 +54,7 @@ impl Core {
     ) -> (Vec<Record>, Vec<DirtyBlock>) {
         let (mut redirects, mut dead) = (Redirects::default(), Vec::new());
         for (follower, to) in followers {
-            self.flush.follower_count -= 1;
+            self.end_wait_of_follower();
             match self.dirty.find(follower).copied() {
                 Some(block) if self.dirty.is_live(&block) => {
                     self.totals.blocks_duplicate += 1;
@@ -80,7 +81,7 @@ impl Core {
         for block in dead {
             self.dirty.remove(block.pvbn);
             self.slots.retire(block.slot);
-            self.settle_at(end, block.slot, SlotTransition::Free);
+            self.transition_at(end, block.slot, SlotTransition::Free);
         }
         end
     }
@@ -88,8 +89,13 @@ impl Core {
     /// What they wait for will not come: they are hashed again.
     pub(crate) fn requeue_followers(&mut self, followers: impl IntoIterator<Item = Pvbn>) {
         for follower in followers {
-            self.flush.follower_count -= 1;
+            self.end_wait_of_follower();
             self.dirty.requeue(follower);
         }
+    }
+
+    fn end_wait_of_follower(&mut self) {
+        assert!(self.flush.follower_count > 0, "it was counted when it began to wait");
+        self.flush.follower_count -= 1;
     }
 }

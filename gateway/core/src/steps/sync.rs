@@ -35,6 +35,8 @@ impl Core {
             return;
         }
         let mark = self.journal.mark_of_written();
+        assert!(group_commit.served.is_empty(), "one sync at a time");
+        assert!(mark.lsn >= self.journal.durable());
         group_commit.syncing = Some(mark.lsn);
         group_commit.served = core::mem::take(&mut group_commit.waiting);
         group_commit.is_wanted = false;
@@ -71,6 +73,10 @@ impl Core {
     }
 
     pub(crate) fn on_durable(&mut self, upto: Lsn) {
+        assert!(
+            upto <= self.journal.written(),
+            "a sync brings no more to the disk than was written"
+        );
         self.journal.on_durable(upto);
         self.dirty.on_durable(upto);
         self.apply_transitions();

@@ -65,7 +65,7 @@ impl Core {
         }
         for slot in self.sweep_dirty(count) {
             self.slots.retire(slot);
-            self.settle_at(self.journal.next(), slot, SlotTransition::Free);
+            self.transition_at(self.journal.next(), slot, SlotTransition::Free);
         }
     }
 
@@ -92,7 +92,7 @@ impl Core {
     }
 
     pub(crate) fn sweep_deadline(&self) -> Option<Instant> {
-        let is_due = self.is_sweeping() || self.may_settle();
+        let is_due = self.is_sweeping() || self.has_due_transitions();
         is_due.then(|| self.now.plus_micros(SWEEP_REST_MICROS))
     }
 }

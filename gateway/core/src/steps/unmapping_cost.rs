@@ -2,7 +2,7 @@
 //! `cargo test --release -p tombolo-core the_cost_of_unmapping -- --ignored --nocapture`
 
 use crate::config::Config;
-use crate::event::{Answer, Command, Event, Token};
+use crate::event::{Answer, Command, Event, Token, WriteRequest};
 use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, cpu_nanoseconds};
 use std::collections::BTreeMap;
@@ -103,10 +103,7 @@ impl Outside {
         let volume = self.volume;
         self.ask(|token| Event::Write {
             token,
-            span: Span { volume, first, count },
-            sums: vec![Some(BlockSum(7)); count as usize],
-            force_unit_access: false,
-            change: Default::default(),
+            request: WriteRequest::new(Span { volume, first, count }, vec![Some(BlockSum(7)); count as usize]),
         });
     }
 

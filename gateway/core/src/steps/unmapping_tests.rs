@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::event::{Answer, Command, Event, HashItem, HashResult, JobId, Refusal, Token};
+use crate::event::{Answer, Command, Event, HashItem, HashResult, JobId, Refusal, Token, WriteRequest};
 use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, FIRST_PVBN};
 use tombolo_base::{BlockSum, Fingerprint, Pvbn, Span};
@@ -118,10 +118,7 @@ impl Outside {
         let span = self.span(first, count);
         self.ask(|token| Event::Write {
             token,
-            span,
-            sums: vec![Some(BlockSum(7)); count as usize],
-            force_unit_access: false,
-            change: Default::default(),
+            request: WriteRequest::new(span, vec![Some(BlockSum(7)); count as usize]),
         });
     }
 
@@ -145,7 +142,7 @@ impl Outside {
 
     /// As time passes and nobody asks for anything.
     fn wait(&mut self) {
-        while self.bench.core.is_sweeping() || self.bench.core.may_settle() {
+        while self.bench.core.is_sweeping() || self.bench.core.has_due_transitions() {
             let due = self.bench.core.next_deadline().expect("there is something to do");
             self.bench.now = self.bench.now.max(due.0);
             self.drive(Event::Tick);

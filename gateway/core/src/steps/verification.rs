@@ -21,7 +21,7 @@ impl Core {
             return true;
         }
         self.flush.follower_count += 1;
-        self.dirty.set_stage(pvbn, Stage::Following);
+        self.dirty.set_stage(pvbn, Stage::AwaitsOriginal);
         match descriptor {
             Some(descriptor) => self.follow_check(descriptor, [(pvbn, existing)]),
             None => {

@@ -6,74 +6,43 @@
 //! slots) or `unjournaled` (the disk is full, and the bytes are in their slots already), each in order of arrival.
 
 use crate::core_state::Core;
-use crate::event::{Answer, Command, DiskError, PartialWrite, Refusal, Token, WritePiece};
+use crate::event::{Answer, Command, DiskError, PartialWrite, Refusal, Token, WritePiece, WriteRequest};
 use crate::format::record::{LinkRun, Record, SlotRun, hole_records};
 use crate::state::dirty::{DirtyBlock, Stage};
-use crate::state::writes::{Kind, Running, VolumeChange, Waiting};
-use alloc::{vec, vec::Vec};
-use tombolo_base::{BlockSum, Instant, Lcbn, MetadataChange, Span, VolumeId};
+use crate::state::writes::{Kind, Running, Stalled, VolumeChange, Waiting};
+use alloc::vec::Vec;
+use tombolo_base::{BlockSum, Instant, Lcbn, MetadataChange, Span};
 
 impl Core {
-    pub(crate) fn on_write(
-        &mut self,
-        token: Token,
-        span: Span,
-        sums: Vec<Option<BlockSum>>,
-        force_unit_access: bool,
-        change: MetadataChange,
-    ) {
-        assert_eq!(sums.len() as u64, span.count, "a sum per block");
-        let kind = Kind::Write {
-            sums,
-            force_unit_access,
-            locked: false,
-            zeroes: None,
-            change,
-        };
-        self.admit(Waiting {
-            token,
-            span,
-            kind,
-            since: self.now,
-        });
+    pub(crate) fn on_write(&mut self, token: Token, request: WriteRequest) {
+        let written: u64 = request.written().iter().map(|span| span.count).sum();
+        assert_eq!(request.sums.len() as u64, written, "a sum per block");
+        self.admit(token, Kind::Write(request));
     }
 
     pub(crate) fn on_zero(&mut self, token: Token, span: Span, force_unit_access: bool) {
-        self.admit(Waiting {
+        self.admit(
             token,
-            span,
-            kind: Kind::Zero { force_unit_access },
-            since: self.now,
-        });
+            Kind::Zero {
+                span,
+                force_unit_access,
+            },
+        );
     }
 
     /// A partial write has its bytes, and goes on under its lock.
     pub(crate) fn write_merged(&mut self, token: Token, write: PartialWrite, sums: Vec<Option<BlockSum>>) {
-        let written: u64 = write.written().iter().map(|span| span.count).sum();
-        assert_eq!(sums.len() as u64, written, "a sum per block");
-        let kind = Kind::Write {
-            sums,
-            force_unit_access: write.force_unit_access,
-            locked: true,
+        let request = WriteRequest {
             zeroes: write.zeroes,
-            change: MetadataChange::default(),
+            force_unit_access: write.force_unit_access,
+            ..WriteRequest::new(write.span, sums)
         };
-        self.admit(Waiting {
-            token,
-            span: write.span,
-            kind,
-            since: self.now,
-        });
+        self.on_write(token, request);
     }
 
     /// Excludes other writers from the blocks, for [`Core::read_edges`].
     pub(crate) fn lock(&mut self, token: Token, span: Span) {
-        self.admit(Waiting {
-            token,
-            span,
-            kind: Kind::Lock,
-            since: self.now,
-        });
+        self.admit(token, Kind::Lock(span));
     }
 
     /// Changes what is not written through slots.
@@ -81,26 +50,16 @@ impl Core {
         if let Some(error) = &self.failed {
             return self.answer(token, Err(Refusal::Failed(error.clone())));
         }
-        self.start_alone(token, Kind::Commit { change, links });
+        self.start(self.waiting(token, Kind::Commit { change, links }));
     }
 
     pub(crate) fn on_volume_change(&mut self, token: Token, change: VolumeChange) {
-        self.start_alone(token, Kind::Volume(change));
+        self.start(self.waiting(token, Kind::Volume(change)));
     }
 
-    /// Without blocks of its own: nobody is excluded by it, or excludes it.
-    fn start_alone(&mut self, token: Token, kind: Kind) {
-        let span = Span {
-            volume: VolumeId(0),
-            first: 0,
-            count: 0,
-        };
-        self.start(Waiting {
-            token,
-            span,
-            kind,
-            since: self.now,
-        });
+    fn waiting(&self, token: Token, kind: Kind) -> Waiting {
+        let since = self.now;
+        Waiting { token, kind, since }
     }
 
     pub(crate) fn unlock(&mut self, token: Token) {
@@ -119,12 +78,13 @@ impl Core {
         self.cancel_read(token);
     }
 
-    fn admit(&mut self, waiting: Waiting) {
-        let refusal = match (&self.failed, self.check_spans(waiting.spans())) {
+    fn admit(&mut self, token: Token, kind: Kind) {
+        let waiting = self.waiting(token, kind);
+        let refusal = match (&self.failed, self.check_spans(waiting.changed_spans())) {
             (Some(error), _) => Some(Refusal::Failed(error.clone())),
             (None, Err(refusal)) => Some(refusal),
-            (None, Ok(())) if waiting.nonzero() > self.config.dirty_blocks_max => {
-                Some(Refusal::TooLarge(u64::from(waiting.nonzero())))
+            (None, Ok(())) if waiting.slots_needed() > self.config.dirty_blocks_max => {
+                Some(Refusal::TooLarge(u64::from(waiting.slots_needed())))
             }
             (None, Ok(())) => None,
         };
@@ -132,12 +92,8 @@ impl Core {
             self.refuse(waiting.token, refusal);
             return self.retry_blocked();
         }
-        let behind_another = self
-            .writes
-            .blocked
-            .iter()
-            .any(|other| other.span.overlaps(&waiting.span));
-        if (behind_another && !waiting.is_locked()) || self.is_excluded(&waiting) {
+        let holds_lock = self.writes.is_locked(token);
+        if (!holds_lock && self.is_behind_another(&waiting, usize::MAX)) || self.is_excluded(&waiting) {
             self.writes.blocked.push_back(waiting);
         } else {
             self.start(waiting);
@@ -151,16 +107,24 @@ impl Core {
     }
 
     fn is_excluded(&self, waiting: &Waiting) -> bool {
-        self.writes.conflicts_with_lock(waiting.token, &waiting.span)
-            || (matches!(waiting.kind, Kind::Lock) && self.writes.conflicts_with_running(&waiting.span))
+        let Some(span) = waiting.span() else { return false };
+        self.writes.conflicts_with_lock(waiting.token, &span)
+            || (matches!(waiting.kind, Kind::Lock(_)) && self.writes.conflicts_with_running(&span))
+    }
+
+    /// Whether one of the first `count` of those that are blocked wants one of the blocks.
+    fn is_behind_another(&self, waiting: &Waiting, count: usize) -> bool {
+        let Some(span) = waiting.span() else { return false };
+        let mut others = self.writes.blocked.iter().take(count);
+        others.any(|other| other.overlaps(&span))
     }
 
     fn start(&mut self, waiting: Waiting) {
         // What waited may have waited for longer than its volume lived.
-        if let Err(refusal) = self.check_spans(waiting.spans()) {
+        if let Err(refusal) = self.check_spans(waiting.changed_spans()) {
             return self.refuse(waiting.token, refusal);
         }
-        let needs_room = !matches!(waiting.kind, Kind::Lock);
+        let needs_room = !matches!(waiting.kind, Kind::Lock(_));
         if needs_room && (self.has_no_room() || !self.writes.behind.is_empty()) {
             self.counters.writes_stalled += 1;
             return self.writes.behind.push_back(waiting);
@@ -170,77 +134,61 @@ impl Core {
 
     /// The overlay takes its records.
     fn start_with_room(&mut self, waiting: Waiting) {
+        let token = waiting.token;
         match waiting.kind {
-            Kind::Commit { change, links } => self.commit_change(waiting.token, change, links),
-            Kind::Volume(change) => self.change_volume(waiting.token, change),
-            Kind::Zero { .. } if waiting.span.count == 0 => {
-                self.writes.locks.remove(&waiting.token);
-                self.answer(waiting.token, Ok(Answer::Done));
+            Kind::Commit { change, links } => self.commit_change(token, change, links),
+            Kind::Volume(change) => self.change_volume(token, change),
+            Kind::Zero {
+                span,
+                force_unit_access,
+            } => self.zero(token, span, force_unit_access),
+            Kind::Lock(span) => {
+                assert!(!self.writes.conflicts_with_running(&span), "a lock excludes writers");
+                let earlier = self.writes.locks.insert(token, span);
+                assert_eq!(earlier, None, "a token names one write");
+                self.read_edges(token);
             }
-            Kind::Lock => {
-                self.writes.locks.insert(waiting.token, waiting.span);
-                self.read_edges(waiting.token);
-            }
-            Kind::Zero { force_unit_access } => {
-                let Span { volume, first, count } = waiting.span;
-                let record = Record::Hole { volume, first, count };
-                let end = self.commit(vec![record]);
-                self.acknowledge_at(end, waiting.token, Answer::Done, force_unit_access);
-                self.writes.locks.remove(&waiting.token);
-            }
-            Kind::Write { .. } if !self.writes.stalled.is_empty() && !waiting.is_locked() => {
-                self.counters.writes_stalled += 1;
-                self.writes.stalled.push_back(waiting);
-            }
-            Kind::Write { .. } => {
-                if let Some(waiting) = self.try_write(waiting) {
+            Kind::Write(request) => {
+                let behind_another = !self.writes.stalled.is_empty() && !self.writes.is_locked(token);
+                let left = if behind_another {
+                    Some(request)
+                } else {
+                    self.try_write(token, request)
+                };
+                if let Some(request) = left {
                     self.counters.writes_stalled += 1;
-                    self.writes.stalled.push_back(waiting);
+                    let since = waiting.since;
+                    self.writes.stalled.push_back(Stalled { token, request, since });
                 }
             }
         }
     }
 
+    fn zero(&mut self, token: Token, span: Span, force_unit_access: bool) {
+        if span.count == 0 {
+            self.answer(token, Ok(Answer::Done));
+        } else {
+            let end = self.commit(hole_records([span]));
+            self.acknowledge_at(end, token, Answer::Done, force_unit_access);
+        }
+    }
+
     /// Gives the write its slots, or hands it back when cap or cache do not allow it now.
-    fn try_write(&mut self, waiting: Waiting) -> Option<Waiting> {
-        let needed = waiting.nonzero();
+    fn try_write(&mut self, token: Token, request: WriteRequest) -> Option<WriteRequest> {
+        let needed = request.slots_needed();
         let dirty = self.slots.dirty_count() + self.writes.running_blocks;
         if dirty + needed > self.config.dirty_blocks_max {
-            return Some(waiting);
+            return Some(request);
         }
         let Some(runs) = self.slots.take(needed, None) else {
-            return Some(waiting);
-        };
-        let Waiting {
-            token,
-            span,
-            kind:
-                Kind::Write {
-                    sums,
-                    force_unit_access,
-                    zeroes,
-                    change,
-                    ..
-                },
-            ..
-        } = waiting
-        else {
-            return None;
+            return Some(request);
         };
         let slots: Vec<Lcbn> = runs.iter().flat_map(|run| run.slots()).collect();
+        assert_eq!(slots.len(), needed as usize, "a slot for each block that is not zero");
         self.writes.running_blocks += needed;
-        let pieces = write_pieces(&sums, &slots);
-        self.writes.running.insert(
-            token,
-            Running {
-                span,
-                sums,
-                slots,
-                force_unit_access,
-                zeroes,
-                change,
-            },
-        );
+        let pieces = write_pieces(&request.sums, &slots);
+        let earlier = self.writes.running.insert(token, Running { request, slots });
+        assert!(earlier.is_none(), "a token names one write");
         if pieces.is_empty() {
             self.on_slots_written(token, Ok(()));
         } else {
@@ -258,7 +206,7 @@ impl Core {
         let Some(running) = self.end_running(token) else { return };
         match (result, &self.failed) {
             // The volume may have shrunk or gone while the bytes were on their way.
-            (Ok(()), None) => match self.check_spans(running.spans()) {
+            (Ok(()), None) => match self.check_spans(running.request.changed_spans()) {
                 Ok(()) => self.journal_write(token, running),
                 Err(refusal) => self.abandon(token, running, refusal),
             },
@@ -280,7 +228,9 @@ impl Core {
 
     fn end_running(&mut self, token: Token) -> Option<Running> {
         let running = self.writes.running.remove(&token)?;
-        self.writes.running_blocks -= running.slots.len() as u32;
+        let count = running.slots.len() as u32;
+        assert!(count <= self.writes.running_blocks);
+        self.writes.running_blocks -= count;
         self.writes.locks.remove(&token);
         Some(running)
     }
@@ -293,23 +243,30 @@ impl Core {
     }
 
     fn journal_write(&mut self, token: Token, running: Running) {
-        let Running {
-            span,
+        let Running { request, slots } = running;
+        let written = request.written();
+        let WriteRequest {
             sums,
-            slots,
-            force_unit_access,
             zeroes,
+            force_unit_access,
             change,
-        } = running;
+            ..
+        } = request;
         self.totals.blocks_written += sums.len() as u64;
         self.totals.blocks_zero += (sums.len() - slots.len()) as u64;
-        let (written, blocks) = self.records(&span.around(zeroes), &sums, &slots);
+        let (written, blocks) = self.records(&written, &sums, &slots);
         let mut records = hole_records(change.holes.into_iter().chain(zeroes));
         records.extend(written);
         if !change.entries.is_empty() {
             records.push(Record::Entries(change.entries));
         }
+        assert_eq!(blocks.len(), slots.len(), "a PVBN for each slot");
+        let first_free = self.next_pvbn.plus(blocks.len() as u64);
         let end = self.commit(records);
+        assert_eq!(
+            self.next_pvbn, first_free,
+            "PVBNs rise without a gap, and none is given out twice"
+        );
         for (block, sum) in blocks {
             self.slots.hold_dirty(block.slot, block.pvbn, sum);
             self.dirty.push(self.now, block);
@@ -365,6 +322,10 @@ impl Core {
                 });
             }
         }
+        assert!(
+            sums.is_empty() && slots.is_empty(),
+            "every sum and every slot is in a record"
+        );
         (records, blocks)
     }
 
@@ -372,14 +333,7 @@ impl Core {
     fn retry_blocked(&mut self) {
         let mut index = 0;
         while let Some(waiting) = self.writes.blocked.get(index) {
-            let span = waiting.span;
-            let behind_another = self
-                .writes
-                .blocked
-                .iter()
-                .take(index)
-                .any(|other| other.span.overlaps(&span));
-            if behind_another || self.is_excluded(waiting) {
+            if self.is_behind_another(waiting, index) || self.is_excluded(waiting) {
                 index += 1;
             } else if let Some(waiting) = self.writes.blocked.remove(index) {
                 self.start(waiting);
@@ -391,28 +345,32 @@ impl Core {
     pub(crate) fn pump_writes(&mut self) {
         self.pump_unjournaled();
         self.pump_behind();
-        while let Some(waiting) = self.writes.stalled.pop_front() {
-            if let Some(error) = &self.failed {
-                let refusal = Refusal::Failed(error.clone());
-                self.refuse_stalled(waiting.token, refusal);
-            } else if let Some(waiting) = self.try_write(waiting) {
-                if self.now < waiting.since.plus_millis(self.config.stall_timeout_ms) {
-                    self.writes.stalled.push_front(waiting);
-                    if self.is_settling() {
-                        self.want_sync();
-                    }
-                    break;
-                }
-                self.counters.writes_refused_busy += 1;
-                self.refuse_stalled(waiting.token, Refusal::Busy);
-            }
-        }
+        self.pump_stalled();
         while let Some(entry) = self.writes.delayed.first_entry()
             && entry.key().0 <= self.now
         {
             let (_, token) = *entry.key();
             let answer = entry.remove();
             self.answer(token, Ok(answer));
+        }
+    }
+
+    fn pump_stalled(&mut self) {
+        while let Some(Stalled { token, request, since }) = self.writes.stalled.pop_front() {
+            if let Some(error) = &self.failed {
+                let refusal = Refusal::Failed(error.clone());
+                self.refuse_stalled(token, refusal);
+            } else if let Some(request) = self.try_write(token, request) {
+                if self.now < since.plus_millis(self.config.stall_timeout_ms) {
+                    self.writes.stalled.push_front(Stalled { token, request, since });
+                    if self.has_pending_transitions() {
+                        self.want_sync();
+                    }
+                    break;
+                }
+                self.counters.writes_refused_busy += 1;
+                self.refuse_stalled(token, Refusal::Busy);
+            }
         }
     }
 
@@ -439,7 +397,7 @@ impl Core {
                 let refusal = Refusal::Failed(error.clone());
                 self.refuse_stalled(waiting.token, refusal);
             } else if !self.has_no_room() {
-                match self.check_spans(waiting.spans()) {
+                match self.check_spans(waiting.changed_spans()) {
                     Ok(()) => {
                         self.start_with_room(waiting);
                         // A lock may have waited for it.

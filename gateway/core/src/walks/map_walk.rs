@@ -3,7 +3,7 @@
 
 use crate::core_state::Core;
 use crate::format::page::PAGE_ENTRIES;
-use crate::steps::read::STATUS_BLOCKS_MAX;
+use crate::steps::map_query::STATUS_BLOCKS_MAX;
 use tombolo_base::{Span, VolumeId};
 
 /// What the walk needs to know next.

@@ -1,12 +1,13 @@
 //! Files' second records, against the block maps.
 
 use super::Check;
-use crate::edit::FILE_BLOCKS_MAX;
 use crate::error::FileError;
 use crate::keys::{self, tag};
 use crate::records::FileRecord;
-use crate::storage::{FileSpan, Storage};
+use crate::storage::Storage;
+use crate::transaction::FILE_BLOCKS_MAX;
 use crate::types::FileType;
+use tombolo_base::Span;
 
 impl<S: Storage> Check<'_, S> {
     pub(super) fn data(&mut self) -> Result<(), FileError> {
@@ -57,7 +58,7 @@ impl<S: Storage> Check<'_, S> {
         if count == 0 {
             return Ok(0);
         }
-        let runs = self.service.storage.map(FileSpan { inode, first, count })?;
+        let runs = self.service.storage.map(Span::of_file(inode, first, count))?;
         Ok(runs.iter().filter(|run| run.mapped).map(|run| run.count).sum())
     }
 

@@ -2,11 +2,11 @@
 
 use super::write::check_end;
 use super::{BLOCK, DataFile};
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::records::Outcome;
 use crate::service::FileService;
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{Allocate, Caller, Changed, Place, Timestamp};
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ impl<S: Storage> FileService<S> {
             Allocate::Extend if !grows => return Ok(()),
             Allocate::Extend => self.extend(&mut file, range.end, caller.now, noted)?,
             Allocate::ZeroRange if grows => {
-                self.clear(&mut file, range.clone(), caller.now, Edit::default())?;
+                self.clear(&mut file, range.clone(), caller.now, Transaction::default())?;
                 self.extend(&mut file, range.end, caller.now, noted)?;
             }
             Allocate::PunchHole | Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
@@ -51,20 +51,32 @@ impl<S: Storage> FileService<S> {
         Ok(())
     }
 
-    fn extend(&self, file: &mut DataFile, size: u64, now: Timestamp, edit: Edit) -> Result<(), FileError> {
+    fn extend(
+        &self,
+        file: &mut DataFile,
+        size: u64,
+        now: Timestamp,
+        transaction: Transaction,
+    ) -> Result<(), FileError> {
         self.zero_tail(file)?;
         let mut record = file.modified(now);
         record.size = size;
-        self.commit_data(file, edit, record)
+        self.commit_data(file, transaction, record)
     }
 
     /// Makes the range zeroes as far as the file goes: parts of blocks first, then holes.
-    fn clear(&self, file: &mut DataFile, range: Range<u64>, now: Timestamp, mut edit: Edit) -> Result<(), FileError> {
+    fn clear(
+        &self,
+        file: &mut DataFile,
+        range: Range<u64>,
+        now: Timestamp,
+        mut transaction: Transaction,
+    ) -> Result<(), FileError> {
         let end = range.end.min(file.record.blocks() * BLOCK);
         let (first, last) = (range.start.div_ceil(BLOCK), end / BLOCK);
         if range.start >= end {
             let record = file.modified(now);
-            return self.commit_data(file, edit, record);
+            return self.commit_data(file, transaction, record);
         }
         if first > last {
             // All within one block.
@@ -81,8 +93,8 @@ impl<S: Storage> FileService<S> {
         let freed = self.mapped_before_end(file, span)?;
         let mut record = file.modified(now);
         record.allocated_blocks = record.allocated_blocks.saturating_sub(freed);
-        edit.punch(span);
-        self.commit_data(file, edit, record)
+        transaction.punch(span);
+        self.commit_data(file, transaction, record)
     }
 
     fn clear_in_block(&self, file: &mut DataFile, block: u64, range: Range<u64>) -> Result<(), FileError> {
@@ -93,6 +105,6 @@ impl<S: Storage> FileService<S> {
         }
         part.fill(0);
         let record = file.record.clone();
-        self.write_blocks(file, block, bytes.into(), record, Edit::default())
+        self.write_blocks(file, block, bytes.into(), record, Transaction::default())
     }
 }

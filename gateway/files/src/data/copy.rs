@@ -2,14 +2,15 @@
 
 use super::write::check_end;
 use super::{BLOCK, DataFile, blocks_around};
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::keys;
 use crate::records::{FileRecord, Outcome};
 use crate::service::{FileService, add_counters};
-use crate::storage::{FileSpan, Storage};
+use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{Caller, Changed, Place, Timestamp};
 use bytes::Bytes;
+use tombolo_base::Span;
 
 /// Most bytes that one request copies by reading and writing, and that are in memory at once.
 const COPIED_BYTES_MAX: u64 = 16 << 20;
@@ -134,7 +135,13 @@ impl<S: Storage> FileService<S> {
         Ok(copy.bytes - rest.bytes)
     }
 
-    fn copy_bytes(&self, files: &mut Files, copy: Copy, now: Timestamp, edit: Edit) -> Result<(), FileError> {
+    fn copy_bytes(
+        &self,
+        files: &mut Files,
+        copy: Copy,
+        now: Timestamp,
+        transaction: Transaction,
+    ) -> Result<(), FileError> {
         let (first, count) = blocks_around(copy.from, copy.bytes);
         let read = self.start_reading(files.source().span(first, count)).wait()?;
         let head = (copy.from % BLOCK) as usize;
@@ -142,12 +149,24 @@ impl<S: Storage> FileService<S> {
         let bytes = bytes.ok_or(FileError::Failed(
             "storage gave fewer blocks than it was asked for".into(),
         ))?;
-        self.put_bytes(&mut files.target, copy.to, Bytes::copy_from_slice(bytes), now, edit)
+        self.put_bytes(
+            &mut files.target,
+            copy.to,
+            Bytes::copy_from_slice(bytes),
+            now,
+            transaction,
+        )
     }
 
     /// Copies whole blocks by reference. The last of them come with the target's new record; until then the record says
     /// that its count cannot be trusted.
-    fn link_blocks(&self, files: &mut Files, copy: Copy, now: Timestamp, edit: Edit) -> Result<(), FileError> {
+    fn link_blocks(
+        &self,
+        files: &mut Files,
+        copy: Copy,
+        now: Timestamp,
+        transaction: Transaction,
+    ) -> Result<(), FileError> {
         let from = files.source().span(copy.from / BLOCK, copy.bytes / BLOCK);
         let file = &mut files.target;
         if copy.to > file.record.size {
@@ -162,7 +181,7 @@ impl<S: Storage> FileService<S> {
         let share = file.share.clone();
         let _change = self.begin_change();
         let room = share.reserve(added.cast_signed() - replaced.cast_signed())?;
-        self.link_and_record(file, from, to, record, edit)?;
+        self.link_and_record(file, from, to, record, transaction)?;
         room.keep();
         Ok(())
     }
@@ -170,18 +189,18 @@ impl<S: Storage> FileService<S> {
     fn link_and_record(
         &self,
         file: &mut DataFile,
-        from: FileSpan,
-        to: FileSpan,
+        from: Span,
+        to: Span,
         record: FileRecord,
-        mut edit: Edit,
+        mut transaction: Transaction,
     ) -> Result<(), FileError> {
         let mut unsettled = file.record.clone();
         unsettled.is_unsettled = true;
-        self.commit_data(file, Edit::default(), unsettled)?;
-        edit.put(keys::file(file.inode), record.encode());
-        edit.blocks = record.allocated_blocks.cast_signed() - file.record.allocated_blocks.cast_signed();
-        add_counters(record.share, &mut edit);
-        self.storage.link(from, to.inode, to.first, edit.change)?;
+        self.commit_data(file, Transaction::default(), unsettled)?;
+        transaction.put(keys::file(file.inode), record.encode());
+        transaction.blocks = record.allocated_blocks.cast_signed() - file.record.allocated_blocks.cast_signed();
+        add_counters(record.share, &mut transaction);
+        self.storage.link(from, to, transaction.change)?;
         file.record = record;
         Ok(())
     }

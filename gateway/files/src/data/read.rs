@@ -4,8 +4,9 @@ use super::{BLOCK, blocks_around};
 use crate::error::FileError;
 use crate::locking::Reply;
 use crate::service::FileService;
-use crate::storage::{FileSpan, Storage, StorageError};
+use crate::storage::{Storage, StorageError};
 use crate::types::{Caller, Place};
+use tombolo_base::Span;
 
 /// Takes the bytes that were read, once.
 pub type ReadReply = Box<dyn FnOnce(Result<Vec<u8>, FileError>) + Send>;
@@ -30,7 +31,7 @@ impl<S: Storage> FileService<S> {
                     .and_then(|blocks| cut(blocks, head, bytes as usize)),
             );
         };
-        let span = FileSpan { inode, first, count };
+        let span = Span::of_file(inode, first, count);
         self.storage.read(caller.session, span, Box::new(done));
     }
 

@@ -1,12 +1,13 @@
 //! Cutting a file, and making it longer.
 
 use super::BLOCK;
-use crate::edit::{Edit, FILE_BLOCKS_MAX};
 use crate::error::FileError;
 use crate::node::Node;
 use crate::service::FileService;
-use crate::storage::{FileSpan, Storage};
+use crate::storage::Storage;
+use crate::transaction::{FILE_BLOCKS_MAX, Transaction};
 use crate::types::{Caller, FILE_BYTES_MAX};
+use tombolo_base::Span;
 
 /// What a new size comes to.
 #[derive(Debug)]
@@ -34,20 +35,16 @@ impl<S: Storage> FileService<S> {
 }
 
 impl Resize {
-    pub fn apply(self, edit: &mut Edit, node: &mut Node) {
+    pub fn apply(self, transaction: &mut Transaction, node: &mut Node) {
         let Some(file) = &mut node.file else {
             return;
         };
         if self.freed > 0 {
             let first = self.size.div_ceil(BLOCK);
-            edit.punch(FileSpan {
-                inode: node.inode,
-                first,
-                count: file.blocks().saturating_sub(first),
-            });
+            transaction.punch(Span::of_file(node.inode, first, file.blocks().saturating_sub(first)));
         }
         file.size = self.size;
         file.allocated_blocks = file.allocated_blocks.saturating_sub(self.freed);
-        edit.blocks -= self.freed.cast_signed();
+        transaction.blocks -= self.freed.cast_signed();
     }
 }

@@ -3,8 +3,9 @@
 use super::BLOCK;
 use crate::error::FileError;
 use crate::service::FileService;
-use crate::storage::{FileSpan, Storage};
+use crate::storage::Storage;
 use crate::types::{Caller, Place, Seek};
+use tombolo_base::Span;
 
 /// Blocks whose map is asked for at once.
 const SPAN_BLOCKS: u64 = 1 << 16;
@@ -31,11 +32,7 @@ impl<S: Storage> FileService<S> {
     fn seek_block(&self, inode: u64, first: u64, end: u64, what: Seek) -> Result<Option<u64>, FileError> {
         let mut at = first;
         while at < end {
-            let span = FileSpan {
-                inode,
-                first: at,
-                count: (end - at).min(SPAN_BLOCKS),
-            };
+            let span = Span::of_file(inode, at, (end - at).min(SPAN_BLOCKS));
             for run in self.storage.map(span)? {
                 if run.mapped == (what == Seek::Data) {
                     return Ok(Some(at));

@@ -1,11 +1,11 @@
 //! Writing.
 
 use super::{BLOCK, DataFile, blocks_around};
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::records::Outcome;
 use crate::service::FileService;
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{Caller, Changed, FILE_BYTES_MAX, Place, Timestamp};
 use bytes::Bytes;
 use tombolo_base::BLOCK_BYTES;
@@ -25,8 +25,8 @@ impl<S: Storage> FileService<S> {
             return Ok(0);
         }
         let mut file = self.without_privileges(caller, file, kill_privileges)?;
-        let edit = self.noted(caller, Outcome::Done);
-        self.put_bytes(&mut file, to.offset, data, caller.now, edit)?;
+        let transaction = self.noted(caller, Outcome::Done);
+        self.put_bytes(&mut file, to.offset, data, caller.now, transaction)?;
         self.drop_late_note(caller)?;
         drop(guard);
         let changed = Changed::Data {
@@ -52,14 +52,14 @@ impl<S: Storage> FileService<S> {
         self.held_file(caller, file.inode)
     }
 
-    /// Writes bytes anywhere, and makes the edit with them; the file grows to hold them.
+    /// Writes bytes anywhere, and commits the transaction with them; the file grows to hold them.
     pub(super) fn put_bytes(
         &self,
         file: &mut DataFile,
         offset: u64,
         data: Bytes,
         now: Timestamp,
-        edit: Edit,
+        transaction: Transaction,
     ) -> Result<(), FileError> {
         let end = offset + data.len() as u64;
         if offset / BLOCK > file.record.size / BLOCK {
@@ -68,7 +68,7 @@ impl<S: Storage> FileService<S> {
         let blocks = self.whole_blocks(file, offset, data)?;
         let mut record = file.modified(now);
         record.size = record.size.max(end);
-        self.write_blocks(file, offset / BLOCK, blocks, record, edit)
+        self.write_blocks(file, offset / BLOCK, blocks, record, transaction)
     }
 
     /// The data with what else is in their first and last block.

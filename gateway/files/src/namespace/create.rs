@@ -2,13 +2,13 @@
 
 use super::check_new_name;
 use crate::attributes::check_times;
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::exclusion::locked;
 use crate::node::{Node, stamped};
 use crate::records::{Directory, FileRecord, InodeRecord, Kind, Outcome};
 use crate::service::{FileService, IdAllocator};
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{
     Caller, Entry, FILE_BYTES_MAX, FileType, MODE_PERMISSIONS, MODE_SETGID, NameIn, NewNode, OpenFlags,
     SYMLINK_BYTES_MAX, SetAttributes, Timestamp,
@@ -130,12 +130,12 @@ impl<S: Storage> FileService<S> {
         self.must_have_session(caller.session)?;
         let parent = self.directory(caller, parent)?;
         let mode = FileType::Regular.mode() | node.mode & MODE_PERMISSIONS;
-        let mut edit = Edit::default();
+        let mut transaction = Transaction::default();
         let plan = Plan::of(NewNode { mode, ..node });
-        let mut made = self.plan_inode(caller, &mut numbers, &mut edit, &parent, plan)?;
+        let mut made = self.plan_inode(caller, &mut numbers, &mut transaction, &parent, plan)?;
         made.record.links = 0;
-        edit.orphan(&mut made, vec![caller.session]);
-        let invalidations = self.commit(caller, edit, Outcome::Entry(made.inode))?;
+        transaction.orphan(&mut made, vec![caller.session]);
+        let invalidations = self.commit(caller, transaction, Outcome::Entry(made.inode))?;
         locked(&self.open_files).open(made.inode, caller.session);
         drop(numbers);
         self.notify(invalidations);
@@ -165,16 +165,16 @@ impl<S: Storage> FileService<S> {
         if self.name(parent.inode, at.name)?.is_some() {
             return Err(FileError::Exists);
         }
-        let mut edit = Edit::default();
-        let mut made = self.plan_inode(caller, &mut numbers, &mut edit, &parent, plan)?;
-        edit.put_node(&mut made);
-        edit.add_name(&mut parent, at.name, made.inode, made.file_type())?;
+        let mut transaction = Transaction::default();
+        let mut made = self.plan_inode(caller, &mut numbers, &mut transaction, &parent, plan)?;
+        transaction.put_node(&mut made);
+        transaction.add_name(&mut parent, at.name, made.inode, made.file_type())?;
         if made.is_directory() {
             parent.add_subdirectory();
         }
         parent.modify(caller.now);
-        edit.put_node(&mut parent);
-        let invalidations = self.commit(caller, edit, Outcome::Entry(made.inode))?;
+        transaction.put_node(&mut parent);
+        let invalidations = self.commit(caller, transaction, Outcome::Entry(made.inode))?;
         if open {
             locked(&self.open_files).open(made.inode, caller.session);
         }
@@ -188,7 +188,7 @@ impl<S: Storage> FileService<S> {
         &self,
         caller: &Caller,
         numbers: &mut IdAllocator,
-        edit: &mut Edit,
+        transaction: &mut Transaction,
         parent: &Node,
         plan: Plan<'_>,
     ) -> Result<Node, FileError> {
@@ -213,9 +213,9 @@ impl<S: Storage> FileService<S> {
             file: (file_type == FileType::Regular).then(|| new_file(caller.share, record.ctime)),
             record,
         };
-        self.inherit_acls(edit, parent, &mut node, plan.node.umask)?;
+        self.inherit_acls(transaction, parent, &mut node, plan.node.umask)?;
         set_first(&mut node, &plan.node.attributes)?;
-        edit.inodes += 1;
+        transaction.inodes += 1;
         Ok(node)
     }
 }

@@ -1,12 +1,12 @@
 //! Another name for an inode.
 
 use super::check_new_name;
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::keys;
 use crate::records::Outcome;
 use crate::service::FileService;
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{Caller, Entry, LINKS_MAX, NameIn};
 
 impl<S: Storage> FileService<S> {
@@ -30,19 +30,19 @@ impl<S: Storage> FileService<S> {
         if node.record.links >= LINKS_MAX {
             return Err(FileError::TooManyLinks);
         }
-        let mut edit = Edit::default();
+        let mut transaction = Transaction::default();
         if node.record.links == 0 {
-            edit.delete(keys::orphan(inode));
-            edit.named.push(inode);
+            transaction.delete(keys::orphan(inode));
+            transaction.named.push(inode);
         }
         node.record.links += 1;
         node.stamp(caller.now);
-        edit.put_node(&mut node);
-        edit.tell_attributes(inode);
-        edit.add_name(&mut parent, at.name, inode, node.file_type())?;
+        transaction.put_node(&mut node);
+        transaction.tell_attributes(inode);
+        transaction.add_name(&mut parent, at.name, inode, node.file_type())?;
         parent.modify(caller.now);
-        edit.put_node(&mut parent);
-        let invalidations = self.commit(caller, edit, Outcome::Entry(inode))?;
+        transaction.put_node(&mut parent);
+        let invalidations = self.commit(caller, transaction, Outcome::Entry(inode))?;
         drop(names);
         drop(file);
         self.notify(invalidations);

@@ -1,13 +1,13 @@
 //! Removing names, and with the last one the inode.
 
 use super::check_name;
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::exclusion::FileGuards;
 use crate::node::Node;
 use crate::records::{NameRecord, Outcome};
 use crate::service::FileService;
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{Caller, FileType, NameIn};
 
 impl<S: Storage> FileService<S> {
@@ -32,13 +32,13 @@ impl<S: Storage> FileService<S> {
             if !files.cover(record.inode) {
                 continue;
             }
-            let mut edit = Edit::default();
+            let mut transaction = Transaction::default();
             let mut node = self.node(caller, record.inode)?;
-            edit.remove_name(&mut parent, at.name, record)?;
+            transaction.remove_name(&mut parent, at.name, record)?;
             parent.modify(caller.now);
-            edit.put_node(&mut parent);
-            self.drop_link(caller, &mut edit, &mut node)?;
-            let invalidations = self.commit(caller, edit, Outcome::Done)?;
+            transaction.put_node(&mut parent);
+            self.drop_link(caller, &mut transaction, &mut node)?;
+            let invalidations = self.commit(caller, transaction, Outcome::Done)?;
             drop(names);
             drop(files);
             self.notify(invalidations);
@@ -61,13 +61,13 @@ impl<S: Storage> FileService<S> {
         let mut parent = self.directory(caller, at.parent)?;
         let record = self.name(parent.inode, at.name)?.ok_or(FileError::NotFound)?;
         let mut node = self.empty_directory(caller, record)?;
-        let mut edit = Edit::default();
-        edit.remove_name(&mut parent, at.name, record)?;
+        let mut transaction = Transaction::default();
+        transaction.remove_name(&mut parent, at.name, record)?;
         parent.remove_subdirectory();
         parent.modify(caller.now);
-        edit.put_node(&mut parent);
-        self.drop_link(caller, &mut edit, &mut node)?;
-        let invalidations = self.commit(caller, edit, Outcome::Done)?;
+        transaction.put_node(&mut parent);
+        self.drop_link(caller, &mut transaction, &mut node)?;
+        let invalidations = self.commit(caller, transaction, Outcome::Done)?;
         drop(names);
         self.notify(invalidations);
         Ok(())
@@ -85,17 +85,22 @@ impl<S: Storage> FileService<S> {
     }
 
     /// One name less. A directory has but one.
-    pub(crate) fn drop_link(&self, caller: &Caller, edit: &mut Edit, node: &mut Node) -> Result<(), FileError> {
+    pub(crate) fn drop_link(
+        &self,
+        caller: &Caller,
+        transaction: &mut Transaction,
+        node: &mut Node,
+    ) -> Result<(), FileError> {
         node.record.links = match node.is_directory() {
             true => 0,
             false => node.record.links.saturating_sub(1),
         };
         node.stamp(caller.now);
         if node.record.links == 0 {
-            return self.unnamed(edit, node);
+            return self.unnamed(transaction, node);
         }
-        edit.put_node(node);
-        edit.tell_attributes(node.inode);
+        transaction.put_node(node);
+        transaction.tell_attributes(node.inode);
         Ok(())
     }
 

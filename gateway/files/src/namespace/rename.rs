@@ -5,13 +5,13 @@
 //! one in the same directory keeps its own. Only in another directory a new name comes to the end.
 
 use super::{check_name, check_new_name};
-use crate::edit::Edit;
 use crate::error::FileError;
 use crate::exclusion::FileGuards;
 use crate::node::Node;
 use crate::records::{NameRecord, Outcome};
 use crate::service::{FileService, PendingInvalidations};
 use crate::storage::Storage;
+use crate::transaction::Transaction;
 use crate::types::{Caller, Changed, FileType, NameIn, RenameMode};
 
 /// The directories of a rename, which may be one.
@@ -31,10 +31,10 @@ impl Parents {
     }
 
     /// Puts both, changed now.
-    fn put(&mut self, edit: &mut Edit, caller: &Caller) {
+    fn put(&mut self, transaction: &mut Transaction, caller: &Caller) {
         for parent in [Some(&mut self.from), self.to.as_mut()].into_iter().flatten() {
             parent.modify(caller.now);
-            edit.put_node(parent);
+            transaction.put_node(parent);
         }
     }
 }
@@ -45,7 +45,7 @@ struct Moving<'a> {
     from: NameIn<'a>,
     to: NameIn<'a>,
     source: NameRecord,
-    edit: Edit,
+    transaction: Transaction,
     parents: Parents,
 }
 
@@ -91,18 +91,18 @@ impl<S: Storage> FileService<S> {
             from,
             to,
             source,
-            edit: Edit::default(),
+            transaction: Transaction::default(),
             parents,
         };
-        let edit = match (mode, target) {
+        let transaction = match (mode, target) {
             (RenameMode::NoReplace, Some(_)) => return Err(FileError::Exists),
             (RenameMode::Exchange, None) => return Err(FileError::NotFound),
-            (_, Some(target)) if target.inode == source.inode => Edit::default(),
+            (_, Some(target)) if target.inode == source.inode => Transaction::default(),
             (RenameMode::Exchange, Some(target)) => self.exchange(moving, target)?,
             (RenameMode::Replace, Some(target)) => self.replace(moving, target)?,
             (RenameMode::Replace | RenameMode::NoReplace, None) => self.move_to_new(moving)?,
         };
-        self.commit(caller, edit, Outcome::Done).map(Some)
+        self.commit(caller, transaction, Outcome::Done).map(Some)
     }
 
     fn parents(&self, caller: &Caller, from: NameIn<'_>, to: NameIn<'_>) -> Result<Parents, FileError> {
@@ -115,7 +115,7 @@ impl<S: Storage> FileService<S> {
         })
     }
 
-    fn move_to_new(&self, mut moving: Moving<'_>) -> Result<Edit, FileError> {
+    fn move_to_new(&self, mut moving: Moving<'_>) -> Result<Transaction, FileError> {
         self.put_moved(&mut moving)?;
         let Moving {
             caller,
@@ -126,18 +126,20 @@ impl<S: Storage> FileService<S> {
         } = moving;
         if moving.parents.to.is_none() {
             let directory = moving.parents.from.inode;
-            moving.edit.change_name(directory, from.name, to.name, source);
+            moving.transaction.change_name(directory, from.name, to.name, source);
         } else {
-            moving.edit.remove_name(&mut moving.parents.from, from.name, source)?;
             moving
-                .edit
+                .transaction
+                .remove_name(&mut moving.parents.from, from.name, source)?;
+            moving
+                .transaction
                 .add_name(moving.parents.to(), to.name, source.inode, source.file_type)?;
         }
-        moving.parents.put(&mut moving.edit, caller);
-        Ok(moving.edit)
+        moving.parents.put(&mut moving.transaction, caller);
+        Ok(moving.transaction)
     }
 
-    fn replace(&self, mut moving: Moving<'_>, target: NameRecord) -> Result<Edit, FileError> {
+    fn replace(&self, mut moving: Moving<'_>, target: NameRecord) -> Result<Transaction, FileError> {
         let mut victim = self.victim(&moving, target)?;
         self.put_moved(&mut moving)?;
         let Moving {
@@ -151,16 +153,18 @@ impl<S: Storage> FileService<S> {
             cookie: target.cookie,
             ..source
         };
-        moving.edit.remove_name(&mut moving.parents.from, from.name, source)?;
+        moving
+            .transaction
+            .remove_name(&mut moving.parents.from, from.name, source)?;
         let to_parent = moving.parents.to();
-        moving.edit.put_name(to_parent.inode, to.name, replacing);
-        moving.edit.tell_name(to_parent.inode, to.name, target.inode);
+        moving.transaction.put_name(to_parent.inode, to.name, replacing);
+        moving.transaction.tell_name(to_parent.inode, to.name, target.inode);
         if victim.is_directory() {
             to_parent.remove_subdirectory();
         }
-        self.drop_link(caller, &mut moving.edit, &mut victim)?;
-        moving.parents.put(&mut moving.edit, caller);
-        Ok(moving.edit)
+        self.drop_link(caller, &mut moving.transaction, &mut victim)?;
+        moving.parents.put(&mut moving.transaction, caller);
+        Ok(moving.transaction)
     }
 
     /// What the target's name stands for, if it may be replaced.
@@ -178,7 +182,7 @@ impl<S: Storage> FileService<S> {
         }
     }
 
-    fn exchange(&self, mut moving: Moving<'_>, target: NameRecord) -> Result<Edit, FileError> {
+    fn exchange(&self, mut moving: Moving<'_>, target: NameRecord) -> Result<Transaction, FileError> {
         self.put_moved(&mut moving)?;
         let from_parent = moving.parents.from.inode;
         let to_parent = moving.parents.to_inode();
@@ -203,16 +207,16 @@ impl<S: Storage> FileService<S> {
                 cookie: old.cookie,
                 ..new
             };
-            moving.edit.put_name(parent, name, record);
-            moving.edit.invalidations.push(Changed::Name {
+            moving.transaction.put_name(parent, name, record);
+            moving.transaction.invalidations.push(Changed::Name {
                 parent,
                 name: name.to_vec(),
                 inode: old.inode,
             });
-            moving.edit.tell_attributes(parent);
+            moving.transaction.tell_attributes(parent);
         }
-        moving.parents.put(&mut moving.edit, caller);
-        Ok(moving.edit)
+        moving.parents.put(&mut moving.transaction, caller);
+        Ok(moving.transaction)
     }
 
     /// The source's inode, and the directories' link counts if it is a directory that changes places.
@@ -232,8 +236,8 @@ impl<S: Storage> FileService<S> {
             node.directory_mut()?.parent = parent;
         }
         node.stamp(moving.caller.now);
-        moving.edit.put_node(&mut node);
-        moving.edit.tell_attributes(inode);
+        moving.transaction.put_node(&mut node);
+        moving.transaction.tell_attributes(inode);
         Ok(())
     }
 

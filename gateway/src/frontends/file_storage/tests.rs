@@ -41,7 +41,7 @@ fn until(what: &str, done: impl Fn() -> bool) {
 
 fn checkpoint(storage: &FileStorage) {
     until("a checkpoint", || {
-        storage.0.drive(Event::CheckpointNow);
+        storage.0.submit(Event::CheckpointNow);
         storage.0.core().is_checkpointed()
     });
 }
@@ -66,12 +66,8 @@ fn pattern(blocks: u64, seed: u8) -> Vec<u8> {
 
 fn put(storage: &FileStorage, inode: u64, first: u64, data: &[u8], entries: Vec<EntryChange>) {
     let sums = BlockSum::of_blocks(data);
-    let span = FileSpan {
-        inode,
-        first,
-        count: sums.len() as u64,
-    };
-    let change = Change {
+    let span = Span::of_file(inode, first, sums.len() as u64);
+    let change = MetadataChange {
         entries,
         holes: Vec::new(),
     };
@@ -80,8 +76,8 @@ fn put(storage: &FileStorage, inode: u64, first: u64, data: &[u8], entries: Vec<
         .expect("a write");
 }
 
-fn span(inode: u64, first: u64, count: u64) -> FileSpan {
-    FileSpan { inode, first, count }
+fn span(inode: u64, first: u64, count: u64) -> Span {
+    Span::of_file(inode, first, count)
 }
 
 #[test]
@@ -115,7 +111,7 @@ fn data_and_its_entries_come_back_together() {
     put(&storage, 1, 3, &data, vec![size]);
     for _ in 0..2 {
         assert_eq!(storage.get(b"D1").unwrap().as_deref(), Some(b"size".as_slice()));
-        assert_eq!(storage.read_blocks(core_span(span(1, 3, 5))).unwrap(), data);
+        assert_eq!(storage.read_blocks(span(1, 3, 5)).unwrap(), data);
         let runs = storage.map(span(1, 0, 10)).unwrap();
         let runs: Vec<(u64, bool)> = runs.iter().map(|run| (run.count, run.mapped)).collect();
         assert_eq!(runs, [(3, false), (5, true), (2, false)]);
@@ -133,18 +129,20 @@ fn links_share_blocks_clean_dirty_and_missing() {
     let unique = storage.0.snapshot().totals.blocks_unique;
     let dirty = pattern(2, 99);
     put(&storage, 1, 6, &dirty, Vec::new());
-    storage.link(span(1, 0, 8), 2, 100, Change::default()).unwrap();
+    storage
+        .link(span(1, 0, 8), span(2, 100, 8), MetadataChange::default())
+        .unwrap();
     let whole = [stored.clone(), vec![0; 2 * BLOCK_BYTES], dirty].concat();
-    assert_eq!(storage.read_blocks(core_span(span(2, 100, 8))).unwrap(), whole);
+    assert_eq!(storage.read_blocks(span(2, 100, 8)).unwrap(), whole);
     // The source goes its own way.
     let holes = vec![span(1, 0, 8)];
     let entries = Vec::new();
-    storage.commit(Change { entries, holes }).unwrap();
-    assert_eq!(storage.read_blocks(core_span(span(2, 100, 8))).unwrap(), whole);
+    storage.commit(MetadataChange { entries, holes }).unwrap();
+    assert_eq!(storage.read_blocks(span(2, 100, 8)).unwrap(), whole);
     drain(&storage);
     checkpoint(&storage);
     let storage = reopen(storage, directory.path());
-    assert_eq!(storage.read_blocks(core_span(span(2, 100, 8))).unwrap(), whole);
+    assert_eq!(storage.read_blocks(span(2, 100, 8)).unwrap(), whole);
     assert_eq!(
         storage.0.snapshot().totals.blocks_unique,
         unique + 2,
@@ -164,7 +162,7 @@ fn copies_that_nothing_can_ask_for_leave_the_cache_at_once() {
     };
     let cut = |holes| {
         let entries = Vec::new();
-        storage.commit(Change { entries, holes }).unwrap();
+        storage.commit(MetadataChange { entries, holes }).unwrap();
     };
     put(&storage, 1, 0, &pattern(8, 1), Vec::new());
     until("clean slots", || clean() == 8);
@@ -175,14 +173,16 @@ fn copies_that_nothing_can_ask_for_leave_the_cache_at_once() {
     until("clean slots", || clean() == 7);
     // The same contents again, and a link: the copy is needed by either.
     put(&storage, 2, 0, &pattern(1, 2), Vec::new());
-    storage.link(span(1, 3, 1), 3, 0, Change::default()).unwrap();
+    storage
+        .link(span(1, 3, 1), span(3, 0, 1), MetadataChange::default())
+        .unwrap();
     until("clean slots", || clean() == 7);
     cut(vec![span(1, 0, 1), span(1, 3, 1)]);
     assert_eq!(storage.0.snapshot().slots_clean, 7);
     let fetches = storage.0.snapshot().counters.fetches;
-    assert_eq!(storage.read_blocks(core_span(span(2, 0, 1))).unwrap(), pattern(1, 2));
+    assert_eq!(storage.read_blocks(span(2, 0, 1)).unwrap(), pattern(1, 2));
     assert_eq!(
-        storage.read_blocks(core_span(span(3, 0, 1))).unwrap(),
+        storage.read_blocks(span(3, 0, 1)).unwrap(),
         pattern(8, 1)[3 * BLOCK_BYTES..4 * BLOCK_BYTES]
     );
     assert_eq!(storage.0.snapshot().counters.fetches, fetches);
@@ -205,7 +205,7 @@ fn a_vast_empty_map_is_looked_through_at_once() {
     checkpoint(&storage);
     assert_eq!(runs(&storage), expected);
     let (entries, holes) = (Vec::new(), vec![whole]);
-    storage.commit(Change { entries, holes }).unwrap();
+    storage.commit(MetadataChange { entries, holes }).unwrap();
     assert_eq!(runs(&storage), [(last + 1, false)]);
     assert_eq!(storage.next_mapped(0).unwrap(), None);
 }
@@ -220,10 +220,10 @@ fn stored_pages_under_newer_holes_do_not_count_as_mapped() {
     // Nothing of the map is in memory now.
     let storage = reopen(storage, directory.path());
     let (entries, holes) = (Vec::new(), vec![span(1, 0, 2)]);
-    storage.commit(Change { entries, holes }).unwrap();
+    storage.commit(MetadataChange { entries, holes }).unwrap();
     assert_eq!(storage.next_mapped(0).unwrap(), Some(1));
     let (entries, holes) = (Vec::new(), vec![span(1, 4096, 2)]);
-    storage.commit(Change { entries, holes }).unwrap();
+    storage.commit(MetadataChange { entries, holes }).unwrap();
     assert_eq!(storage.next_mapped(0).unwrap(), None);
 }
 
@@ -235,7 +235,7 @@ fn a_counter_adds_up_across_checkpoints_and_restarts() {
         let key = b"Ucount".to_vec();
         let entries = vec![EntryChange::Add { key, amount }];
         let holes = Vec::new();
-        storage.commit(Change { entries, holes }).unwrap();
+        storage.commit(MetadataChange { entries, holes }).unwrap();
     };
     add(&storage, 5);
     checkpoint(&storage);
@@ -274,7 +274,7 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let storage = open(directory.path());
         let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-        let commit = |entry| storage.commit(Change { entries: vec![entry], holes: Vec::new() });
+        let commit = |entry| storage.commit(MetadataChange { entries: vec![entry], holes: Vec::new() });
         for step in steps {
             match step {
                 Step::Put(key, value) => {
@@ -308,10 +308,10 @@ fn what_files_ask_for_is_recorded() {
     let path = directory.path().join("trace");
     storage.0.recorder().start(&path, 1 << 20).unwrap();
     put(&storage, 5, 3, &pattern(2, 1), Vec::new());
-    storage.read_blocks(core_span(span(5, 3, 2))).unwrap();
+    storage.read_blocks(span(5, 3, 2)).unwrap();
     let holes = vec![span(5, 4, 1)];
     let entries = Vec::new();
-    storage.commit(Change { entries, holes }).unwrap();
+    storage.commit(MetadataChange { entries, holes }).unwrap();
     let status = storage.0.recorder().stop();
     assert_eq!((status.records, status.dropped), (3, 0));
     let mut reader = tombolo_trace::open(&tombolo_trace::Source::of(&path)).unwrap();
@@ -356,7 +356,7 @@ fn the_cost_of_recording() {
         for request in 0..REQUESTS {
             match writes {
                 true => put(&storage, 1, request % 256, &data, Vec::new()),
-                false => drop(storage.read_blocks(core_span(span(1, request % 256, 1))).unwrap()),
+                false => drop(storage.read_blocks(span(1, request % 256, 1)).unwrap()),
             }
         }
         // The thread that writes the trace ends here, so that all its work is counted.

@@ -1,7 +1,7 @@
 //! Recordings read back.
 
 use super::*;
-use tombolo_core::{MetadataChange, Token};
+use tombolo_core::{Token, WriteRequest};
 use tombolo_trace::{Source, open};
 
 const TOKEN: Token = Token(1);
@@ -26,10 +26,7 @@ fn write_event(span: Span, sums: &[u64]) -> Event {
     let sum = |sum: &u64| (*sum != 0).then_some(BlockSum(*sum));
     Event::Write {
         token: TOKEN,
-        span,
-        sums: sums.iter().map(sum).collect(),
-        force_unit_access: false,
-        change: MetadataChange::default(),
+        request: WriteRequest::new(span, sums.iter().map(sum).collect()),
     }
 }
 

@@ -15,10 +15,10 @@ use tombolo_core::{Event, Frozen, MetadataChange};
 impl World {
     /// Sends a write's entries ahead of it, as a commit.
     pub(crate) fn split_change(&mut self, client: usize, event: &mut Event) {
-        if let Event::Write { change, .. } = event
-            && !change.entries.is_empty()
+        if let Event::Write { request, .. } = event
+            && !request.change.entries.is_empty()
         {
-            let entries = std::mem::take(&mut change.entries);
+            let entries = std::mem::take(&mut request.change.entries);
             let change = MetadataChange {
                 entries,
                 holes: Vec::new(),

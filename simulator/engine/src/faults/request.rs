@@ -4,7 +4,7 @@ use crate::faults::contents::{Block, Contents, Value};
 use crate::faults::linking::{self, Linking};
 use std::collections::BTreeMap;
 use tombolo_base::{BlockSum, EntryChange};
-use tombolo_core::{ClientId, Event, LinkRun, MetadataChange, PartialWrite, Span, Token};
+use tombolo_core::{ClientId, Event, LinkRun, MetadataChange, PartialWrite, Span, Token, WriteRequest};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -121,10 +121,11 @@ pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sum
             change,
         } => Event::Write {
             token,
-            span,
-            sums,
-            force_unit_access: *force_unit_access,
-            change: change.clone(),
+            request: WriteRequest {
+                force_unit_access: *force_unit_access,
+                change: change.clone(),
+                ..WriteRequest::new(span, sums)
+            },
         },
         Kind::Commit { change, links } => commit(token, change, links),
         Kind::Link(linking) => match &linking.stage {
@@ -133,10 +134,7 @@ pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sum
             linking::Stage::Reading { .. } => Event::Read { token, client, span },
             linking::Stage::Copying => Event::Write {
                 token,
-                span,
-                sums,
-                force_unit_access: false,
-                change: MetadataChange::default(),
+                request: WriteRequest::new(span, sums),
             },
             linking::Stage::Committing { change, links } => commit(token, change, links),
         },

@@ -21,8 +21,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use tombolo_base::{BLOCK_BYTES, BlockEncoding, BlockSum, Instant, Lcbn, ObjectDescriptor};
 use tombolo_core::{
-    Answer, ClientId, Command, Core, Event, FetchItem, HashItem, HashResult, JobId, MetadataChange, ReadPiece, Refusal,
-    Token, UploadItem,
+    Answer, ClientId, Command, Core, Event, FetchItem, HashItem, HashResult, JobId, ReadPiece, Refusal, Token,
+    UploadItem, WriteRequest,
 };
 
 pub struct World<'a> {
@@ -181,10 +181,7 @@ impl<'a> World<'a> {
             Kind::Read => Event::Read { token, client, span },
             Kind::Write => Event::Write {
                 token,
-                span,
-                sums: self.sums(request),
-                force_unit_access: false,
-                change: MetadataChange::default(),
+                request: WriteRequest::new(span, self.sums(request)),
             },
             Kind::Discard => Event::Zero {
                 token,

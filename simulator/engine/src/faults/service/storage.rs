@@ -4,10 +4,10 @@ use super::threads::call;
 use bytes::Bytes;
 use std::any::Any;
 use std::sync::Arc;
-use tombolo_base::{BlockSum, VolumeId};
-use tombolo_core::{Core, LinkRun, MetadataChange, ResolvedRun, Span, StatusRun};
-use tombolo_file_storage::{CoreAccess, core_change, core_span};
-use tombolo_files::storage::{Change, Entry, FileSpan, MapRun, NO_SESSION, ReadDone, Storage, StorageError, SyncDone};
+use tombolo_base::{BlockSum, MetadataChange, Span, VolumeId};
+use tombolo_core::{Core, LinkRun, ResolvedRun, StatusRun};
+use tombolo_file_storage::CoreAccess;
+use tombolo_files::storage::{Entry, MapRun, NO_SESSION, ReadDone, Storage, StorageError, SyncDone};
 
 type Question = Box<dyn FnOnce(&Core) -> Box<dyn Any + Send> + Send>;
 
@@ -99,30 +99,30 @@ impl Storage for SimStorage {
         Ok(reply!(Call::Counter(key.to_vec()), Counter))
     }
 
-    fn commit(&self, change: Change) -> Result<(), StorageError> {
-        self.commit_change(core_change(change), Vec::new())
+    fn commit(&self, change: MetadataChange) -> Result<(), StorageError> {
+        self.commit_change(change, Vec::new())
     }
 
     fn write(
         &self,
-        span: FileSpan,
+        span: Span,
         data: Bytes,
         sums: Vec<Option<BlockSum>>,
-        change: Change,
+        change: MetadataChange,
     ) -> Result<(), StorageError> {
-        self.write_blocks(core_span(span), data, sums, core_change(change))
+        self.write_blocks(span, data, sums, change)
     }
 
-    fn read(&self, session: u64, span: FileSpan, done: ReadDone) {
-        done(read(core_span(span), session == NO_SESSION));
+    fn read(&self, session: u64, span: Span, done: ReadDone) {
+        done(read(span, session == NO_SESSION));
     }
 
-    fn map(&self, span: FileSpan) -> Result<Vec<MapRun>, StorageError> {
+    fn map(&self, span: Span) -> Result<Vec<MapRun>, StorageError> {
         tombolo_file_storage::map(self, span)
     }
 
-    fn link(&self, from: FileSpan, to_inode: u64, to_first: u64, change: Change) -> Result<(), StorageError> {
-        tombolo_file_storage::link(self, from, to_inode, to_first, change)
+    fn link(&self, from: Span, to: Span, change: MetadataChange) -> Result<(), StorageError> {
+        tombolo_file_storage::link(self, from, to, change)
     }
 
     fn next_mapped(&self, from: u64) -> Result<Option<u64>, StorageError> {

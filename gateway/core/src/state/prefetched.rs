@@ -1,8 +1,8 @@
 //! Which slots a prefetch has filled, and of those that nobody has read yet, on whose word. Two bits a slot, 48 bytes
 //! an unread block.
 //!
-//! It owns the prefetch_outcome of prefetched blocks from their arrival to their first read or eviction. What is still on its way is
-//! the affair of `fetch`.
+//! It knows what becomes of prefetched blocks from their arrival to their first read or eviction. What is still on its way
+//! is the affair of `fetch`.
 
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
@@ -11,7 +11,7 @@ use tombolo_prefetch::{BLOCKS_MAX, Class, PrefetchOutcome, Tag};
 
 /// A suggested block: its address as the prefetcher names it, and the prefetcher's note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct PrefetchTag {
     pub volume: VolumeId,
     pub block: u64,
     pub class: Class,
@@ -20,7 +20,7 @@ pub struct Mark {
 
 #[derive(Clone, Copy, Debug)]
 struct Unread {
-    mark: Mark,
+    prefetch_tag: PrefetchTag,
     /// It has had its second chance.
     aged: bool,
 }
@@ -31,19 +31,19 @@ pub struct Touched {
     /// A prefetch brought the block.
     pub brought: bool,
     /// Nobody had read it since.
-    pub first: Option<Mark>,
+    pub first: Option<PrefetchTag>,
 }
 
 #[derive(Debug)]
-pub struct Marks {
+pub struct Prefetched {
     brought: Vec<u64>,
     is_unread: Vec<u64>,
     unread: HashMap<u32, Unread>,
     /// Aged and evicted blocks that the prefetcher has not heard of yet.
-    prefetch_outcomes: Vec<(Mark, PrefetchOutcome)>,
+    prefetch_outcomes: Vec<(PrefetchTag, PrefetchOutcome)>,
 }
 
-impl Marks {
+impl Prefetched {
     pub fn new(slot_count: u32) -> Self {
         let words = slot_count.div_ceil(64) as usize;
         Self {
@@ -55,10 +55,16 @@ impl Marks {
     }
 
     /// A prefetch has brought a block that nobody asked for meanwhile.
-    pub fn put_unread(&mut self, slot: Lcbn, mark: Mark) {
+    pub fn put_unread(&mut self, slot: Lcbn, prefetch_tag: PrefetchTag) {
         set(&mut self.brought, slot);
         set(&mut self.is_unread, slot);
-        self.unread.insert(slot.0, Unread { mark, aged: false });
+        self.unread.insert(
+            slot.0,
+            Unread {
+                prefetch_tag,
+                aged: false,
+            },
+        );
     }
 
     /// A prefetch has brought a block that a reader was waiting for by then.
@@ -80,14 +86,15 @@ impl Marks {
         }
         Touched {
             brought: true,
-            first: self.forget_unread(slot).map(|unread| unread.mark),
+            first: self.forget_unread(slot).map(|unread| unread.prefetch_tag),
         }
     }
 
     /// The block in the slot is evicted.
     pub fn evict(&mut self, slot: Lcbn) {
-        if let Some(Unread { mark, aged }) = self.forget_unread(slot) {
-            self.prefetch_outcomes.push((mark, PrefetchOutcome::Evicted { aged }));
+        if let Some(Unread { prefetch_tag, aged }) = self.forget_unread(slot) {
+            self.prefetch_outcomes
+                .push((prefetch_tag, PrefetchOutcome::Evicted { aged }));
         }
         unset(&mut self.brought, slot);
     }
@@ -106,15 +113,16 @@ impl Marks {
         let Some(unread) = self.unread.get_mut(&slot.0) else {
             return false;
         };
-        if unread.aged || unread.mark.class != Class::Sequential {
+        if unread.aged || unread.prefetch_tag.class != Class::Sequential {
             return false;
         }
         unread.aged = true;
-        self.prefetch_outcomes.push((unread.mark, PrefetchOutcome::Aged));
+        self.prefetch_outcomes
+            .push((unread.prefetch_tag, PrefetchOutcome::Aged));
         true
     }
 
-    /// Forgets everything: the marks are of another prefetcher than the one that will be told.
+    /// Forgets everything: the tags are of another prefetcher than the one that will be told.
     pub fn clear(&mut self) {
         self.brought.fill(0);
         self.is_unread.fill(0);
@@ -123,7 +131,7 @@ impl Marks {
     }
 
     /// What the prefetcher has not heard of yet, into an empty list.
-    pub fn take_prefetch_outcomes(&mut self, prefetch_outcomes: &mut Vec<(Mark, PrefetchOutcome)>) {
+    pub fn take_prefetch_outcomes(&mut self, prefetch_outcomes: &mut Vec<(PrefetchTag, PrefetchOutcome)>) {
         core::mem::swap(&mut self.prefetch_outcomes, prefetch_outcomes);
     }
 
@@ -183,7 +191,7 @@ pub fn address(volume: VolumeId, block: u64) -> u64 {
 }
 
 /// Whether the right block follows the left one in the same suggestion.
-pub fn continues(left: &Mark, right: &Mark) -> bool {
+pub fn continues(left: &PrefetchTag, right: &PrefetchTag) -> bool {
     left.volume == right.volume && left.tag == right.tag && left.class == right.class && left.block + 1 == right.block
 }
 
@@ -191,8 +199,8 @@ pub fn continues(left: &Mark, right: &Mark) -> bool {
 mod tests {
     use super::*;
 
-    fn mark(block: u64, class: Class) -> Mark {
-        Mark {
+    fn prefetch_tag(block: u64, class: Class) -> PrefetchTag {
+        PrefetchTag {
             volume: VolumeId(1),
             block,
             class,
@@ -202,39 +210,45 @@ mod tests {
 
     #[test]
     fn a_block_is_used_once_and_counted_while_it_stays() {
-        let mut marks = Marks::new(100);
+        let mut prefetched = Prefetched::new(100);
         let slot = Lcbn(70);
-        assert_eq!(marks.read(slot), Touched::default());
-        marks.put_unread(slot, mark(5, Class::History));
-        let first = marks.read(slot);
-        assert_eq!(first.first, Some(mark(5, Class::History)));
+        assert_eq!(prefetched.read(slot), Touched::default());
+        prefetched.put_unread(slot, prefetch_tag(5, Class::History));
+        let first = prefetched.read(slot);
+        assert_eq!(first.first, Some(prefetch_tag(5, Class::History)));
         let again = Touched {
             brought: true,
             first: None,
         };
-        assert_eq!(marks.read(slot), again);
-        marks.evict(slot);
-        assert!(!marks.has_prefetch_outcomes());
-        assert_eq!(marks.read(slot), Touched::default());
+        assert_eq!(prefetched.read(slot), again);
+        prefetched.evict(slot);
+        assert!(!prefetched.has_prefetch_outcomes());
+        assert_eq!(prefetched.read(slot), Touched::default());
     }
 
     #[test]
     fn sequential_blocks_are_spared_once() {
-        let mut marks = Marks::new(64);
-        marks.put_unread(Lcbn(1), mark(1, Class::Sequential));
-        marks.put_unread(Lcbn(2), mark(2, Class::History));
-        assert!(!marks.spare(Lcbn(0)) && !marks.spare(Lcbn(2)));
-        assert!(marks.spare(Lcbn(1)) && !marks.spare(Lcbn(1)));
-        marks.evict(Lcbn(1));
-        marks.evict(Lcbn(2));
+        let mut prefetched = Prefetched::new(64);
+        prefetched.put_unread(Lcbn(1), prefetch_tag(1, Class::Sequential));
+        prefetched.put_unread(Lcbn(2), prefetch_tag(2, Class::History));
+        assert!(!prefetched.spare(Lcbn(0)) && !prefetched.spare(Lcbn(2)));
+        assert!(prefetched.spare(Lcbn(1)) && !prefetched.spare(Lcbn(1)));
+        prefetched.evict(Lcbn(1));
+        prefetched.evict(Lcbn(2));
         let mut prefetch_outcomes = Vec::new();
-        marks.take_prefetch_outcomes(&mut prefetch_outcomes);
+        prefetched.take_prefetch_outcomes(&mut prefetch_outcomes);
         let expected = [
-            (mark(1, Class::Sequential), PrefetchOutcome::Aged),
-            (mark(1, Class::Sequential), PrefetchOutcome::Evicted { aged: true }),
-            (mark(2, Class::History), PrefetchOutcome::Evicted { aged: false }),
+            (prefetch_tag(1, Class::Sequential), PrefetchOutcome::Aged),
+            (
+                prefetch_tag(1, Class::Sequential),
+                PrefetchOutcome::Evicted { aged: true },
+            ),
+            (
+                prefetch_tag(2, Class::History),
+                PrefetchOutcome::Evicted { aged: false },
+            ),
         ];
         assert_eq!(prefetch_outcomes, expected);
-        marks.check_invariants(|_| true);
+        prefetched.check_invariants(|_| true);
     }
 }

@@ -4,16 +4,15 @@ use crate::error::FileError;
 use crate::keys;
 use crate::node::Node;
 use crate::records::{CookieRecord, NameRecord, OrphanRecord};
-use crate::storage::{Change, FileSpan};
 use crate::types::{Changed, FILE_BYTES_MAX, FileType};
-use tombolo_base::{BLOCK_BYTES, EntryChange};
+use tombolo_base::{BLOCK_BYTES, EntryChange, MetadataChange, Span};
 
 /// Blocks of the largest file.
 pub const FILE_BLOCKS_MAX: u64 = FILE_BYTES_MAX / BLOCK_BYTES as u64;
 
 #[derive(Debug, Default)]
-pub struct Edit {
-    pub change: Change,
+pub struct Transaction {
+    pub change: MetadataChange,
     /// Allocated blocks, and inodes, that the change adds to its share.
     pub blocks: i64,
     pub inodes: i64,
@@ -26,7 +25,7 @@ pub struct Edit {
     pub erased: Vec<u64>,
 }
 
-impl Edit {
+impl Transaction {
     pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
         self.change.entries.push(EntryChange::Put { key, value });
     }
@@ -35,7 +34,7 @@ impl Edit {
         self.change.entries.push(EntryChange::Delete { key });
     }
 
-    pub fn punch(&mut self, span: FileSpan) {
+    pub fn punch(&mut self, span: Span) {
         if span.count > 0 {
             self.change.holes.push(span);
         }
@@ -135,11 +134,7 @@ impl Edit {
             } else {
                 file.blocks()
             };
-            self.punch(FileSpan {
-                inode: node.inode,
-                first: 0,
-                count,
-            });
+            self.punch(Span::of_file(node.inode, 0, count));
             self.blocks -= file.allocated_blocks.cast_signed();
         }
         self.inodes -= 1;
