@@ -11,7 +11,7 @@
 //! is read until it is dropped ([`Disk::drop_pages`]) or a power loss comes, and no later sync writes it.
 
 use crate::faults::contents::Block;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn, Prng, Pvbn};
 use tombolo_core::JournalMark;
@@ -82,6 +82,8 @@ pub struct Disk {
     has_cache: bool,
     /// Slots that cannot be read: until they are written, or for ever, nor written then.
     failed: BTreeMap<u32, bool>,
+    /// Slots whose bytes were altered since they were last written.
+    rotten: BTreeSet<u32>,
     /// How long a segment is made, durably, before it gets its name.
     allocated_bytes: usize,
     durable_mark: Mark,
@@ -98,6 +100,7 @@ impl Disk {
             identity,
             has_cache: true,
             failed: BTreeMap::new(),
+            rotten: BTreeSet::new(),
             allocated_bytes: 0,
             durable_mark: Mark::default(),
             pending_marks: Vec::new(),
@@ -177,6 +180,11 @@ impl Disk {
         !self.failed.contains_key(&slot.0)
     }
 
+    /// It can be read, and holds what was written.
+    pub fn is_whole(&self, slot: Lcbn) -> bool {
+        self.is_readable(slot) && !self.rotten.contains(&slot.0)
+    }
+
     pub fn is_writable(&self, slot: Lcbn) -> bool {
         self.failed.get(&slot.0) != Some(&true)
     }
@@ -184,6 +192,7 @@ impl Disk {
     pub fn write_slot(&mut self, slot: Lcbn, block: Block) {
         self.order += 1;
         self.failed.retain(|failed, for_ever| *failed != slot.0 || *for_ever);
+        self.rotten.remove(&slot.0);
         self.slots[slot.0 as usize].pending.push((self.order, block));
     }
 
@@ -347,6 +356,7 @@ impl Disk {
 
     /// A bit flips, a sector is zeroed, or a write to `other` has gone here, in memory and on the medium.
     pub fn rot_slot(&mut self, slot: Lcbn, other: Lcbn, prng: &mut Prng) {
+        self.rotten.insert(slot.0);
         let before = self.read_slot(slot);
         let mut bytes = before.to_vec();
         match prng.below(3) {
@@ -372,6 +382,7 @@ impl Disk {
             *slot = Slot::default();
         }
         self.failed.clear();
+        self.rotten.clear();
         self.has_cache = false;
         self.durable_mark = Mark::default();
         self.pending_marks.clear();

@@ -231,7 +231,12 @@ impl World {
     /// During an outage some requests fail quickly and some hang until it ends.
     fn outage_micros(&mut self) -> u64 {
         let left = self.store.outage_until.saturating_sub(self.now);
-        if left > 0 && self.prng.chance(300) { left } else { 0 }
+        if left == 0 || !self.prng.chance(300) {
+            return 0;
+        }
+        // The outage may have begun in another life of the gateway.
+        self.life.store_faults += 1;
+        left
     }
 
     fn begin_journal_write(&mut self, mut write: JournalWrite, micros: u64) {
@@ -283,8 +288,13 @@ impl World {
                 assert!(pvbn.0 >= self.pvbns_end, "PVBN {} is given out again", pvbn.0);
                 self.pvbns_end = pvbn.0 + sums.len() as u64;
                 let slots = slots.iter().flat_map(|run| run.slots()).map(|slot| slot.0);
-                self.slot_pvbns
-                    .extend(slots.zip(0..).map(|(slot, offset)| (slot, pvbn.plus(offset))));
+                for (slot, pvbn) in slots.zip((0..).map(|offset| pvbn.plus(offset))) {
+                    self.slot_pvbns.insert(slot, pvbn);
+                    // Its sectors may have failed between its write and its record.
+                    if !self.disk.is_whole(Lcbn(slot)) {
+                        self.rotten.insert(pvbn);
+                    }
+                }
             }
             Record::Link(link) => {
                 let mut pvbns = (0..link.count).map(|offset| link.pvbn.plus(offset));

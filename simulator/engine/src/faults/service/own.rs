@@ -14,6 +14,8 @@ use tombolo_files::{FileError, RenameMode, Request, XattrMode};
 const LATEST_INODES: u64 = 8;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const XATTRS: [&str; 3] = ["user.one", "user.two", "trusted.three"];
+/// At least between two attempts at what was refused for now.
+const WAIT_MICROS: u64 = 500;
 /// Files are no longer than about this.
 const FILE_BYTES_MAX: u64 = 20_000;
 
@@ -98,7 +100,7 @@ impl World {
                 let files = self.service.files();
                 self.begin_job(1 + client, Box::new(move || Outcome::Synced(jobs::synced(&files))));
             }
-            Next::Rest => self.client_of_share_rests(1 + client),
+            Next::Rest => self.client_of_share_waits(1 + client),
         }
     }
 
@@ -133,6 +135,7 @@ impl World {
                     sent.again = true;
                 }
                 self.service.count_refusal();
+                return self.client_of_share_waits(1 + client);
             }
             answer => {
                 let sent = own.under_way.take().expect("an answer is to a request");
@@ -147,7 +150,7 @@ impl World {
 
     pub(super) fn own_looked(&mut self, client: usize, looked: Result<Tree, FileError>) {
         match looked {
-            Err(error) if jobs::is_for_now(&error) => {}
+            Err(error) if jobs::is_for_now(&error) => return self.client_of_share_waits(1 + client),
             Err(error) => panic!("client {client} of the share cannot look at its directory: {error}"),
             Ok(tree) => {
                 let own = &mut self.service.own[client];
@@ -171,11 +174,18 @@ impl World {
     }
 
     pub(super) fn client_of_share_rests(&mut self, thread: usize) {
+        self.client_of_share_wakes_after(thread, 0);
+    }
+
+    /// For what only time brings. A client that thinks for no time would ask for it for ever.
+    pub(super) fn client_of_share_waits(&mut self, thread: usize) {
+        self.client_of_share_wakes_after(thread, WAIT_MICROS);
+    }
+
+    fn client_of_share_wakes_after(&mut self, thread: usize, micros: u64) {
         if self.service.phase == Phase::Open {
-            let micros = self
-                .scenario
-                .delays
-                .of(self.scenario.delays.client_think, &mut self.service.prng);
+            let think = self.scenario.delays.client_think;
+            let micros = micros + self.scenario.delays.of(think, &mut self.service.prng);
             self.schedule(micros, Event::ShareClientWakes(thread));
         }
     }

@@ -215,7 +215,7 @@ impl World {
         // A core that has stopped shows what it could not keep, until it is started again.
         let must_wait = self.life.has_failed || (self.service.common.must_look.is_some() && client != 0);
         if must_wait {
-            return self.client_of_share_rests(thread);
+            return self.client_of_share_waits(thread);
         }
         if party.wants.is_some() {
             return;
@@ -328,7 +328,7 @@ impl World {
         {
             self.service.common.parties[client].again = true;
             self.service.count_refusal();
-            return self.client_of_share_rests(thread);
+            return self.client_of_share_waits(thread);
         }
         let errand = self.service.common.parties[client].errand.take();
         self.conclude(client, errand.expect("an answer is to an errand"), met);
