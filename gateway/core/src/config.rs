@@ -39,7 +39,8 @@ pub struct Config {
     pub uploads_max: usize,
     /// Objects of which it is remembered that the store has them; each is 100 bytes.
     pub present_objects_max: usize,
-    /// Times that a dirty block is read in vain before it is given up, a second apart.
+    /// Times that a dirty block is read in vain before it is given up. The pauses double from a second to a minute: 12 take
+    /// six minutes.
     pub slot_reads_max: u32,
     /// A read that waits this long without a block arriving for it is refused.
     pub read_timeout_ms: u64,
@@ -87,7 +88,7 @@ impl Default for Config {
             uploads_max: 8,
             followers_max: 2_048,
             present_objects_max: 1 << 16,
-            slot_reads_max: 5,
+            slot_reads_max: 12,
             read_timeout_ms: 60_000,
             fingerprints_max: 1 << 18,
             fetches_max: 16,

@@ -21,6 +21,8 @@ pub struct Snapshot {
     pub slots_clean: u32,
     pub slots_dirty: u32,
     pub slots_corrupt: u32,
+    /// Dirty blocks whose slots cannot be read for the time being.
+    pub unreadable_blocks: u64,
     /// Blocks that read as errors, as far as is known, and the first of them.
     pub lost_blocks: u64,
     pub lost_runs: Vec<LostRun>,
@@ -90,6 +92,7 @@ impl Core {
             slots_clean: self.slots.clean_count(),
             slots_dirty: self.slots.dirty_count(),
             slots_corrupt: self.slots.corrupt_count(),
+            unreadable_blocks: self.flush.unreadable.len() as u64,
             lost_blocks: self.lost_count(),
             lost_runs: self.lost_runs(),
             dirty_blocks: self.dirty.len() as u64,

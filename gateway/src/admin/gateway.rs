@@ -180,6 +180,7 @@ impl GatewayControl {
                 hit_ratio: 0.0,
                 blocks_prefetched: reading.prefetched,
                 slots_corrupt: counters.slots_corrupt,
+                blocks_unreadable: snapshot.unreadable_blocks,
                 blocks_lost: counters.blocks_lost,
             }
             .with_hit_ratio(),

@@ -202,10 +202,10 @@ fn writes(status: &Status) -> String {
 
 fn damage(status: &Status) -> Option<String> {
     let cache = &status.cache;
-    (cache.slots_corrupt + cache.blocks_lost > 0).then(|| {
+    (cache.slots_corrupt + cache.blocks_unreadable + cache.blocks_lost > 0).then(|| {
         format!(
-            "{} corrupt cache slots found, {} blocks lost",
-            cache.slots_corrupt, cache.blocks_lost
+            "{} corrupt cache slots found, {} blocks unreadable for now, {} blocks lost",
+            cache.slots_corrupt, cache.blocks_unreadable, cache.blocks_lost
         )
     })
 }
@@ -330,13 +330,17 @@ upload          0 B/s, 0 objects in flight, 10 minutes left
             failure: Some("input/output error".into()),
             cache: CacheStatus {
                 slots_corrupt: 2,
+                blocks_unreadable: 3,
                 ..Default::default()
             },
             ..Default::default()
         };
         let text = shown(&status);
         assert!(text.starts_with("FAILED          input/output error"), "{text}");
-        assert!(text.contains("2 corrupt cache slots"), "{text}");
+        assert!(
+            text.contains("2 corrupt cache slots found, 3 blocks unreadable for now"),
+            "{text}"
+        );
         let status = Status {
             pause: Some("no room".into()),
             ..Default::default()

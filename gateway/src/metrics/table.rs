@@ -327,6 +327,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Slots that held an older block than expected.",
         |m| Integer(m.core.counters.slots_stale),
     ),
+    gauge(
+        "tombolo_cache_blocks_unreadable",
+        "Dirty blocks whose slots cannot be read for the time being.",
+        |m| Integer(m.status.cache.blocks_unreadable),
+    ),
     counter(
         "tombolo_blocks_lost_total",
         "Blocks found to be lost: their object missing or altered, or their only copy corrupt.",

@@ -11,6 +11,8 @@ use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Queued,
+    /// Its slot could not be read; it is queued again when it is to be read again.
+    Unreadable,
     /// A hash job reads it.
     Hashing,
     /// It waits in the open pack, or an upload carries it.
@@ -19,6 +21,13 @@ pub enum Stage {
     AwaitsOriginal,
     /// Gone; swept when it reaches the front.
     Gone,
+}
+
+impl Stage {
+    /// Nothing is under way for it, so it can be taken out at once.
+    pub fn is_at_rest(self) -> bool {
+        matches!(self, Self::Queued | Self::Unreadable)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -147,8 +156,8 @@ impl Dirty {
         }
     }
 
-    /// The blocks of the range map to something else now. Returns those that did until now. Those that were still
-    /// queued are taken out; the others are found dead when their job ends.
+    /// The blocks of the range map to something else now. Returns those that did until now. Those that were at
+    /// rest are taken out; the others are found dead when their job ends.
     pub fn supersede(&mut self, volume: VolumeId, first: u64, end: u64) -> Vec<DirtyBlock> {
         if self.live.is_empty() {
             return Vec::new();
@@ -194,7 +203,7 @@ impl Dirty {
                 if block.stage != Stage::Gone {
                     dead.push(*block);
                 }
-                if block.stage == Stage::Queued {
+                if block.stage.is_at_rest() {
                     block.stage = Stage::Gone;
                     self.count -= 1;
                 }

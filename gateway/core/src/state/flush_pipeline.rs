@@ -2,6 +2,7 @@
 
 use crate::event::{HashResult, JobId, UploadItem};
 use crate::format::local_metadata::OBJECT_SPAN_MAX;
+use crate::state::unreadable::Unreadable;
 use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
@@ -22,16 +23,6 @@ pub struct Upload {
     pub running: bool,
     pub retry_at: Option<Instant>,
     pub failures: u32,
-    /// Of them those of the local disk.
-    pub unread: u32,
-}
-
-/// A dirty block whose slot could not be read.
-#[derive(Debug)]
-pub struct Unreadable {
-    pub times: u32,
-    /// When it is tried again; `None` while it is.
-    pub retry_at: Option<Instant>,
 }
 
 /// Contents that are in the cloud, or on the way there, and that the index may not know yet.
@@ -58,7 +49,7 @@ pub struct Flush {
     pub uploads: BTreeMap<JobId, Upload>,
     /// Over all of `pending`, and of the objects that are being verified.
     pub follower_count: usize,
-    pub unreadable: BTreeMap<Pvbn, Unreadable>,
+    pub unreadable: Unreadable,
     /// Local metadata did not answer; no new hash job before this.
     pub hash_retry_at: Option<Instant>,
     /// Fingerprints that the index has taken in since a checkpoint last set it aside.
@@ -85,6 +76,7 @@ impl Flush {
 
     /// Checks what must always hold; for tests.
     pub fn check_invariants(&self) {
+        self.unreadable.check_invariants();
         for job in self.hash_jobs.values() {
             assert_eq!(job.blocks.len(), job.slots.len());
             assert!(

@@ -9,7 +9,7 @@ use crate::core_state::Core;
 use crate::event::{Command, HashItem, HashResult, JobId, UploadFailure, UploadItem};
 use crate::format::record::Record;
 use crate::state::dirty::{DirtyBlock, Stage};
-use crate::state::flush_pipeline::{HashJob, Pending, Unreadable, Upload};
+use crate::state::flush_pipeline::{HashJob, Pending, Upload};
 use crate::state::lost_blocks::ALTERED;
 use crate::state::slot_transitions::SlotTransition;
 use crate::state::slots::SlotState;
@@ -154,7 +154,7 @@ impl Core {
         let found = self.dirty.find(pvbn).copied();
         let is_live = found.is_some_and(|block| self.dirty.is_live(&block));
         if !is_live || !matches!(result, HashResult::Unreadable) {
-            self.flush.unreadable.remove(&pvbn);
+            self.flush.unreadable.forget(pvbn);
         }
         let Some(block) = found else { return };
         assert_eq!((block.stage, block.slot), (Stage::Hashing, slot));
@@ -168,7 +168,7 @@ impl Core {
         }
         match result {
             HashResult::Corrupt => self.lose_dirty(slot, ALTERED),
-            HashResult::Unreadable => self.hash_again_or_lose(pvbn, slot),
+            HashResult::Unreadable => self.set_aside_or_lose(pvbn, slot),
             HashResult::Done { fingerprint, existing } => {
                 if let Some(pending) = self.flush.pending.get_mut(&fingerprint)
                     && !pending.is_confirmed
@@ -197,30 +197,24 @@ impl Core {
         duplicates.add(block.volume, block.block, block.pvbn, existing);
     }
 
-    /// A sector that cannot be read may be a cable; the block is given up when it stays so, and nothing waits for it.
-    fn hash_again_or_lose(&mut self, pvbn: Pvbn, slot: Lcbn) {
-        let unreadable = self.flush.unreadable.entry(pvbn).or_insert(Unreadable {
-            times: 0,
-            retry_at: None,
-        });
-        unreadable.times += 1;
-        unreadable.retry_at = Some(self.now.plus_millis(HASH_RETRY_MS));
-        if unreadable.times >= self.config.slot_reads_max {
-            self.flush.unreadable.remove(&pvbn);
-            self.slots.set_unusable(slot, self.now);
-            self.lose_dirty(slot, UNREADABLE);
+    /// The block is read again later, and nothing waits for it. One that stays unreadable is given up.
+    fn set_aside_or_lose(&mut self, pvbn: Pvbn, slot: Lcbn) {
+        let is_live = self.dirty.find(pvbn).is_some_and(|block| self.dirty.is_live(block));
+        if is_live && self.flush.unreadable.failed(pvbn) < self.config.slot_reads_max {
+            self.flush.unreadable.retry_later(pvbn, self.now);
+            return self.dirty.set_stage(pvbn, Stage::Unreadable);
         }
+        self.flush.unreadable.forget(pvbn);
+        self.slots.set_unusable(slot, self.now);
+        self.lose_dirty(slot, UNREADABLE);
     }
 
     fn retry_unreadable(&mut self) {
-        let (now, dirty) = (self.now, &mut self.dirty);
-        self.flush.unreadable.retain(|pvbn, unreadable| {
-            let is_due = unreadable.retry_at.is_some_and(|at| now >= at);
-            if is_due {
-                unreadable.retry_at = None;
+        while let Some(pvbn) = self.flush.unreadable.pop_due(self.now) {
+            if !self.dirty.requeue(pvbn) {
+                self.flush.unreadable.forget(pvbn);
             }
-            !is_due || dirty.requeue(*pvbn)
-        });
+        }
     }
 
     /// Metadata that a hashed block needs could not be read.
@@ -279,7 +273,6 @@ impl Core {
                 running: false,
                 retry_at: None,
                 failures: 0,
-                unread: 0,
             },
         );
     }
@@ -332,19 +325,17 @@ impl Core {
                 self.store_failed(&failure);
                 self.retry_upload(job);
             }
+            Err(UploadFailure::Disk { unreadable, .. }) if unreadable.is_empty() => self.retry_upload(job),
             Err(UploadFailure::Disk { unreadable, .. }) => {
-                let upload = self.flush.uploads.get_mut(&job);
-                let times = upload.map_or(0, |upload| {
-                    upload.unread += 1;
-                    upload.unread
+                self.counters.upload_failures += 1;
+                self.upload_without(job, &unreadable, |core, item| {
+                    core.totals.blocks_unique -= 1;
+                    core.set_aside_or_lose(item.pvbn, item.slot);
                 });
-                if times >= self.config.slot_reads_max && !unreadable.is_empty() {
-                    self.upload_without(job, &unreadable, UNREADABLE);
-                } else {
-                    self.retry_upload(job);
-                }
             }
-            Err(UploadFailure::Corrupt(pvbns)) => self.upload_without(job, &pvbns, ALTERED),
+            Err(UploadFailure::Corrupt(pvbns)) => {
+                self.upload_without(job, &pvbns, |core, item| core.lose_dirty(item.slot, ALTERED));
+            }
         }
     }
 
@@ -363,22 +354,19 @@ impl Core {
         upload.retry_at = Some(self.now.plus_millis(delay));
     }
 
-    fn upload_without(&mut self, job: JobId, corrupt: &[Pvbn], reason: &str) {
+    fn upload_without(&mut self, job: JobId, failed: &[Pvbn], set_aside: impl Fn(&mut Self, &UploadItem)) {
         let Some(mut upload) = self.flush.uploads.remove(&job) else {
             return;
         };
         assert!(upload.running, "it has failed, so it was under way");
-        let corrupt: HashSet<Pvbn> = corrupt.iter().copied().collect();
-        let (lost, kept): (Vec<_>, Vec<_>) = upload
-            .items
-            .iter()
-            .copied()
-            .partition(|item| corrupt.contains(&item.pvbn));
-        for item in lost {
-            // Their own copies are good: one of them will be uploaded instead.
+        let failed: HashSet<Pvbn> = failed.iter().copied().collect();
+        let is_failed = |item: &UploadItem| failed.contains(&item.pvbn);
+        let (left_out, kept): (Vec<_>, Vec<_>) = upload.items.iter().copied().partition(is_failed);
+        for item in left_out {
+            // The followers' own copies are good: one of them will be uploaded instead.
             let pending = self.flush.pending.remove(&item.fingerprint);
             self.requeue_followers(pending.map(|pending| pending.followers).unwrap_or_default());
-            self.lose_dirty(item.slot, reason);
+            set_aside(self, &item);
             self.slots.unpin(item.slot);
         }
         if !kept.is_empty() {
@@ -520,17 +508,15 @@ impl Core {
         } else {
             None
         };
-        let unreadable = self
-            .flush
-            .unreadable
-            .values()
-            .filter_map(|unreadable| unreadable.retry_at);
         let verify = if !waits_for_room && self.verification.has_lane(self.config.uploads_max) {
             self.verification.deadline()
         } else {
             None
         };
-        [round, retry, unreadable.min(), verify].into_iter().flatten().min()
+        [round, retry, self.flush.unreadable.deadline(), verify]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
@@ -541,3 +527,7 @@ mod tests;
 #[cfg(test)]
 #[path = "followers_tests.rs"]
 mod followers_tests;
+
+#[cfg(test)]
+#[path = "unreadable_tests.rs"]
+mod unreadable_tests;

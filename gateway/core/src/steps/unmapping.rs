@@ -7,7 +7,6 @@
 //! dirty, the next must not, and nobody has said yet which slots these are.
 
 use crate::core_state::Core;
-use crate::state::dirty::Stage;
 use crate::state::extent_map::Extent;
 use crate::state::slot_transitions::SlotTransition;
 use alloc::vec::Vec;
@@ -33,7 +32,8 @@ impl Core {
         let (volume, first, end) = (extent.volume, extent.first, extent.end());
         let mut free = Vec::new();
         for block in self.dirty.supersede(volume, first, end) {
-            if block.stage == Stage::Queued {
+            self.flush.unreadable.forget(block.pvbn);
+            if block.stage.is_at_rest() {
                 free.push((block.slot, SlotTransition::Free));
             } else {
                 // The next checkpoint must not call it dirty any more.
@@ -79,9 +79,10 @@ impl Core {
     fn sweep_dirty(&mut self, count: u64) -> Vec<Lcbn> {
         let mut free = Vec::new();
         for block in self.dirty.sweep(count) {
-            match block.stage {
-                Stage::Queued => free.push(block.slot),
-                _ => self.slots.mark_changed(block.slot),
+            self.flush.unreadable.forget(block.pvbn);
+            match block.stage.is_at_rest() {
+                true => free.push(block.slot),
+                false => self.slots.mark_changed(block.slot),
             }
         }
         free

@@ -176,6 +176,8 @@ pub struct CacheStatus {
     pub blocks_prefetched: u64,
     /// Slots whose content did not match its checksum; such a block is fetched again if the store has it.
     pub slots_corrupt: u64,
+    /// Dirty blocks whose slots cannot be read for the time being; they are read again before they are given up as lost.
+    pub blocks_unreadable: u64,
     /// Blocks whose only copy was found corrupt. Anything but 0 is loss of data.
     pub blocks_lost: u64,
 }
