@@ -5,6 +5,6 @@ mod file_storage;
 pub mod fuse;
 mod nbd;
 
-pub use file_storage::FileStorage;
 pub(crate) use file_storage::SESSION_CLIENTS;
+pub use file_storage::{FileStorage, GatewayAccess};
 pub use nbd::VolumeExports;

@@ -6,14 +6,24 @@
 #![warn(missing_docs, clippy::unwrap_used)]
 
 use bytes::Bytes;
+use std::sync::Arc;
 use tombolo_base::{BlockSum, MetadataChange, Span, VolumeId};
 use tombolo_core::{Core, Link, LinkRun, LinkStep, MapWalk, PAGE_ENTRIES, Refusal, ResolvedRun, StatusRun, WalkStep};
-use tombolo_files::storage::{MapRun, StorageError};
+use tombolo_files::storage::{Entry, MapRun, ReadDone, Storage, StorageError, SyncDone};
 
 /// The core and its local metadata, for a thread that waits for each answer.
 pub trait CoreAccess {
     /// Dirty blocks are copied by as many at a time.
     const COPY_BLOCKS_MAX: u64;
+
+    /// [`Storage::get`].
+    fn entry(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError>;
+
+    /// [`Storage::scan`].
+    fn entries(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError>;
+
+    /// [`Storage::counter`].
+    fn sum(&self, key: &[u8]) -> Result<i64, StorageError>;
 
     /// What the core answers at once.
     fn ask_core<T: Send + 'static>(
@@ -37,6 +47,9 @@ pub trait CoreAccess {
     /// [`tombolo_core::Event::Read`], for nobody in particular.
     fn read_blocks(&self, span: Span) -> Result<Vec<u8>, StorageError>;
 
+    /// [`Storage::read`].
+    fn begin_read(&self, session: u64, span: Span, done: ReadDone);
+
     /// [`tombolo_core::Event::Write`].
     fn write_blocks(
         &self,
@@ -48,10 +61,65 @@ pub trait CoreAccess {
 
     /// [`tombolo_core::Event::Commit`].
     fn commit_change(&self, change: MetadataChange, links: Vec<LinkRun>) -> Result<(), StorageError>;
+
+    /// [`Storage::sync`].
+    fn begin_sync(&self, done: SyncDone);
 }
 
-/// [`tombolo_files::storage::Storage::map`].
-pub fn map(access: &impl CoreAccess, span: Span) -> Result<Vec<MapRun>, StorageError> {
+/// The file service's storage over a core.
+#[derive(Clone, Debug)]
+pub struct FileStorage<A>(pub A);
+
+impl<A: CoreAccess + Send + Sync + 'static> Storage for FileStorage<A> {
+    fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError> {
+        self.0.entry(key)
+    }
+
+    fn scan(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError> {
+        self.0.entries(from, end, limit)
+    }
+
+    fn counter(&self, key: &[u8]) -> Result<i64, StorageError> {
+        self.0.sum(key)
+    }
+
+    fn commit(&self, change: MetadataChange) -> Result<(), StorageError> {
+        self.0.commit_change(change, Vec::new())
+    }
+
+    fn write(
+        &self,
+        span: Span,
+        data: Bytes,
+        sums: Vec<Option<BlockSum>>,
+        change: MetadataChange,
+    ) -> Result<(), StorageError> {
+        self.0.write_blocks(span, data, sums, change)
+    }
+
+    fn read(&self, session: u64, span: Span, done: ReadDone) {
+        self.0.begin_read(session, span, done);
+    }
+
+    fn map(&self, span: Span) -> Result<Vec<MapRun>, StorageError> {
+        map(&self.0, span)
+    }
+
+    fn link(&self, from: Span, to: Span, change: MetadataChange) -> Result<(), StorageError> {
+        link(&self.0, from, to, change)
+    }
+
+    fn next_mapped(&self, from: u64) -> Result<Option<u64>, StorageError> {
+        next_mapped(&self.0, from)
+    }
+
+    fn sync(&self, done: SyncDone) {
+        self.0.begin_sync(done);
+    }
+}
+
+/// [`Storage::map`].
+fn map(access: &impl CoreAccess, span: Span) -> Result<Vec<MapRun>, StorageError> {
     let mut runs: Vec<MapRun> = Vec::new();
     let mut push = |count, mapped| match runs.last_mut() {
         _ if count == 0 => {}
@@ -80,8 +148,8 @@ pub fn map(access: &impl CoreAccess, span: Span) -> Result<Vec<MapRun>, StorageE
     }
 }
 
-/// [`tombolo_files::storage::Storage::link`].
-pub fn link<A: CoreAccess>(access: &A, from: Span, to: Span, change: MetadataChange) -> Result<(), StorageError> {
+/// [`Storage::link`].
+fn link<A: CoreAccess>(access: &A, from: Span, to: Span, change: MetadataChange) -> Result<(), StorageError> {
     let mut link = Link::new(from, to, change, A::COPY_BLOCKS_MAX);
     loop {
         let step;
@@ -107,8 +175,8 @@ fn copy(access: &impl CoreAccess, from: Span, to: Span) -> Result<(), StorageErr
     access.write_blocks(to, data.into(), sums, MetadataChange::default())
 }
 
-/// [`tombolo_files::storage::Storage::next_mapped`].
-pub fn next_mapped(access: &impl CoreAccess, from: u64) -> Result<Option<u64>, StorageError> {
+/// [`Storage::next_mapped`].
+fn next_mapped(access: &impl CoreAccess, from: u64) -> Result<Option<u64>, StorageError> {
     let mut from = from;
     loop {
         let volume = VolumeId::of_inode(from);

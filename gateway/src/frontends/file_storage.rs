@@ -1,4 +1,4 @@
-//! Entries and block maps for the file service: [`Storage`] over the core.
+//! Entries and block maps for the file service: [`CoreAccess`] over the gateway.
 
 use crate::runtime::Gateway;
 use crate::runtime::requests::{AnswerCall, Data, Pending, Reply};
@@ -9,11 +9,14 @@ use tombolo_base::{BLOCK_BYTES, BlockSum, MetadataChange, Span, VolumeId};
 use tombolo_core::local_metadata::{MetadataRead, Table, map_key};
 use tombolo_core::{Answer, ClientId, Core, EntryScan, Event, LinkRun, ResolvedRun, StatusRun, Token, WriteRequest};
 use tombolo_file_storage::{CoreAccess, storage_error};
-use tombolo_files::storage::{Entry, MapRun, NO_SESSION, ReadDone, Storage, StorageError, SyncDone};
+use tombolo_files::storage::{Entry, NO_SESSION, ReadDone, StorageError, SyncDone};
+
+/// What the file service works on.
+pub type FileStorage = tombolo_file_storage::FileStorage<GatewayAccess>;
 
 /// The gateway as the file service sees it.
 #[derive(Clone)]
-pub struct FileStorage(pub Arc<Gateway>);
+pub struct GatewayAccess(pub Arc<Gateway>);
 
 /// From this number on clients are sessions; below it they are connections.
 pub(crate) const SESSION_CLIENTS: u32 = 1 << 31;
@@ -26,64 +29,7 @@ fn client_of(session: u64) -> ClientId {
     }
 }
 
-impl Storage for FileStorage {
-    fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError> {
-        let known = self.0.core().entry(key);
-        known.or_stored(|| self.0.metadata.entry(key).map_err(metadata_error))
-    }
-
-    fn scan(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError> {
-        let mut scan = EntryScan::new(from, end, limit);
-        while scan.begin_round(&self.0.core()) {
-            let stored = self.0.metadata.entries(scan.from(), scan.end(), scan.wanted());
-            scan.end_round(stored.map_err(metadata_error)?);
-        }
-        Ok(scan.into_found())
-    }
-
-    fn counter(&self, key: &[u8]) -> Result<i64, StorageError> {
-        Ok(self.0.core().counter(key))
-    }
-
-    fn commit(&self, change: MetadataChange) -> Result<(), StorageError> {
-        self.commit_change(change, Vec::new())
-    }
-
-    fn write(
-        &self,
-        span: Span,
-        data: Bytes,
-        sums: Vec<Option<BlockSum>>,
-        change: MetadataChange,
-    ) -> Result<(), StorageError> {
-        self.write_blocks(span, data, sums, change)
-    }
-
-    fn read(&self, session: u64, span: Span, done: ReadDone) {
-        self.read_core(client_of(session), span, done);
-    }
-
-    fn map(&self, span: Span) -> Result<Vec<MapRun>, StorageError> {
-        tombolo_file_storage::map(self, span)
-    }
-
-    fn link(&self, from: Span, to: Span, change: MetadataChange) -> Result<(), StorageError> {
-        tombolo_file_storage::link(self, from, to, change)
-    }
-
-    fn next_mapped(&self, from: u64) -> Result<Option<u64>, StorageError> {
-        tombolo_file_storage::next_mapped(self, from)
-    }
-
-    fn sync(&self, done: SyncDone) {
-        let call: AnswerCall = Box::new(move |result, _| {
-            done(result.map(|_| ()).map_err(|refusal| storage_error(&refusal)));
-        });
-        self.send(Data::None, Reply::Call(call), |token| Event::Flush { token });
-    }
-}
-
-impl FileStorage {
+impl GatewayAccess {
     fn send(&self, data: Data, reply: Reply, event: impl FnOnce(Token) -> Event) {
         let token = self.0.requests.insert(Pending { data, reply });
         let event = event(token);
@@ -119,9 +65,27 @@ impl FileStorage {
     }
 }
 
-impl CoreAccess for FileStorage {
+impl CoreAccess for GatewayAccess {
     /// 1 MiB.
     const COPY_BLOCKS_MAX: u64 = 256;
+
+    fn entry(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError> {
+        let known = self.0.core().entry(key);
+        known.or_stored(|| self.0.metadata.entry(key).map_err(metadata_error))
+    }
+
+    fn entries(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError> {
+        let mut scan = EntryScan::new(from, end, limit);
+        while scan.begin_round(&self.0.core()) {
+            let stored = self.0.metadata.entries(scan.from(), scan.end(), scan.wanted());
+            scan.end_round(stored.map_err(metadata_error)?);
+        }
+        Ok(scan.into_found())
+    }
+
+    fn sum(&self, key: &[u8]) -> Result<i64, StorageError> {
+        Ok(self.0.core().counter(key))
+    }
 
     /// Holds the core no longer than the question takes.
     fn ask_core<T: Send + 'static>(
@@ -172,6 +136,10 @@ impl CoreAccess for FileStorage {
             .unwrap_or_else(|_| Err(StorageError::Failed("the gateway is stopping".into())))
     }
 
+    fn begin_read(&self, session: u64, span: Span, done: ReadDone) {
+        self.read_core(client_of(session), span, done);
+    }
+
     fn write_blocks(
         &self,
         span: Span,
@@ -192,6 +160,13 @@ impl CoreAccess for FileStorage {
     fn commit_change(&self, change: MetadataChange, links: Vec<LinkRun>) -> Result<(), StorageError> {
         let event = |token| Event::Commit { token, change, links };
         self.ask(Data::None, event).map(|_| ())
+    }
+
+    fn begin_sync(&self, done: SyncDone) {
+        let call: AnswerCall = Box::new(move |result, _| {
+            done(result.map(|_| ()).map_err(|refusal| storage_error(&refusal)));
+        });
+        self.send(Data::None, Reply::Call(call), |token| Event::Flush { token });
     }
 }
 

@@ -14,7 +14,7 @@ mod locks;
 mod operations;
 mod session;
 
-use crate::frontends::FileStorage;
+use crate::frontends::{FileStorage, GatewayAccess};
 use crate::metrics::requests::{FileOperation, Meters};
 use crate::runtime::Gateway;
 use invalidations::Invalidations;
@@ -65,7 +65,7 @@ impl Shares {
         let invalidations = Arc::new(Invalidations::default());
         let listener = invalidations.clone();
         let service = FileService::open(
-            Arc::new(FileStorage(gateway.clone())),
+            Arc::new(tombolo_file_storage::FileStorage(GatewayAccess(gateway.clone()))),
             Box::new(move |invalidation| listener.announce(&invalidation)),
         )?;
         let now = Instant::now();

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tombolo_base::EntryChange;
+use tombolo_files::storage::Storage;
 
 fn options(directory: &Path) -> Options {
     let text = format!(
@@ -24,7 +25,7 @@ fn open(directory: &Path) -> FileStorage {
     let patience = Instant::now() + Duration::from_secs(30);
     loop {
         match Gateway::open(options(directory)) {
-            Ok(gateway) => return FileStorage(gateway),
+            Ok(gateway) => return tombolo_file_storage::FileStorage(GatewayAccess(gateway)),
             Err(OpenError::InUse { .. }) if Instant::now() < patience => std::thread::sleep(Duration::from_millis(2)),
             Err(error) => panic!("the gateway does not open: {error}"),
         }
@@ -41,19 +42,19 @@ fn until(what: &str, done: impl Fn() -> bool) {
 
 fn checkpoint(storage: &FileStorage) {
     until("a checkpoint", || {
-        storage.0.submit(Event::CheckpointNow);
-        storage.0.core().is_checkpointed()
+        storage.0.0.submit(Event::CheckpointNow);
+        storage.0.0.core().is_checkpointed()
     });
 }
 
 fn drain(storage: &FileStorage) {
-    storage.0.drain();
-    until("a drain", || storage.0.core().is_drained());
+    storage.0.0.drain();
+    until("a drain", || storage.0.0.core().is_drained());
 }
 
 /// Ends without a last checkpoint, so that the journal is replayed.
 fn reopen(storage: FileStorage, directory: &Path) -> FileStorage {
-    storage.0.stop(Duration::ZERO);
+    storage.0.0.stop(Duration::ZERO);
     drop(storage);
     open(directory)
 }
@@ -84,18 +85,18 @@ fn span(inode: u64, first: u64, count: u64) -> Span {
 fn the_generation_goes_on_with_a_start_that_lost_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let mut storage = open(directory.path());
-    let first = storage.0.generation.number();
-    assert!(storage.0.generation.is_new());
-    storage.0.generation.settle();
+    let first = storage.0.0.generation.number();
+    assert!(storage.0.0.generation.is_new());
+    storage.0.0.generation.settle();
     for name in ["one", "two", "three"] {
         let create = |token| Event::VolumeCreate {
             token,
             name: name.into(),
             blocks: 16,
         };
-        storage.0.ask(create).unwrap();
+        storage.0.0.ask(create).unwrap();
         storage = reopen(storage, directory.path());
-        assert_eq!(storage.0.generation.number(), first);
+        assert_eq!(storage.0.0.generation.number(), first);
     }
 }
 
@@ -111,7 +112,7 @@ fn data_and_its_entries_come_back_together() {
     put(&storage, 1, 3, &data, vec![size]);
     for _ in 0..2 {
         assert_eq!(storage.get(b"D1").unwrap().as_deref(), Some(b"size".as_slice()));
-        assert_eq!(storage.read_blocks(span(1, 3, 5)).unwrap(), data);
+        assert_eq!(storage.0.read_blocks(span(1, 3, 5)).unwrap(), data);
         let runs = storage.map(span(1, 0, 10)).unwrap();
         let runs: Vec<(u64, bool)> = runs.iter().map(|run| (run.count, run.mapped)).collect();
         assert_eq!(runs, [(3, false), (5, true), (2, false)]);
@@ -126,25 +127,25 @@ fn links_share_blocks_clean_dirty_and_missing() {
     let stored = pattern(4, 1);
     put(&storage, 1, 0, &stored, Vec::new());
     drain(&storage);
-    let unique = storage.0.snapshot().totals.blocks_unique;
+    let unique = storage.0.0.snapshot().totals.blocks_unique;
     let dirty = pattern(2, 99);
     put(&storage, 1, 6, &dirty, Vec::new());
     storage
         .link(span(1, 0, 8), span(2, 100, 8), MetadataChange::default())
         .unwrap();
     let whole = [stored.clone(), vec![0; 2 * BLOCK_BYTES], dirty].concat();
-    assert_eq!(storage.read_blocks(span(2, 100, 8)).unwrap(), whole);
+    assert_eq!(storage.0.read_blocks(span(2, 100, 8)).unwrap(), whole);
     // The source goes its own way.
     let holes = vec![span(1, 0, 8)];
     let entries = Vec::new();
     storage.commit(MetadataChange { entries, holes }).unwrap();
-    assert_eq!(storage.read_blocks(span(2, 100, 8)).unwrap(), whole);
+    assert_eq!(storage.0.read_blocks(span(2, 100, 8)).unwrap(), whole);
     drain(&storage);
     checkpoint(&storage);
     let storage = reopen(storage, directory.path());
-    assert_eq!(storage.read_blocks(span(2, 100, 8)).unwrap(), whole);
+    assert_eq!(storage.0.read_blocks(span(2, 100, 8)).unwrap(), whole);
     assert_eq!(
-        storage.0.snapshot().totals.blocks_unique,
+        storage.0.0.snapshot().totals.blocks_unique,
         unique + 2,
         "nothing is uploaded twice"
     );
@@ -158,7 +159,7 @@ fn copies_that_nothing_can_ask_for_leave_the_cache_at_once() {
     let storage = open(directory.path());
     let clean = || {
         drain(&storage);
-        storage.0.snapshot().slots_clean
+        storage.0.0.snapshot().slots_clean
     };
     let cut = |holes| {
         let entries = Vec::new();
@@ -169,7 +170,7 @@ fn copies_that_nothing_can_ask_for_leave_the_cache_at_once() {
     // Overwritten; punched; read all the same.
     put(&storage, 1, 0, &pattern(2, 2), Vec::new());
     cut(vec![span(1, 2, 1)]);
-    assert_eq!(storage.0.snapshot().slots_clean, 5);
+    assert_eq!(storage.0.0.snapshot().slots_clean, 5);
     until("clean slots", || clean() == 7);
     // The same contents again, and a link: the copy is needed by either.
     put(&storage, 2, 0, &pattern(1, 2), Vec::new());
@@ -178,14 +179,14 @@ fn copies_that_nothing_can_ask_for_leave_the_cache_at_once() {
         .unwrap();
     until("clean slots", || clean() == 7);
     cut(vec![span(1, 0, 1), span(1, 3, 1)]);
-    assert_eq!(storage.0.snapshot().slots_clean, 7);
-    let fetches = storage.0.snapshot().counters.fetches;
-    assert_eq!(storage.read_blocks(span(2, 0, 1)).unwrap(), pattern(1, 2));
+    assert_eq!(storage.0.0.snapshot().slots_clean, 7);
+    let fetches = storage.0.0.snapshot().counters.fetches;
+    assert_eq!(storage.0.read_blocks(span(2, 0, 1)).unwrap(), pattern(1, 2));
     assert_eq!(
-        storage.read_blocks(span(3, 0, 1)).unwrap(),
+        storage.0.read_blocks(span(3, 0, 1)).unwrap(),
         pattern(8, 1)[3 * BLOCK_BYTES..4 * BLOCK_BYTES]
     );
-    assert_eq!(storage.0.snapshot().counters.fetches, fetches);
+    assert_eq!(storage.0.0.snapshot().counters.fetches, fetches);
 }
 
 #[test]
@@ -306,13 +307,13 @@ fn what_files_ask_for_is_recorded() {
     let directory = tempfile::tempdir().unwrap();
     let storage = open(directory.path());
     let path = directory.path().join("trace");
-    storage.0.recorder().start(&path, 1 << 20).unwrap();
+    storage.0.0.recorder().start(&path, 1 << 20).unwrap();
     put(&storage, 5, 3, &pattern(2, 1), Vec::new());
-    storage.read_blocks(span(5, 3, 2)).unwrap();
+    storage.0.read_blocks(span(5, 3, 2)).unwrap();
     let holes = vec![span(5, 4, 1)];
     let entries = Vec::new();
     storage.commit(MetadataChange { entries, holes }).unwrap();
-    let status = storage.0.recorder().stop();
+    let status = storage.0.0.recorder().stop();
     assert_eq!((status.records, status.dropped), (3, 0));
     let mut reader = tombolo_trace::open(&tombolo_trace::Source::of(&path)).unwrap();
     let mut record = tombolo_trace::Record::default();
@@ -351,16 +352,16 @@ fn the_cost_of_recording() {
     let round = |writes: bool, path: Option<&Path>| {
         let before = cpu_nanoseconds();
         if let Some(path) = path {
-            storage.0.recorder().start(path, 1 << 30).unwrap();
+            storage.0.0.recorder().start(path, 1 << 30).unwrap();
         }
         for request in 0..REQUESTS {
             match writes {
                 true => put(&storage, 1, request % 256, &data, Vec::new()),
-                false => drop(storage.read_blocks(span(1, request % 256, 1)).unwrap()),
+                false => drop(storage.0.read_blocks(span(1, request % 256, 1)).unwrap()),
             }
         }
         // The thread that writes the trace ends here, so that all its work is counted.
-        let dropped = path.map_or(0, |_| storage.0.recorder().stop().dropped);
+        let dropped = path.map_or(0, |_| storage.0.0.recorder().stop().dropped);
         let after = cpu_nanoseconds();
         assert_eq!(dropped, 0, "the machine is too busy for this");
         [0, 1].map(|which| (after[which] - before[which]) as f64)

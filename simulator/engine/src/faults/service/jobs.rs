@@ -1,7 +1,7 @@
 //! What a thread is given to do, and what comes of it.
 
 use super::common::Meeting;
-use super::storage::SimStorage;
+use super::storage::{SimulatedAccess, SimulatedStorage};
 use super::threads::Turns;
 use std::sync::{Arc, mpsc};
 use tombolo_files::model::{Answer, Tree};
@@ -10,7 +10,7 @@ use tombolo_files::{
     Timestamp,
 };
 
-pub(super) type Files = FileService<SimStorage>;
+pub(super) type Files = FileService<SimulatedStorage>;
 pub(super) type Job = Box<dyn FnOnce() -> Outcome + Send>;
 
 pub(super) enum Outcome {
@@ -45,7 +45,11 @@ pub(super) fn open(clients: usize) -> Job {
 }
 
 fn try_open(clients: usize) -> Result<(Arc<Files>, Places), FileError> {
-    let files = FileService::open_with(Arc::new(SimStorage), Box::new(|_| ()), Some(Arc::new(Turns)))?;
+    let files = FileService::open_with(
+        Arc::new(tombolo_file_storage::FileStorage(SimulatedAccess)),
+        Box::new(|_| ()),
+        Some(Arc::new(Turns)),
+    )?;
     if files.share_named(SHARE).is_none() {
         files.create_share(SHARE, 0, Timestamp::default())?;
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tombolo_base::{BlockSum, MetadataChange, Span, VolumeId};
 use tombolo_core::{Core, LinkRun, ResolvedRun, StatusRun};
 use tombolo_file_storage::CoreAccess;
-use tombolo_files::storage::{Entry, MapRun, NO_SESSION, ReadDone, Storage, StorageError, SyncDone};
+use tombolo_files::storage::{Entry, NO_SESSION, ReadDone, StorageError, SyncDone};
 
 type Question = Box<dyn FnOnce(&Core) -> Box<dyn Any + Send> + Send>;
 
@@ -73,7 +73,9 @@ pub(super) enum Reply {
 pub(super) type Replied = Result<Reply, StorageError>;
 
 /// The world, called from its threads.
-pub(super) struct SimStorage;
+pub(super) struct SimulatedAccess;
+
+pub(super) type SimulatedStorage = tombolo_file_storage::FileStorage<SimulatedAccess>;
 
 /// The part of a reply that a call is answered with.
 macro_rules! reply {
@@ -85,57 +87,21 @@ macro_rules! reply {
     };
 }
 
-impl Storage for SimStorage {
-    fn get(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError> {
+impl CoreAccess for SimulatedAccess {
+    const COPY_BLOCKS_MAX: u64 = 8;
+
+    fn entry(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError> {
         Ok(reply!(Call::Get(key.to_vec()), Entry))
     }
 
-    fn scan(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError> {
+    fn entries(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError> {
         let (from, end) = (from.to_vec(), end.to_vec());
         Ok(reply!(Call::Scan { from, end, limit }, Entries))
     }
 
-    fn counter(&self, key: &[u8]) -> Result<i64, StorageError> {
+    fn sum(&self, key: &[u8]) -> Result<i64, StorageError> {
         Ok(reply!(Call::Counter(key.to_vec()), Counter))
     }
-
-    fn commit(&self, change: MetadataChange) -> Result<(), StorageError> {
-        self.commit_change(change, Vec::new())
-    }
-
-    fn write(
-        &self,
-        span: Span,
-        data: Bytes,
-        sums: Vec<Option<BlockSum>>,
-        change: MetadataChange,
-    ) -> Result<(), StorageError> {
-        self.write_blocks(span, data, sums, change)
-    }
-
-    fn read(&self, session: u64, span: Span, done: ReadDone) {
-        done(read(span, session == NO_SESSION));
-    }
-
-    fn map(&self, span: Span) -> Result<Vec<MapRun>, StorageError> {
-        tombolo_file_storage::map(self, span)
-    }
-
-    fn link(&self, from: Span, to: Span, change: MetadataChange) -> Result<(), StorageError> {
-        tombolo_file_storage::link(self, from, to, change)
-    }
-
-    fn next_mapped(&self, from: u64) -> Result<Option<u64>, StorageError> {
-        tombolo_file_storage::next_mapped(self, from)
-    }
-
-    fn sync(&self, done: SyncDone) {
-        done(call(Call::Sync).map(drop));
-    }
-}
-
-impl CoreAccess for SimStorage {
-    const COPY_BLOCKS_MAX: u64 = 8;
 
     fn ask_core<T: Send + 'static>(
         &self,
@@ -165,6 +131,10 @@ impl CoreAccess for SimStorage {
         read(span, false)
     }
 
+    fn begin_read(&self, session: u64, span: Span, done: ReadDone) {
+        done(read(span, session == NO_SESSION));
+    }
+
     fn write_blocks(
         &self,
         span: Span,
@@ -183,6 +153,10 @@ impl CoreAccess for SimStorage {
 
     fn commit_change(&self, change: MetadataChange, links: Vec<LinkRun>) -> Result<(), StorageError> {
         call(Call::Commit { change, links }).map(drop)
+    }
+
+    fn begin_sync(&self, done: SyncDone) {
+        done(call(Call::Sync).map(drop));
     }
 }
 
