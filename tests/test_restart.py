@@ -9,6 +9,7 @@ import pytest
 
 from conftest import SEED, GatewayFactory
 from harness.gateway import Gateway
+from harness.tools import wait_for
 
 MIB = 1 << 20
 BLOCK_BYTES = 4096
@@ -53,6 +54,22 @@ def test_what_was_written_is_a_hit_after_a_restart(gateway: Gateway, ended: str)
     RESTARTS[ended](gateway)
     gateway.start()
     assert outcomes(gateway, data, 0) == all_of(data, "hit")
+
+
+def test_after_a_checkpoint_there_is_nothing_to_replay(gateway: Gateway) -> None:
+    data = random.Random(SEED).randbytes(READ_BYTES)
+    gateway.create_volume("vol", "64MiB")
+    with gateway.disk("vol") as disk:
+        disk.write(0, data)
+        disk.flush()
+    assert gateway.status()["journal"]["replay_records"] > 0
+    said = gateway.cli("checkpoint")
+    assert re.fullmatch(r"a checkpoint is under way; \d+ records are in it, .*\n", said), said
+    wait_for(lambda: gateway.status()["journal"]["replay_records"] == 0, 20.0, "a checkpoint")
+    gateway.kill9()
+    gateway.start()
+    with gateway.disk("vol") as disk:
+        assert disk.read(0, len(data)) == data
 
 
 @pytest.mark.parametrize("ended", RESTARTS)
