@@ -31,6 +31,7 @@ pub struct Snapshot {
     /// The first of them, and when it was written at the latest, also if that was before the start.
     pub oldest_dirty_pvbn: Option<Pvbn>,
     pub oldest_dirty: Option<Instant>,
+    /// Until what it has uploaded is durably known to be in the store.
     pub draining: bool,
     pub journal_bytes: u64,
     /// Records that recovery would replay now, the most it ever has to, and how long the former would take.
@@ -99,7 +100,7 @@ impl Core {
             dirty_blocks_max: self.config.dirty_blocks_max,
             oldest_dirty_pvbn: self.dirty.first_pvbn(),
             oldest_dirty: self.dirty.oldest(),
-            draining: self.flush.drain_to.is_some(),
+            draining: self.flush.drain.is_some(),
             journal_bytes: self.journal.bytes_since(self.checkpoints.lsn),
             replay_records: self.replay().0,
             replay_records_max: self.replay_records_max(),

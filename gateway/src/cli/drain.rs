@@ -15,9 +15,6 @@ use std::time::{Duration, Instant};
 /// Short enough for a smooth bar; a status costs microseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
-/// What the daemon has uploaded counts as dirty until its confirmation is on stable storage. What is dirty for longer after
-/// the drain's end was written since it was asked for.
-const CONFIRMATION_TIME: Duration = Duration::from_secs(2);
 
 pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliError> {
     client.ask(&endpoints::DRAIN, &())?;
@@ -36,15 +33,10 @@ pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliErro
 
 fn wait(client: &Client, options: &DrainOptions, mut status: Status) -> Result<(), CliError> {
     let begun = Instant::now();
-    let mut ended = None;
     let mut display = Display::new(options.json, status.dirty_bytes);
     loop {
         display.show(&status)?;
-        ended = match status.upload.draining {
-            true => None,
-            false => ended.or_else(|| Some(Instant::now())),
-        };
-        if status.dirty_bytes == 0 || ended.is_some_and(|ended| ended.elapsed() >= CONFIRMATION_TIME) {
+        if !status.upload.draining {
             return display.finish(&status);
         }
         if let Some(seconds) = options

@@ -1,5 +1,6 @@
 //! Dirty blocks on their way to the cloud: hash jobs, the open pack, uploads, and the blocks that wait for them.
 
+use crate::Lsn;
 use crate::event::{HashResult, JobId, UploadItem};
 use crate::format::local_metadata::OBJECT_SPAN_MAX;
 use crate::state::unreadable::Unreadable;
@@ -35,12 +36,21 @@ pub struct Pending {
     pub followers: Vec<Pvbn>,
 }
 
+/// How far a drain has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// All dirty blocks below this must go, however young.
+    Uploading(Pvbn),
+    /// They are in the store; the records that say so end here and are not all durable.
+    Confirming(Lsn),
+}
+
 #[derive(Debug, Default)]
 pub struct Flush {
     /// The round takes blocks below this.
     pub target: Option<Pvbn>,
-    /// Set while everything below this must go, however young.
-    pub drain_to: Option<Pvbn>,
+    /// Set while one goes on.
+    pub drain: Option<Drain>,
     pub hash_jobs: BTreeMap<JobId, HashJob>,
     pub pack: Vec<UploadItem>,
     pub pending: HashMap<Fingerprint, Pending>,

@@ -1,7 +1,7 @@
 //! What may be done before journal writes, syncs and checkpoints have ended, and what a failure of theirs ends.
 
 use crate::config::Config;
-use crate::event::{Command, DiskError, Event, HashResult, JobId, MetadataError, Token, WriteRequest};
+use crate::event::{Command, DiskError, Event, HashResult, JobId, MetadataError, Token, UploadItem, WriteRequest};
 use crate::format::cache_header::JournalMark;
 use crate::format::record::{Batch, SEGMENT_HEADER_BYTES};
 use crate::format::slot_page::{SlotEntry, decode_slot_page};
@@ -11,7 +11,9 @@ use crate::state::prefetch_state::Economy;
 use crate::steps::checkpoint::CHECKPOINT_RETRY_MS;
 use crate::test_bench::{Bench, VOLUME};
 use alloc::{collections::VecDeque, sync::Arc};
-use tombolo_base::{BlockSum, EntryChange, Fingerprint, Instant, MetadataChange, Pvbn, Span};
+use tombolo_base::{
+    BlockEncoding, BlockSum, EntryChange, Fingerprint, Instant, MetadataChange, ObjectDescriptor, Pvbn, Span,
+};
 
 /// Beyond the object that the bench has in the cloud.
 const FIRST_BLOCK: u64 = 1 << 20;
@@ -25,6 +27,7 @@ struct Held {
     trims: Vec<u64>,
     hashed: Vec<Pvbn>,
     hash_jobs: Vec<(JobId, usize)>,
+    uploads: Vec<(JobId, Vec<UploadItem>)>,
     answers: Vec<(u64, bool)>,
 }
 
@@ -43,6 +46,7 @@ impl Held {
             trims: Vec::new(),
             hashed: Vec::new(),
             hash_jobs: Vec::new(),
+            uploads: Vec::new(),
             answers: Vec::new(),
         }
     }
@@ -60,6 +64,7 @@ impl Held {
                     self.hash_jobs.push((job, items.len()));
                     self.hashed.extend(items.iter().map(|item| item.pvbn));
                 }
+                Command::Upload { job, items } => self.uploads.push((job, items)),
                 Command::Answer { token, result } => self.answers.push((token.0, result.is_ok())),
                 _ => {}
             }
@@ -218,6 +223,41 @@ fn no_block_leaves_for_the_cloud_before_its_record_is_durable() {
         held.end_sync();
     }
     assert!(held.hashed.len() <= 2);
+}
+
+#[test]
+fn a_drain_ends_when_the_store_is_durably_known_to_have_all() {
+    let mut held = Held::new(Config::default());
+    let is_draining = |held: &Held| held.bench.core.snapshot().draining;
+    held.step(Event::Drain);
+    assert!(!is_draining(&held), "there is nothing to drain");
+    held.write(1, false);
+    held.end_journal_write();
+    held.step(Event::Drain);
+    held.end_sync();
+    let (job, _) = held.hash_jobs.pop().unwrap();
+    let result = HashResult::Done {
+        fingerprint: Fingerprint([3; 32]),
+        existing: None,
+    };
+    let results = vec![result];
+    held.step(Event::Hashed { job, results });
+    let (job, items) = held.uploads.pop().unwrap();
+    let blocks = items
+        .iter()
+        .map(|item| (item.pvbn, item.fingerprint, 4096, BlockEncoding::Plain));
+    let result = Ok(ObjectDescriptor::new(blocks));
+    held.step(Event::Uploaded { job, result });
+    assert!(held.bench.core.is_drained() && is_draining(&held));
+    // What comes meanwhile is not waited for.
+    held.write(2, false);
+    while !held.journal.is_empty() {
+        held.end_journal_write();
+    }
+    assert!(is_draining(&held), "a crash would forget the confirmation");
+    held.end_sync();
+    assert!(!is_draining(&held));
+    assert!(!held.bench.core.is_drained());
 }
 
 #[test]

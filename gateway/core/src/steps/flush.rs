@@ -9,7 +9,7 @@ use crate::core_state::Core;
 use crate::event::{Command, HashItem, HashResult, JobId, UploadFailure, UploadItem};
 use crate::format::record::Record;
 use crate::state::dirty::{DirtyBlock, Stage};
-use crate::state::flush_pipeline::{HashJob, Pending, Upload};
+use crate::state::flush_pipeline::{Drain, HashJob, Pending, Upload};
 use crate::state::lost_blocks::ALTERED;
 use crate::state::slot_transitions::SlotTransition;
 use crate::state::slots::SlotState;
@@ -44,11 +44,19 @@ impl Core {
         if self.flush.target.is_none() && (self.is_under_pressure() || self.is_old_enough()) {
             self.flush.target = Some(self.next_pvbn);
         }
-        if let Some(drain_to) = self.flush.drain_to {
-            if self.dirty.first_pvbn().is_none_or(|first| first >= drain_to) {
-                self.flush.drain_to = None;
+        if let Some(Drain::Uploading(target)) = self.flush.drain {
+            if self.dirty.first_pvbn().is_none_or(|first| first >= target) {
+                self.flush.drain = Some(Drain::Confirming(self.journal.next()));
             } else {
-                self.flush.target = self.flush.target.max(Some(drain_to));
+                self.flush.target = self.flush.target.max(Some(target));
+            }
+        }
+        if let Some(Drain::Confirming(end)) = self.flush.drain {
+            if self.journal.durable() >= end {
+                self.flush.drain = None;
+            } else {
+                // Again and again: what is not written yet cannot be synced.
+                self.want_sync();
             }
         }
     }
@@ -430,7 +438,7 @@ impl Core {
 
     /// Slots of blocks that are in the cloud count as dirty until that is durable.
     pub(crate) fn request_sync_under_pressure(&mut self) {
-        if self.is_under_pressure() || self.flush.drain_to.is_some() {
+        if self.is_under_pressure() || self.flush.drain.is_some() {
             self.want_sync();
         }
     }
