@@ -1,5 +1,6 @@
 //! The core's limits. Plain data; the daemon fills it from its settings, the simulator from its seed.
 
+/// What a core may use, and how long it waits; none of it changes while it runs.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Slots of the cache file.
@@ -14,7 +15,9 @@ pub struct Config {
     pub flush_delay_ms: u64,
     /// A write that waits at the cap longer than this is refused with [`crate::Refusal::Busy`].
     pub stall_timeout_ms: u64,
+    /// From the end of a checkpoint to the beginning of the next, if anything has changed.
     pub checkpoint_interval_ms: u64,
+    /// A checkpoint begins when the journal has grown by so much since the last; changes wait as with the overlay.
     pub checkpoint_journal_bytes: u64,
     /// Pages of local metadata that one transaction of a checkpoint changes, about ([`crate::Merge`]).
     pub checkpoint_pages_max: usize,
@@ -22,20 +25,29 @@ pub struct Config {
     /// under way or fails, as much may change once more (slots aside); then changes wait, and are refused with
     /// [`crate::Refusal::Busy`] after `stall_timeout_ms`.
     pub overlay_extents_max: usize,
+    /// Objects that were confirmed since.
     pub overlay_objects_max: usize,
+    /// Bytes of keys and values, and about a hundred for each entry.
     pub overlay_entry_bytes_max: usize,
+    /// Pages of the slot index, each of 64 slots. Changes do not wait for these.
     pub overlay_slot_pages_max: usize,
     /// Recovery never has more records to replay than this, or than take this long.
     pub replay_records_max: u64,
+    /// In milliseconds, by what a record took at the last recovery ([`crate::Core::learn_replay_cost`]).
     pub replay_ms_max: u64,
     /// Unsynced journal waits at most this long for a sync.
     pub sync_interval_ms: u64,
+    /// The journal goes on in a new segment when one has reached this; the last batch may pass it.
     pub segment_bytes: u64,
+    /// Memory for pages of maps, least recently used first out.
     pub map_cache_bytes: usize,
+    /// Likewise for object descriptors.
     pub descriptor_cache_bytes: usize,
     /// Blocks of one hash job.
     pub hash_blocks: usize,
+    /// Hash jobs under way at once.
     pub hash_jobs_max: usize,
+    /// Objects on their way to the store at once, and as many verifications.
     pub uploads_max: usize,
     /// Objects of which it is remembered that the store has them; each is 100 bytes.
     pub present_objects_max: usize,
@@ -50,9 +62,11 @@ pub struct Config {
     /// When so many dirty blocks wait for the upload of others of the same contents, no more are hashed; the jobs under way
     /// may add theirs. The batch that confirms an object redirects all that wait for it.
     pub followers_max: usize,
+    /// GETs in flight at once; prefetch takes at most three quarters of them.
     pub fetches_max: usize,
     /// Delay before a failed upload is tried again; doubles up to the second.
     pub upload_retry_ms_min: u64,
+    /// What the delay grows to at the most.
     pub upload_retry_ms_max: u64,
     /// What a step does at the most of the work that a large unmapping leaves behind: dirty blocks given up, extents of the
     /// overlay removed, slots set free.

@@ -31,32 +31,48 @@ use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
 /// Events counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// GETs that were begun, for clients and ahead of them.
     pub fetches: u64,
+    /// GETs that failed as a whole, after the driver's own retries.
     pub fetch_failures: u64,
+    /// Objects that were confirmed.
     pub uploads: u64,
+    /// Uploads that failed and were begun again: the store did not take the object, or slots could not be read.
     pub upload_failures: u64,
+    /// Length of the confirmed objects, as they are stored.
     pub upload_bytes: u64,
+    /// Syncs of cache file and journal that ended, failed ones included.
     pub syncs: u64,
+    /// Checkpoints that were completed.
     pub checkpoints: u64,
+    /// Acknowledgements that were delayed because the backlog came near its cap.
     pub writes_throttled: u64,
+    /// Times that a change had to wait for the cap, a slot, a checkpoint or the disk; one change may do so repeatedly.
     pub writes_stalled: u64,
+    /// Changes refused with [`Refusal::Busy`].
     pub writes_refused_busy: u64,
     /// Reads whose blocks the store did not bring.
     pub reads_refused: u64,
+    /// Clean slots that held an older block than the index said, after a crash; they were fetched again.
     pub slots_stale: u64,
+    /// Other slots with a wrong sum, or that the disk could not read; one that is dirty counts when it is given up.
     pub slots_corrupt: u64,
+    /// Blocks that were found to be lost, each once; less those of which the cloud turned out to have a copy.
     pub blocks_lost: u64,
 }
 
 /// What is known of the cloud from the last requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreState {
+    /// When the store answered last, if only by saying that it lacks an object; `None`: not yet in this life.
     pub last_success: Option<Instant>,
     /// Set while the latest request has failed.
     pub error: Option<String>,
+    /// When the first of the failures came since it last answered.
     pub error_since: Option<Instant>,
 }
 
+/// The data path's state. One world owns it and steps it, one event at a time.
 pub struct Core {
     pub(crate) config: Config,
     pub(crate) now: Instant,

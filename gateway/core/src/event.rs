@@ -21,11 +21,13 @@ pub struct JobId(pub u64);
 /// A write of whole blocks.
 #[derive(Clone, Debug)]
 pub struct WriteRequest {
+    /// Every block that is written, those that become holes included.
     pub span: Span,
     /// Blocks of the span that become holes. The request's buffer has those before them, then those behind them.
     pub zeroes: Option<Span>,
     /// An entry for each of the others, `None` for a block of zeroes.
     pub sums: Vec<Option<BlockSum>>,
+    /// Answered when it is on stable storage, not before.
     pub force_unit_access: bool,
     /// Made in the same step: after a crash all of it is there, or nothing.
     pub change: MetadataChange,
@@ -62,6 +64,7 @@ impl WriteRequest {
 /// A write of blocks of which the first, the last, or both keep some of their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialWrite {
+    /// Every block that is touched, whole or in part, those that become holes included.
     pub span: Span,
     /// Names the read of the first block, if that keeps bytes: what it holds comes through [`Command::ReadSlots`] under
     /// this token, which is never answered.
@@ -70,6 +73,7 @@ pub struct PartialWrite {
     pub tail: Option<Token>,
     /// Blocks of the span that become holes. The request's buffer has those before them, then those behind them.
     pub zeroes: Option<Span>,
+    /// Answered when it is on stable storage, not before.
     pub force_unit_access: bool,
 }
 
@@ -80,72 +84,104 @@ impl PartialWrite {
     }
 }
 
+/// What the world tells the core: what clients and administrators ask for, and what became of the core's commands.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Answered with the blocks' contents through [`Command::ReadSlots`], one or several of them.
     Read {
+        /// Names the request until it is answered; for its windows too.
         token: Token,
         /// Whose reads are taken together when patterns are looked for.
         client: ClientId,
+        /// Refused as a whole with [`Refusal::OutOfRange`] where the volume does not reach so far.
         span: Span,
     },
     /// Whole blocks.
     Write {
+        /// Names the request until it is answered.
         token: Token,
+        /// Refused with [`Refusal::TooLarge`] where it needs more slots than may be dirty.
         request: WriteRequest,
     },
     /// Changes entries and maps in one step. A link makes blocks the same as blocks that are in the cloud.
     Commit {
+        /// Names the request until it is answered, with [`Answer::Committed`].
         token: Token,
+        /// Its holes come first in the journal, its entries last.
         change: MetadataChange,
+        /// Which blocks, each run with what it is linked to; behind the holes.
         links: Vec<LinkRun>,
     },
     /// Turns blocks into holes (TRIM, WRITE ZEROES).
     Zero {
+        /// Names the request until it is answered.
         token: Token,
+        /// May be empty, or hold holes already.
         span: Span,
+        /// Answered when it is on stable storage, not before.
         force_unit_access: bool,
     },
     /// Everything acknowledged so far to stable storage.
     Flush {
+        /// Names the request until it is answered.
         token: Token,
     },
     /// A write that changes its first or last block only in part, in one step.
     WritePartly {
+        /// Names the request until it is answered, and its lock on the blocks.
         token: Token,
+        /// Where the bytes go. They stay with the world, which is told to lay them over the edges.
         write: PartialWrite,
     },
-    /// [`Command::Merge`] is carried out. `sums` has an entry per block of the request's buffer.
+    /// [`Command::Merge`] is carried out.
     Merged {
+        /// As in the command.
         token: Token,
+        /// In the buffer's order; `None` for a block of zeroes.
         sums: Vec<Option<BlockSum>>,
     },
     /// Which blocks are mapped.
     Status {
+        /// Names the request until it is answered, with [`Answer::Status`].
         token: Token,
+        /// The answer may stop short of its end: who wants the rest asks again.
         span: Span,
     },
     /// What blocks are mapped to.
     Resolve {
+        /// Names the request until it is answered, with [`Answer::Resolved`].
         token: Token,
+        /// The answer may stop short of its end: who wants the rest asks again.
         span: Span,
     },
     /// The client is gone: a read, and what has not begun, is dropped without an answer.
     Cancel {
+        /// Of the request that is dropped. A write that goes on is answered as ever.
         token: Token,
     },
+    /// Makes a volume of holes. Answered with its number when that is durable.
     VolumeCreate {
+        /// Names the request until it is answered.
         token: Token,
+        /// At most 255 bytes, for which the caller answers: the journal's record has one byte for the length.
         name: String,
+        /// Its size, at most [`crate::record::VOLUME_BLOCKS_MAX`], for which the caller answers.
         blocks: u64,
     },
+    /// Answered when it is durable. What lies beyond a lesser size becomes holes in the same step.
     VolumeResize {
+        /// Names the request until it is answered.
         token: Token,
+        /// Refused with [`Refusal::UnknownVolume`] where there is none.
         volume: VolumeId,
+        /// The new size, at most [`crate::record::VOLUME_BLOCKS_MAX`], for which the caller answers.
         blocks: u64,
     },
+    /// Answered when it is durable. Its number is not given out again.
     VolumeDelete {
+        /// Names the request until it is answered.
         token: Token,
+        /// Refused with [`Refusal::UnknownVolume`] where there is none.
         volume: VolumeId,
     },
     /// Upload everything that is dirty now.
@@ -153,84 +189,121 @@ pub enum Event {
     /// Make a checkpoint now, whatever the interval (before a clean stop).
     CheckpointNow,
 
+    /// [`Command::WriteSlots`] is carried out, not yet synced.
     SlotsWritten {
+        /// As in the command.
         token: Token,
+        /// An error: nobody knows which slots it hit. The write is refused, and none of them is used for a while.
         result: Result<(), DiskError>,
     },
-    /// `corrupt` lists slots whose bytes do not match their sum.
-    /// When the result is an error, `unreadable` lists the slots that it came from.
+    /// [`Command::ReadSlots`] is carried out.
     SlotsRead {
+        /// As in the command.
         token: Token,
+        /// An error where any slot could not be read; the window is read again, or the read refused.
         result: Result<(), DiskError>,
+        /// Slots whose bytes do not match their sum.
         corrupt: Vec<Lcbn>,
+        /// Slots that the error came from. Empty although there is an error: nobody knows, and the read is refused.
         unreadable: Vec<Lcbn>,
     },
+    /// [`Command::WriteJournal`] is carried out, not yet synced. These may come in any order.
     JournalWritten {
+        /// As in the command.
         lsn: Lsn,
+        /// As in the command.
         end: Lsn,
+        /// An error ends all changes in this life ([`Refusal::Failed`]).
         result: Result<(), DiskError>,
     },
+    /// [`Command::Sync`] is carried out.
     Synced {
+        /// An error ends all changes in this life ([`Refusal::Failed`]).
         result: Result<(), DiskError>,
     },
+    /// [`Command::LoadPage`] is carried out.
     PageLoaded {
+        /// As in the command.
         volume: VolumeId,
+        /// As in the command.
         page: u64,
+        /// As in the command. When a checkpoint has been completed since, the page is asked for again.
         generation: u64,
+        /// An empty page where local metadata has none.
         result: Result<MapPage, MetadataError>,
     },
+    /// [`Command::LoadDescriptor`] is carried out.
     DescriptorLoaded {
+        /// As in the command.
         pvbn: Pvbn,
+        /// `None`: no object there holds the block.
         result: Result<Option<Arc<ObjectDescriptor>>, MetadataError>,
     },
-    /// One result per block of the fetch.
+    /// [`Command::Fetch`] is carried out.
     Fetched {
+        /// As in the command.
         fetch: JobId,
+        /// The sum of what was written into each slot, in the order of the items; or why nothing came at all.
         result: Result<Vec<Result<BlockSum, BlockLoss>>, StoreFailure>,
     },
-    /// One result per block of the job.
+    /// [`Command::Hash`] is carried out.
     Hashed {
+        /// As in the command.
         job: JobId,
+        /// In the order of the items.
         results: Vec<HashResult>,
     },
+    /// [`Command::Upload`] is carried out.
     Uploaded {
+        /// As in the command.
         job: JobId,
+        /// What was put: the items' blocks, in their order.
         result: Result<ObjectDescriptor, UploadFailure>,
     },
-    /// The object is there in its full length; `retryable` is false if not.
+    /// [`Command::Verify`] is carried out. No error: the object is there in its full length.
     Verified {
+        /// As in the command.
         job: JobId,
+        /// A failure that is not retryable is the store's word that the object is missing or has another length.
         result: Result<(), StoreFailure>,
     },
-    /// What the fingerprint index knows, one for each.
+    /// [`Command::FindCopies`] is carried out.
     CopiesFound {
+        /// As in the command.
         job: JobId,
+        /// What the fingerprint index has for each, in their order; `None`: nothing.
         copies: Vec<Option<Pvbn>>,
     },
+    /// [`Command::Checkpoint`] is carried out.
     Checkpointed {
+        /// After an error the command comes again, with the same state.
         result: Result<(), MetadataError>,
     },
     /// There is no room on the disk for this segment, which is not begun yet, nor for any behind it. Changes that would go
     /// there wait, and are refused with [`Refusal::Busy`] in the end.
     JournalFull {
+        /// Its number; a segment behind it cannot be begun either.
         segment: u64,
     },
     /// There is room again.
     JournalHasRoom,
-    /// The machine's clock was set: what it says now, in microseconds since 1970.
+    /// The machine's clock was set.
     WallClock {
+        /// What it says now, in microseconds since 1970.
         micros: u64,
     },
     /// Time has passed; due whenever [`crate::Core::next_deadline`] has come.
     Tick,
 }
 
-/// A run of blocks of a read whose contents lie in consecutive slots. Blocks of no piece read as zeroes.
+/// A run of blocks of a read whose contents lie in consecutive slots. Blocks that no window has a piece for are zeroes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadPiece {
     /// Position in the request's buffer, in blocks.
     pub index: u32,
+    /// The first of as many consecutive slots as there are sums.
     pub slot: Lcbn,
+    /// What the bytes of each slot have to sum up to. A slot that differs is told as corrupt.
     pub sums: Vec<BlockSum>,
 }
 
@@ -239,21 +312,29 @@ pub struct ReadPiece {
 pub struct WritePiece {
     /// Position in the request's buffer, in blocks.
     pub index: u32,
+    /// As many as there are blocks, each for one, in order.
     pub slots: SlotRun,
 }
 
+/// A dirty block to be hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashItem {
+    /// Which block; they ascend within a job.
     pub pvbn: Pvbn,
+    /// Where its bytes lie. It is not reused before the job has ended.
     pub slot: Lcbn,
+    /// What its bytes have to sum up to.
     pub sum: BlockSum,
 }
 
+/// What became of a [`HashItem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashResult {
-    /// `existing` is what the fingerprint index knows.
+    /// The slot was read and holds what its sum says.
     Done {
+        /// Of those bytes.
         fingerprint: Fingerprint,
+        /// What the fingerprint index has for the same contents. The core judges whether that may be used.
         existing: Option<Pvbn>,
     },
     /// The slot does not hold what its sum says.
@@ -262,11 +343,16 @@ pub enum HashResult {
     Unreadable,
 }
 
+/// A block of an object that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadItem {
+    /// Ascending within an object.
     pub pvbn: Pvbn,
+    /// Where its bytes lie. It is not reused before the upload has ended.
     pub slot: Lcbn,
+    /// What its bytes have to sum up to.
     pub sum: BlockSum,
+    /// What was found when it was hashed; goes into the descriptor.
     pub fingerprint: Fingerprint,
 }
 
@@ -275,79 +361,114 @@ pub struct UploadItem {
 pub struct FetchItem {
     /// Index into the descriptor's blocks; ascending.
     pub index: u16,
+    /// Where the block goes. It holds nothing else until the fetch has ended.
     pub slot: Lcbn,
 }
 
+/// What the core asks of the world. Each comes back as the event that is named with it; one without is not waited for.
 #[derive(Clone, Debug)]
 pub enum Command {
+    /// The end of a client's request.
     Answer {
+        /// The request's.
         token: Token,
+        /// What the client gets, or why it gets nothing.
         result: Result<Answer, Refusal>,
     },
+    /// Write blocks of the request's buffer into slots, without a sync; for [`Event::SlotsWritten`].
     WriteSlots {
+        /// The write's.
         token: Token,
+        /// In the buffer's order.
         pieces: Vec<WritePiece>,
     },
+    /// Read slots into the request's buffer and verify the sums, window by window; for [`Event::SlotsRead`].
     ReadSlots {
+        /// The read's, or that of an edge ([`PartialWrite`]).
         token: Token,
+        /// In the buffer's order; another window's are not among them.
         pieces: Vec<ReadPiece>,
     },
     /// Lay the request's bytes over what its edges hold ([`PartialWrite`]), which has been read.
     Merge {
+        /// The partial write's; for [`Event::Merged`].
         token: Token,
     },
+    /// Write a batch to its place, without a sync; for [`Event::JournalWritten`].
     WriteJournal(JournalWrite),
     /// Cache file and every journal segment written so far to stable storage; then, before the outcome is told, a note
-    /// of `mark` outside the journal, which need not be on stable storage before the next sync is.
+    /// of `mark` outside the journal, which need not be on stable storage before the next sync is. For
+    /// [`Event::Synced`].
     Sync {
+        /// Up to where batches had been written when the command was made.
         mark: JournalMark,
     },
     /// Segments below this number are not needed any more.
     TrimJournal {
+        /// The lowest that is needed.
         keep_from: u64,
     },
+    /// A page of a volume's map ([`crate::local_metadata::load_map_page`]); for [`Event::PageLoaded`].
     LoadPage {
+        /// Whose map.
         volume: VolumeId,
+        /// Its number: blocks from [`crate::PAGE_ENTRIES`] times that on.
         page: u64,
+        /// To be handed back: how many checkpoints had been completed when the page was asked for.
         generation: u64,
     },
     /// The object that holds `pvbn` ([`crate::local_metadata::load_descriptor`]).
     LoadDescriptor {
+        /// A block that it holds, not always the first; for [`Event::DescriptorLoaded`].
         pvbn: Pvbn,
     },
     /// One ranged GET that spans the items; blocks go into their slots after verification.
     Fetch {
+        /// For [`Event::Fetched`].
         fetch: JobId,
+        /// The object, and what its blocks have to be.
         descriptor: Arc<ObjectDescriptor>,
+        /// At least one.
         items: Vec<FetchItem>,
+        /// Whether a client waits for it already; else it is prefetch.
         demand: bool,
     },
     /// Read the slots, verify the sums, compute fingerprints, look them up.
     Hash {
+        /// For [`Event::Hashed`].
         job: JobId,
+        /// In PVBN order, at least one.
         items: Vec<HashItem>,
     },
     /// Read the slots, verify the sums, make an object, PUT it.
     Upload {
+        /// For [`Event::Uploaded`].
         job: JobId,
+        /// In PVBN order, at least one, at most [`tombolo_base::PACK_BLOCKS`].
         items: Vec<UploadItem>,
     },
     /// These fingerprints are in the cloud now.
     Remember {
+        /// Of an object that was confirmed: which blocks have them.
         descriptor: Arc<ObjectDescriptor>,
     },
     /// These fingerprints stand for blocks that are lost.
     Forget {
+        /// Each is removed only if the index names this PVBN for it.
         blocks: Vec<(Fingerprint, Pvbn)>,
     },
     /// Ask the store, without reading it, for the object and its length.
     Verify {
+        /// For [`Event::Verified`].
         job: JobId,
+        /// The object, and what length it has to have.
         descriptor: Arc<ObjectDescriptor>,
     },
     /// Look these fingerprints up.
     FindCopies {
+        /// For [`Event::CopiesFound`].
         job: JobId,
+        /// Of blocks that readers wait for, at least one.
         fingerprints: Vec<Fingerprint>,
     },
     /// Log a loss of data.
@@ -356,9 +477,12 @@ pub enum Command {
     /// a [`crate::Merge`] with this `pages_max`, each durable before the next. With the last goes the fingerprint
     /// index, as it is when this command is carried out, before any later [`Command::Remember`] (and the same again
     /// when the command is repeated with the same state after a failure): a fingerprint in the durable index whose
-    /// object's journal record is lost in a crash would make later writes point to nothing.
+    /// object's journal record is lost in a crash would make later writes point to nothing. For
+    /// [`Event::Checkpointed`].
     Checkpoint {
+        /// What has changed up to its superblock's LSN. It stays the same until the checkpoint has been completed.
         frozen: Arc<Frozen>,
+        /// [`Config::checkpoint_pages_max`](crate::Config::checkpoint_pages_max).
         pages_max: usize,
     },
 }
@@ -366,6 +490,7 @@ pub enum Command {
 /// What a client gets when all went well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
+    /// Written, turned into holes, or flushed.
     Done,
     /// The change is in the journal.
     Committed,
@@ -375,24 +500,32 @@ pub enum Answer {
     Status(Vec<StatusRun>),
     /// Likewise.
     Resolved(Vec<ResolvedRun>),
+    /// It was made, resized or deleted, and that is durable.
     Volume(VolumeId),
 }
 
+/// A run of blocks that are all mapped, or all not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusRun {
+    /// Blocks, at least one.
     pub count: u64,
+    /// False for a hole.
     pub mapped: bool,
 }
 
 /// What a run of blocks is mapped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolvedRun {
+    /// Blocks, at least one.
     pub count: u64,
+    /// Of the run's first block; the others follow it one by one.
     pub source: Source,
 }
 
+/// Where the contents of a block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
+    /// Nowhere: it reads as zeroes.
     Hole,
     /// In the cloud, at consecutive PVBNs from this one on: other blocks may be linked to them.
     Stored(Pvbn),
@@ -403,26 +536,50 @@ pub enum Source {
 /// Why a client's request was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    /// The span reaches beyond the volume.
     #[error("blocks {first}..{end} lie beyond the volume's end at block {blocks}")]
-    OutOfRange { first: u64, end: u64, blocks: u64 },
+    OutOfRange {
+        /// The span's first block.
+        first: u64,
+        /// Behind its last; `u64::MAX` where no number is so large.
+        end: u64,
+        /// The volume's size.
+        blocks: u64,
+    },
+    /// There is none of this number, or none any more: it may have been deleted while the request waited.
     #[error("volume {0:?} does not exist")]
     UnknownVolume(VolumeId),
+    /// No two volumes have one name at a time.
     #[error("a volume named {0:?} exists already")]
     VolumeExists(String),
+    /// Blocks other than zeroes, more than may ever be dirty at once. The same request never succeeds.
     #[error("a request of {0} blocks is larger than the cache can take at once")]
     TooLarge(u64),
+    /// A change waited longer than `stall_timeout_ms` for the cap, a slot, a checkpoint or the disk.
     #[error(
         "the cap on changes that are not in the cloud, or not in local metadata, is reached, or the local disk is full; try again"
     )]
     Busy,
+    /// A read's fetch failed after all attempts, or nothing came during `read_timeout_ms`.
     #[error("the cloud cannot be reached at the moment; try again: {0}")]
     CloudUnavailable(String),
+    /// A read's block cannot be had: its object is missing or altered, or its only copy went bad.
     #[error("block {block} (PVBN {}) is lost: {reason}", pvbn.0)]
-    Lost { block: u64, pvbn: Pvbn, reason: String },
+    Lost {
+        /// Its number in the volume.
+        block: u64,
+        /// What it maps to.
+        pvbn: Pvbn,
+        /// What was found, in words.
+        reason: String,
+    },
+    /// The cache file could not be read or written for this request; others go on.
     #[error("local disk: {0}")]
     Disk(DiskError),
+    /// Maps or descriptors could not be read for this request; others go on.
     #[error("local metadata: {0}")]
     Metadata(MetadataError),
+    /// Every change and flush since then, until a restart; reads go on. The failure is the first one.
     #[error("the gateway has stopped accepting changes after a local disk failure: {0}")]
     Failed(DiskError),
 }
@@ -431,7 +588,9 @@ pub enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{operation} failed: {reason}")]
 pub struct DiskError {
+    /// What was tried, as "journal write".
     pub operation: &'static str,
+    /// What the system said.
     pub reason: String,
 }
 
@@ -454,15 +613,20 @@ pub enum BlockLoss {
 pub struct Loss {
     /// The first of them, where that is known: volume and block.
     pub place: Option<(VolumeId, u64)>,
+    /// Neighbours from `place` on. Zero: a whole object is gone, and its blocks are told as they are read.
     pub count: u64,
+    /// The same for all of them.
     pub cause: LossCause,
 }
 
+/// Why blocks are lost.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LossCause {
     /// The object is missing or altered.
     Stored {
+        /// Which one.
         object: Arc<ObjectDescriptor>,
+        /// What the store, or the verification, said of it.
         reason: String,
     },
     /// The only copy went bad before it was uploaded.
@@ -474,17 +638,22 @@ pub enum LossCause {
 pub struct StoreFailure {
     /// The same request may succeed later.
     pub retryable: bool,
+    /// What the driver said.
     pub reason: String,
 }
 
+/// Why an object was not put into the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UploadFailure {
+    /// The PUT failed, after the driver's own retries.
     Store(StoreFailure),
     /// These slots do not hold what their sums say.
     Corrupt(Vec<Pvbn>),
     /// These slots could not be read.
     Disk {
+        /// What the disk said.
         error: DiskError,
+        /// They are left out of the next attempt. Empty: nobody knows which it was, and all are tried again.
         unreadable: Vec<Pvbn>,
     },
 }

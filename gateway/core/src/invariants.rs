@@ -50,6 +50,7 @@ impl Core {
     fn check_tables(&self) {
         let running = self.writes.running.values().map(|running| running.slots.len());
         assert_eq!(running.sum::<usize>(), self.writes.running_blocks as usize);
+        #[expect(clippy::disallowed_methods, reason = "a sum is the same in any order")]
         let reserved = self.reads.reads.values().map(|read| read.reserved);
         assert_eq!(reserved.sum::<u32>(), self.reads.reserved);
         self.reads.check_invariants();

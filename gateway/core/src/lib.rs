@@ -18,6 +18,8 @@
 //! | `walks`      | what takes several requests: scans, walks through maps, links                  |
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
 extern crate alloc;
 
 mod config;

@@ -49,6 +49,7 @@ impl Merge {
         }
     }
 
+    /// What is being merged.
     pub fn frozen(&self) -> &Arc<Frozen> {
         &self.frozen
     }

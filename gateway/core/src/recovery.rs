@@ -51,9 +51,11 @@ use tombolo_base::{DecodeError, Instant, Pvbn};
 
 /// The policies and limits of the core to build.
 pub struct Parts {
+    /// Its slot count has to be that of the state directory.
     pub config: Config,
     /// What the machine's clock says, in microseconds since 1970: how old what is dirty is, is told by it.
     pub wall_micros: u64,
+    /// The replacement policy is empty: recovery gives it the clean slots.
     pub policies: Policies,
 }
 
@@ -64,6 +66,9 @@ const PVBN_GAP: u64 = 1 << 20;
 /// Builds the core from what [`Superblock::first`] began. It changes nothing. The caller MUST then zero as
 /// [`Report::cut`] says, delete [`Report::obsolete_segments`], and sync cache file (with a note of [`Core::next_pvbn`])
 /// and journal, in this order, before it lets the core run: what was replayed counts as durable from here on.
+///
+/// # Errors
+/// When the state cannot be read, does not fit together, or lacks what was durable.
 pub fn recover<M: MetadataRead>(
     now: Instant,
     parts: Parts,
@@ -103,6 +108,10 @@ pub fn recover<M: MetadataRead>(
     Ok((core, report))
 }
 
+/// What local metadata has under the empty key; `None`: nothing, as before the first start.
+///
+/// # Errors
+/// When it cannot be read or decoded.
 pub fn load_superblock<M: MetadataRead>(metadata: &M) -> Result<Option<Superblock>, MetadataFault<M::Error>> {
     match get(metadata, Table::Super, &[])? {
         Some(bytes) => decode(Table::Super, &[], Superblock::decode(&bytes)).map(Some),

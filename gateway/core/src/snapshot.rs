@@ -13,59 +13,92 @@ use tombolo_prefetch::{Addressing, Class, Statistics, graph::History};
 /// A look at the core for `status` and `/metrics`.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
+    /// Since the start.
     pub counters: Counters,
+    /// Since the state directory was made.
     pub totals: Totals,
+    /// From fetches, uploads and verifications.
     pub store: StoreState,
+    /// By their numbers; files of shares are not among them.
     pub volumes: Vec<Volume>,
+    /// Of the cache file.
     pub slot_count: u32,
+    /// Blocks that may be evicted, unless somebody reads them now.
     pub slots_clean: u32,
+    /// Those that may not: the store lacks the block, or it is not yet durable that it has it.
     pub slots_dirty: u32,
+    /// Those whose block was the only copy and is damaged.
     pub slots_corrupt: u32,
     /// Dirty blocks whose slots cannot be read for the time being.
     pub unreadable_blocks: u64,
     /// Blocks that read as errors, as far as is known, and the first of them.
     pub lost_blocks: u64,
+    /// At most a hundred: first those without a copy in the store, each kind by volume and block.
     pub lost_runs: Vec<LostRun>,
+    /// Blocks that the store lacks; damaged ones are not among them.
     pub dirty_blocks: u64,
+    /// The cap, of [`Config`](crate::Config).
     pub dirty_blocks_max: u32,
-    /// The first of them, and when it was written at the latest, also if that was before the start.
+    /// The first of them, and when it was written at the earliest, also if that was before the start.
     pub oldest_dirty_pvbn: Option<Pvbn>,
+    /// No age is told too small. `None`: nothing is dirty.
     pub oldest_dirty: Option<Instant>,
-    /// Until what it has uploaded is durably known to be in the store.
+    /// A drain was asked for, and not everything that was dirty then is durably known to be in the store.
     pub draining: bool,
+    /// Journal since the last checkpoint, which a recovery would replay.
     pub journal_bytes: u64,
     /// Records that recovery would replay now, the most it ever has to, and how long the former would take.
     pub replay_records: u64,
+    /// By number or by time, whichever is less.
     pub replay_records_max: u64,
+    /// An estimate, in milliseconds.
     pub replay_ms: u64,
     /// Changes wait for the checkpoint under way.
     pub waits_for_checkpoint: bool,
     /// Changes wait for room on the local disk.
     pub waits_for_journal: bool,
+    /// When it ended; the start counts as one.
     pub last_checkpoint: Instant,
+    /// Objects; those that wait for another attempt are not among them.
     pub uploads_in_flight: u64,
+    /// GETs; those that are queued are not among them.
     pub fetches_in_flight: u64,
+    /// Changes that wait for others, for a checkpoint, for the disk, for the cap or for slots.
     pub writes_waiting: u64,
+    /// The first failure of the local disk: changes have been refused since then, until a restart.
     pub failed: Option<DiskError>,
+    /// Why the last checkpoint failed; `None` when one has succeeded since.
     pub metadata_error: Option<String>,
+    /// What [`Core::policies`] says.
     pub policies: PolicySnapshot,
+    /// What the slots, their index and the replacement policy take.
     pub slot_memory_bytes: u64,
+    /// What the dirty queue and its map take, about.
     pub dirty_memory_bytes: u64,
+    /// What the pages of maps in memory take, as decoded.
     pub map_cache_bytes: u64,
+    /// What the object descriptors in memory take.
     pub descriptor_cache_bytes: u64,
+    /// Extents of the overlay and of the frozen one.
     pub overlay_extents: u64,
+    /// What the changed entries of the two take.
     pub overlay_entry_bytes: u64,
 }
 
 /// What the policies have achieved and hold, for `status` and `/metrics`.
 #[derive(Clone, Debug, Default)]
 pub struct PolicySnapshot {
+    /// The name of the policy that is at work.
     pub replacement: &'static str,
+    /// The name of the prefetcher that is at work.
     pub prefetch: &'static str,
+    /// Whether the two see volume and block, or PVBNs.
     pub addressing: Addressing,
+    /// What suggestions are weighed by.
     pub economy: Economy,
     /// One per pair of policies that has been at work since the start, the present one last.
     pub tallies: Vec<Tally>,
+    /// What the prefetcher says of itself.
     pub prefetcher: Statistics,
     /// Resident prefetched blocks that nobody has read yet.
     pub unread_blocks: u64,
@@ -83,6 +116,7 @@ impl PolicySnapshot {
 }
 
 impl Core {
+    /// As of the last step. Takes time with the number of volumes and of lost blocks.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             counters: self.counters,
@@ -126,6 +160,7 @@ impl Core {
         }
     }
 
+    /// Whether the store has everything that is not lost; what may still be missing is a checkpoint.
     pub fn is_drained(&self) -> bool {
         self.dirty.is_empty()
     }
@@ -140,10 +175,12 @@ impl Core {
         self.slots.used_to()
     }
 
+    /// `None` for one that does not exist, and for files of shares.
     pub fn volume(&self, volume: VolumeId) -> Option<&Volume> {
         self.volumes.get(&volume)
     }
 
+    /// `None`: no volume has this name. Looks through all of them.
     pub fn volume_named(&self, name: &str) -> Option<&Volume> {
         self.volumes.values().find(|volume| volume.name == name)
     }
@@ -153,6 +190,7 @@ impl Core {
         self.journal.identity()
     }
 
+    /// Slots of the cache file, free ones included.
     pub fn slot_count(&self) -> u32 {
         self.slots.count()
     }
@@ -167,6 +205,7 @@ impl Core {
         self.journal.mark_of_written()
     }
 
+    /// Without the rest of the snapshot.
     pub fn policies(&self) -> PolicySnapshot {
         let prefetch_state = &self.prefetch_state;
         let mut tallies = prefetch_state.earlier.clone();

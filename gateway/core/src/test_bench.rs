@@ -292,6 +292,7 @@ impl Bench {
 }
 
 /// Time that this thread has spent on a processor: the pause, where nobody else wants the processor.
+#[expect(clippy::disallowed_methods, reason = "a test measures what its own thread has cost")]
 pub(crate) fn cpu_nanoseconds() -> u64 {
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells of its threads");
     let first = schedstat.split(' ').next().expect("three numbers");

@@ -19,6 +19,7 @@ use alloc::vec::Vec;
 use tombolo_base::{BLOCK_BYTES, DecodeError, Lcbn, Reader, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
+/// The header's length, where slot 0 begins.
 pub const HEADER_BYTES: usize = BLOCK_BYTES;
 const SECTOR_BYTES: usize = 512;
 const MAGIC: &[u8; 8] = b"TMBCACHE";
@@ -38,6 +39,7 @@ pub fn file_bytes(slot_count: u32) -> u64 {
 /// What was on stable storage when the mark was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
+    /// How far the journal, and the blocks that it speaks of, had come.
     pub journal: JournalMark,
     /// Length of local metadata's file, which never shrinks.
     pub metadata_bytes: u64,
@@ -45,11 +47,14 @@ pub struct Mark {
     pub next_pvbn: u64,
 }
 
+/// Whose the cache file is, and what it notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheHeader {
     /// The superblock's.
     pub identity: u64,
+    /// Slots that the file has room for, whatever its length.
     pub slot_count: u32,
+    /// The two that the file has, as one: of each number the higher.
     pub mark: Mark,
 }
 
@@ -72,6 +77,10 @@ impl CacheHeader {
         bytes
     }
 
+    /// From the file's first [`HEADER_BYTES`]. Marks that cannot be read are left out.
+    ///
+    /// # Errors
+    /// When four sectors are not there, or neither copy of the first is whole and of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let sectors: Vec<&[u8]> = bytes.chunks(SECTOR_BYTES).take(4).collect();
         let [first, second, marks @ ..] = &sectors[..] else {
@@ -171,6 +180,7 @@ fn check_sum(what: &'static str, bytes: &[u8], reader: &mut Reader<'_>) -> Resul
 pub struct JournalMark {
     /// The segment that was being written then.
     pub segment: u64,
+    /// Every batch below it.
     pub lsn: Lsn,
 }
 

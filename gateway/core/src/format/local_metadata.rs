@@ -15,14 +15,22 @@ use crate::format::page::MapPage;
 use alloc::vec::Vec;
 use tombolo_base::{DecodeError, ObjectDescriptor, Pvbn, VolumeId};
 
+/// The tables of local metadata; keys and values are those of the list above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
+    /// The superblock alone, under an empty key.
     Super,
+    /// What blocks map to, by volume and page.
     Map,
+    /// How often PVBNs are mapped to, by page.
     References,
+    /// Descriptors of the objects in the store, by their first PVBN.
     Objects,
+    /// What the slots of the cache file held at the last checkpoint, by page.
     Slots,
+    /// Metadata of shares, under keys of the file service's own making.
     Entries,
+    /// Sums that the file service keeps, likewise.
     Counters,
 }
 
@@ -47,7 +55,9 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 /// Reads of local metadata. A value is told only when it is the one that was put under its key, and a key only when it
 /// lies where it was looked for ([`crate::sealed`]).
 pub trait MetadataRead {
+    /// Why a read, or a change, failed.
     type Error;
+    /// The value under exactly this key; `None`: there is no such key.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Self::Error>;
     /// The entry with the least key not below `key`.
     fn ceiling(&self, table: Table, key: &[u8]) -> Result<Option<Entry>, Self::Error>;
@@ -57,25 +67,39 @@ pub trait MetadataRead {
 
 /// One transaction: takes effect whole, or not at all.
 pub trait MetadataTransaction: MetadataRead {
+    /// In place of whatever was there.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
+    /// Also of a key that is not there.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), Self::Error>;
 }
 
 /// Why metadata cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataFault<E> {
+    /// The database failed.
     #[error("{0}")]
     Store(E),
+    /// A value that is not what it should be.
     #[error("table {table:?}, key {key:02x?}: {error}")]
     Corrupt {
+        /// Where it was found.
         table: Table,
+        /// As it is stored.
         key: Vec<u8>,
+        /// What is wrong with it.
         error: DecodeError,
     },
+    /// The maps gave up more references to a block than are counted: one of the two tables is wrong.
     #[error("PVBN {pvbn} would have {count} references")]
-    NegativeReferences { pvbn: u64, count: i64 },
+    NegativeReferences {
+        /// The block.
+        pvbn: u64,
+        /// Below zero.
+        count: i64,
+    },
 }
 
+/// Big endian, so that the pages of a volume follow each other.
 pub fn map_key(volume: VolumeId, page: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&volume.0.to_be_bytes());
@@ -84,6 +108,9 @@ pub fn map_key(volume: VolumeId, page: u64) -> [u8; 16] {
 }
 
 /// A page of a volume's map; an absent one is empty.
+///
+/// # Errors
+/// When it cannot be read or decoded.
 pub fn load_map_page<R: MetadataRead>(
     reader: &R,
     volume: VolumeId,
@@ -107,6 +134,9 @@ pub(crate) fn least_first(pvbn: Pvbn) -> u64 {
 }
 
 /// The object that holds `pvbn`.
+///
+/// # Errors
+/// When a descriptor on the way to it cannot be read or decoded.
 pub fn load_descriptor<R: MetadataRead>(
     reader: &R,
     pvbn: Pvbn,

@@ -63,6 +63,7 @@ pub struct Page<V> {
     runs: Vec<Run<V>>,
 }
 
+/// What [`PAGE_ENTRIES`] blocks of a volume map to; no value is a hole.
 pub type MapPage = Page<tombolo_base::Pvbn>;
 pub type CountPage = Page<References>;
 

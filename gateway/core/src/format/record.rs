@@ -39,13 +39,13 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
 
+/// Where the first batch begins in a segment.
 pub const SEGMENT_HEADER_BYTES: usize = 64;
+/// Where its payload begins in a batch.
 pub const BATCH_HEADER_BYTES: usize = 48;
 /// A batch is one request's records; no request is larger than 32 MiB, so nothing near this is ever written.
-pub const BATCH_PAYLOAD_BYTES_MAX: usize = 16 << 20;
-/// Longest volume name.
-pub const VOLUME_NAME_BYTES_MAX: usize = 64;
-/// 256 TiB.
+pub(crate) const BATCH_PAYLOAD_BYTES_MAX: usize = 16 << 20;
+/// The largest volume or file: 256 TiB.
 pub const VOLUME_BLOCKS_MAX: u64 = 1 << 36;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"TMBJRNL1";
@@ -55,11 +55,14 @@ const VERSION: u32 = 4;
 /// Consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRun {
+    /// The lowest number.
     pub first: Lcbn,
+    /// At least one, but where it was read from a damaged disk.
     pub count: u32,
 }
 
 impl SlotRun {
+    /// Behind the last; wide enough for what a damaged disk may say.
     pub fn end(&self) -> u64 {
         u64::from(self.first.0) + u64::from(self.count)
     }
@@ -73,48 +76,80 @@ impl SlotRun {
 /// One change of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
+    /// Blocks were written: one for each sum, with consecutive PVBNs.
     Write {
+        /// Whose blocks.
         volume: VolumeId,
+        /// The first of them.
         first: u64,
+        /// The first one's; given out in the journal's order.
         pvbn: Pvbn,
+        /// Where they lie, in their order.
         slots: Vec<SlotRun>,
+        /// Of the bytes, in their order.
         sums: Vec<BlockSum>,
     },
+    /// Blocks were turned into holes.
     Hole {
+        /// Whose blocks.
         volume: VolumeId,
+        /// The first of them.
         first: u64,
+        /// Blocks, at least one.
         count: u64,
     },
+    /// Blocks map to stored blocks of the same contents from here on.
     Redirect {
+        /// Whose blocks.
         volume: VolumeId,
+        /// The first of them.
         first: u64,
+        /// Blocks, and PVBNs on either side, which run on one by one.
         count: u32,
+        /// What the first mapped to.
         from: Pvbn,
+        /// What it maps to now.
         to: Pvbn,
     },
+    /// An object is in the store; the slots of its blocks are clean.
     Object(ObjectDescriptor),
+    /// A volume was made, of holes.
     Create {
+        /// Its number, never used before.
         volume: VolumeId,
+        /// Its size.
         blocks: u64,
+        /// At most 255 bytes.
         name: String,
     },
+    /// A volume has another size; what it lost is in a [`Record::Hole`] of the same batch.
     Resize {
+        /// Which one.
         volume: VolumeId,
+        /// The new size.
         blocks: u64,
     },
+    /// A volume is gone, and all of its blocks with it.
     Delete {
+        /// Which one.
         volume: VolumeId,
     },
+    /// In the order in which they count.
     Entries(Vec<EntryChange>),
+    /// Blocks were linked, in place of what they mapped to.
     Link(LinkRun),
 }
 
 /// Blocks that become the same as blocks in the cloud, whose PVBNs are consecutive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRun {
+    /// Whose blocks become so.
     pub volume: VolumeId,
+    /// The first of them.
     pub first: u64,
+    /// Blocks, and PVBNs.
     pub count: u64,
+    /// What the first maps to.
     pub pvbn: Pvbn,
 }
 
@@ -380,14 +415,18 @@ fn block_span(what: &'static str, first: u64, count: u64) -> Result<u64, DecodeE
 /// What heads every journal segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
+    /// Its number, above those of all before; its file is named after it.
     pub segment: u64,
+    /// Of the batch behind the header.
     pub first_lsn: Lsn,
+    /// The superblock's: whose journal it is.
     pub journal_identity: u64,
     /// The file was made this long, and durably so, before anything was written to it: a shorter one was cut.
     pub allocated_bytes: u64,
 }
 
 impl SegmentHeader {
+    /// As it stands at the segment's beginning, padded with zeroes.
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut out = Writer::with_capacity(SEGMENT_HEADER_BYTES);
         out.bytes(SEGMENT_MAGIC)
@@ -404,6 +443,10 @@ impl SegmentHeader {
         header
     }
 
+    /// From the beginning of a segment.
+    ///
+    /// # Errors
+    /// When the bytes are too few, are no header of this version, or do not have its sum.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let magic = reader.bytes("segment magic", 8)?;
@@ -443,14 +486,21 @@ impl SegmentHeader {
 /// Records that reach the journal together: recovery applies all of them or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
+    /// Where it begins.
     pub lsn: Lsn,
+    /// Up to where cache file and journal were known to be on stable storage when it was made.
     pub durable_lsn: Lsn,
     /// When it was made.
     pub time: WallTime,
+    /// In the order in which they are applied.
     pub records: Vec<Record>,
 }
 
 impl Batch {
+    /// Header and payload.
+    ///
+    /// # Panics
+    /// When the payload passes what recovery reads (16 MiB), or an entry's key has no length that is permitted.
     pub fn encode(&self, journal_identity: u64) -> Vec<u8> {
         let mut out = Writer::with_capacity(BATCH_HEADER_BYTES + 64 * self.records.len());
         out.bytes(BATCH_MAGIC)
@@ -476,6 +526,9 @@ impl Batch {
     }
 
     /// Decodes the batch at the head of `bytes` and says how many bytes it takes.
+    ///
+    /// # Errors
+    /// When there is none, it was cut short or altered, or belongs to another journal.
     pub fn decode(bytes: &[u8], journal_identity: u64) -> Result<(Self, usize), DecodeError> {
         let mut reader = Reader::new(bytes);
         let magic = reader.bytes("batch magic", 4)?;

@@ -33,6 +33,9 @@ pub fn seal(table: Table, key: &[u8], mut value: Vec<u8>) -> Vec<u8> {
 }
 
 /// The value of what is stored under `key`.
+///
+/// # Errors
+/// When it was not stored under this key in this table, or has changed since.
 pub fn unseal<'v>(table: Table, key: &[u8], stored: &'v [u8]) -> Result<&'v [u8], DecodeError> {
     if table == Table::Super {
         return Ok(stored);

@@ -6,21 +6,35 @@ use tombolo_base::{BlockSum, DecodeError, Pvbn, Reader, VolumeId, Writer};
 /// What one slot holds, as the persistent cache index says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotEntry {
+    /// Nothing that is needed.
     Free,
+    /// A block that the store has too.
     Clean {
+        /// Which block.
         pvbn: Pvbn,
+        /// What the slot's bytes have to sum up to.
         sum: BlockSum,
     },
+    /// The only copy of a block.
     Dirty {
+        /// Which block.
         pvbn: Pvbn,
+        /// What the slot's bytes have to sum up to.
         sum: BlockSum,
+        /// Whose block.
         volume: VolumeId,
+        /// Which of its blocks; from these recovery has the dirty queue.
         block: u64,
     },
+    /// The only copy of a block, and damaged: the block reads as an error until it is overwritten.
     Corrupt {
+        /// Which block.
         pvbn: Pvbn,
+        /// What the slot's bytes should sum up to, and do not.
         sum: BlockSum,
+        /// Whose block.
         volume: VolumeId,
+        /// Which of its blocks.
         block: u64,
     },
 }
@@ -50,6 +64,10 @@ pub fn encode_slot_page(entries: impl Iterator<Item = SlotEntry>) -> Vec<u8> {
     out.0
 }
 
+/// The slots of a page in order; the last page may have fewer.
+///
+/// # Errors
+/// When an entry is cut short, or is of no known kind.
 pub fn decode_slot_page(bytes: &[u8]) -> Result<Vec<SlotEntry>, DecodeError> {
     let mut reader = Reader::new(bytes);
     let mut entries = Vec::with_capacity(SLOTS_PER_PAGE as usize);
@@ -89,7 +107,7 @@ pub fn decode_slot_page(bytes: &[u8]) -> Result<Vec<SlotEntry>, DecodeError> {
 }
 
 /// Slots per page of the persistent cache index.
-pub const SLOTS_PER_PAGE: u32 = 64;
+pub(crate) const SLOTS_PER_PAGE: u32 = 64;
 
 #[cfg(test)]
 mod tests {

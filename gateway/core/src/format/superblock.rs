@@ -8,8 +8,11 @@ use xxhash_rust::xxh3::xxh3_64;
 /// A volume as local metadata and the core know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
+    /// Given once in a state directory.
     pub id: VolumeId,
+    /// Unique among the volumes that exist; at most 255 bytes.
     pub name: String,
+    /// The size.
     pub blocks: u64,
 }
 
@@ -18,27 +21,39 @@ pub struct Volume {
 pub struct Superblock {
     /// Of the state directory: journal and cache file carry it too.
     pub journal_identity: u64,
+    /// Of the cache file that the slot pages speak of.
     pub slot_count: u32,
     /// Recovery replays from here.
     pub lsn: Lsn,
     /// The segment that holds `lsn`, or the next to be made.
     pub segment: u64,
+    /// No record below `lsn` has given out a PVBN from here on.
     pub next_pvbn: u64,
+    /// The number of the next volume to be made.
     pub next_volume: u64,
+    /// Those with a size of their own; files of shares have none.
     pub volumes: Vec<Volume>,
+    /// As they stood at `lsn`.
     pub totals: Totals,
     /// When what is dirty was written: blocks from each of these PVBNs on, up to the next, at that time or later.
     pub dirty_ages: Vec<(Pvbn, WallTime)>,
 }
 
-/// Counters that live as long as the state directory.
+/// Counters over all lives of a state directory. A kill takes back which blocks were counted since the last checkpoint;
+/// objects are counted again from the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
+    /// Blocks that clients wrote, those of zeroes included; not what was unmapped.
     pub blocks_written: u64,
+    /// Of those, blocks of zeroes.
     pub blocks_zero: u64,
+    /// Blocks that were redirected to a stored one.
     pub blocks_duplicate: u64,
+    /// Blocks that were packed for the store: one of each contents.
     pub blocks_unique: u64,
+    /// Objects that were confirmed.
     pub objects: u64,
+    /// Their length, as they are stored.
     pub object_bytes: u64,
 }
 
@@ -58,6 +73,7 @@ impl Superblock {
         }
     }
 
+    /// With its sum at the end.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.bytes(SUPER_MAGIC)
@@ -90,6 +106,10 @@ impl Superblock {
         out.0
     }
 
+    /// The inverse of [`Superblock::encode`].
+    ///
+    /// # Errors
+    /// When the bytes are not exactly one, of this version, with the right sum.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let magic = reader.bytes("superblock magic", 7)?;

@@ -8,6 +8,7 @@ use tombolo_base::{BlockSum, Lcbn};
 pub trait LocalDisk {
     /// Segment numbers found, in any order.
     fn segments(&self) -> Result<Vec<u64>, String>;
+    /// The whole file, room that was allocated ahead included.
     fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String>;
     /// The first bytes of the cache file ([`crate::cache_header`]); `None`: there is none, so no slot holds anything.
     fn cache_header(&self) -> Result<Option<Vec<u8>>, String>;

@@ -8,58 +8,108 @@ use tombolo_base::DecodeError;
 /// Why the gateway cannot start on this state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryError<E> {
+    /// It cannot be read, or contradicts itself.
     #[error("local metadata: {0}")]
     Metadata(MetadataFault<E>),
+    /// Where one was to be: the first start makes it, so it was lost.
     #[error("local metadata holds no superblock; restore the state directory from a copy")]
     SuperblockMissing,
+    /// A file could not be read: what was tried, and why that failed.
     #[error("local disk: {0}")]
     Disk(String),
+    /// A batch is damaged, and batches or marks say that it, or one behind it, was durable.
     #[error(
         "journal segment {segment} is damaged at byte {offset} ({error}), but data up to LSN {} was flushed and the \
          journal is readable only up to LSN {}; put the journal back as it was, or give the flushed data up explicitly",
         durable.0, readable.0
     )]
     JournalCorrupt {
+        /// The first one with damage.
         segment: u64,
+        /// Where in it.
         offset: u64,
+        /// What is wrong there.
         error: DecodeError,
+        /// The end of the last batch that can be replayed.
         readable: Lsn,
+        /// What had been flushed.
         durable: Lsn,
     },
+    /// Batches that were durable are not there, and nothing that is there is damaged.
     #[error(
         "the journal ends at LSN {}, but data up to LSN {} was flushed: segment {segment} is missing or its end is; \
          put the journal back as it was, or give the flushed data up explicitly",
         readable.0, durable.0
     )]
-    JournalMissing { segment: u64, readable: Lsn, durable: Lsn },
+    JournalMissing {
+        /// The first that is not there, or the one that was written last.
+        segment: u64,
+        /// The end of the last batch that can be replayed.
+        readable: Lsn,
+        /// What had been flushed.
+        durable: Lsn,
+    },
+    /// A segment is shorter than it was made, durably, before anything was written to it.
     #[error(
         "journal segment {segment} was cut: it has {found} of {allocated} bytes; put the journal back as it was, or \
          give up explicitly what it held"
     )]
-    JournalCut { segment: u64, found: u64, allocated: u64 },
+    JournalCut {
+        /// Which one.
+        segment: u64,
+        /// Its length in bytes.
+        found: u64,
+        /// What its header says of that.
+        allocated: u64,
+    },
+    /// An intact record names a slot that the cache does not have.
     #[error(
         "the journal's batch at LSN {} names slot {slot}, but the cache has {slot_count} slots",
         lsn.0
     )]
-    SlotBeyondEnd { lsn: Lsn, slot: u32, slot_count: u32 },
+    SlotBeyondEnd {
+        /// The batch.
+        lsn: Lsn,
+        /// The slot.
+        slot: u32,
+        /// What the superblock says.
+        slot_count: u32,
+    },
+    /// Blocks are dirty, and there is no file that holds them.
     #[error(
         "the cache file is missing, and with it {dirty} blocks that are not in the cloud; put the file back, or give \
          up the data by removing the state directory"
     )]
-    CacheMissing { dirty: u64 },
+    CacheMissing {
+        /// How many.
+        dirty: u64,
+    },
+    /// There is a file, and nobody knows whose.
     #[error(
         "the cache file's header cannot be read ({0}); put the file back as it was, or move it away if nothing in it \
          is missing in the cloud"
     )]
     CacheHeader(DecodeError),
+    /// The file is whole, and another gateway's.
     #[error(
         "the cache file belongs to another state directory (its identity is {found:016x}, not {expected:016x}); put \
          the right one back, or move it away if nothing is missing in the cloud"
     )]
-    CacheForeign { found: u64, expected: u64 },
+    CacheForeign {
+        /// What its header says.
+        found: u64,
+        /// What the superblock says.
+        expected: u64,
+    },
+    /// The settings ask for another number of slots than the state directory was made with.
     #[error(
         "the state was made with {found} cache slots and cannot be used with {configured}; set [cache] size back to \
          {found} blocks of 4 KiB"
     )]
-    SlotCount { found: u32, configured: u32 },
+    SlotCount {
+        /// What the superblock says.
+        found: u32,
+        /// What the settings say.
+        configured: u32,
+    },
 }

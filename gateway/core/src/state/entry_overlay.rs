@@ -9,11 +9,13 @@ pub type EntryValue = Option<Arc<[u8]>>;
 /// What memory knows of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryLookup {
+    /// It has changed since the last checkpoint, to this.
     Known(EntryValue),
     /// As local metadata has it.
     Stored,
 }
 
+/// The entries and counters of one overlay.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
     changed: BTreeMap<Vec<u8>, EntryValue>,
@@ -26,26 +28,25 @@ pub struct Entries {
 const ENTRY_OVERHEAD_BYTES: usize = 96;
 
 impl Entries {
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.changed.is_empty() && self.counters.is_empty()
-    }
-
-    pub fn get(&self, key: &[u8]) -> EntryLookup {
+    pub(crate) fn get(&self, key: &[u8]) -> EntryLookup {
         self.changed
             .get(key)
             .map_or(EntryLookup::Stored, |value| EntryLookup::Known(value.clone()))
     }
 
     /// Changed entries from a key on, in order of their keys.
-    pub fn iter_from<'s>(&'s self, from: &[u8]) -> impl Iterator<Item = (&'s Vec<u8>, &'s EntryValue)> + use<'s> {
+    pub(crate) fn iter_from<'s>(
+        &'s self,
+        from: &[u8],
+    ) -> impl Iterator<Item = (&'s Vec<u8>, &'s EntryValue)> + use<'s> {
         self.changed.range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
     }
 
-    pub fn counters(&self) -> impl Iterator<Item = (&Vec<u8>, i64)> {
+    pub(crate) fn counters(&self) -> impl Iterator<Item = (&Vec<u8>, i64)> {
         self.counters.iter().map(|(key, value)| (key, *value))
     }
 

@@ -29,18 +29,24 @@ impl Target {
 /// A run of consecutive blocks of one volume with consecutive targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
+    /// Whose blocks.
     pub volume: VolumeId,
+    /// The first of them.
     pub first: u64,
+    /// Blocks, at least one.
     pub count: u64,
+    /// What the first maps to.
     pub target: Target,
 }
 
 impl Extent {
+    /// Behind the last block.
     pub fn end(&self) -> u64 {
         self.first + self.count
     }
 }
 
+/// Extents of all volumes; what none covers is not known here.
 #[derive(Clone, Debug, Default)]
 pub struct ExtentMap {
     runs: BTreeMap<(VolumeId, u64), (u64, Target)>,
@@ -63,22 +69,22 @@ impl Cover {
 }
 
 impl ExtentMap {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.covers.is_empty()
     }
 
     /// Number of extents, the measure of its memory.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.runs.len() + self.covers.len()
     }
 
     /// Whether [`Self::sweep`] has something to do.
-    pub fn has_covers(&self) -> bool {
+    pub(crate) fn has_covers(&self) -> bool {
         !self.covers.is_empty()
     }
 
     /// The part, from `block` on, of the extent that covers `block`.
-    pub fn get(&self, volume: VolumeId, block: u64) -> Option<Extent> {
+    pub(crate) fn get(&self, volume: VolumeId, block: u64) -> Option<Extent> {
         let (first, count, target) = match self.cover_at(volume, block) {
             Some(cover) => (cover.first, cover.count, cover.target?),
             None => {
@@ -96,7 +102,7 @@ impl ExtentMap {
     }
 
     /// First block at or after `block` that an extent covers, if it lies before `end`.
-    pub fn next_start(&self, volume: VolumeId, block: u64, end: u64) -> Option<u64> {
+    pub(crate) fn next_start(&self, volume: VolumeId, block: u64, end: u64) -> Option<u64> {
         if block >= end {
             return None;
         }
@@ -108,14 +114,14 @@ impl ExtentMap {
     }
 
     /// The first volume from `volume` on with an extent that is not a hole.
-    pub fn next_mapped(&self, volume: VolumeId) -> Option<VolumeId> {
+    pub(crate) fn next_mapped(&self, volume: VolumeId) -> Option<VolumeId> {
         self.iter_from(volume, 0)
             .find(|extent| extent.target != Target::Hole)
             .map(|extent| extent.volume)
     }
 
     /// The first block from `block` on, before `end`, that an extent maps to something.
-    pub fn next_mapped_block(&self, volume: VolumeId, block: u64, end: u64) -> Option<u64> {
+    pub(crate) fn next_mapped_block(&self, volume: VolumeId, block: u64, end: u64) -> Option<u64> {
         self.iter_from(volume, block)
             .take_while(|extent| extent.volume == volume && extent.first < end)
             .find(|extent| extent.target != Target::Hole)
@@ -123,7 +129,7 @@ impl ExtentMap {
     }
 
     /// The parts of extents that lie within the range, in order.
-    pub fn overlaps(&self, volume: VolumeId, first: u64, end: u64) -> Vec<Extent> {
+    pub(crate) fn overlaps(&self, volume: VolumeId, first: u64, end: u64) -> Vec<Extent> {
         let mut found = Vec::new();
         let mut block = first;
         while let Some(start) = self.next_start(volume, block, end) {
@@ -138,7 +144,7 @@ impl ExtentMap {
     }
 
     /// Maps the extent's blocks, in place of whatever they mapped to.
-    pub fn insert(&mut self, extent: Extent) {
+    pub(crate) fn insert(&mut self, extent: Extent) {
         if extent.count == 0 {
             return;
         }
@@ -169,12 +175,12 @@ impl ExtentMap {
     }
 
     /// Forgets the blocks `first..end`.
-    pub fn remove(&mut self, volume: VolumeId, first: u64, end: u64) {
+    pub(crate) fn remove(&mut self, volume: VolumeId, first: u64, end: u64) {
         self.take(volume, first, end, |_| {});
     }
 
     /// Forgets the blocks `first..end`, and tells what [`Self::sweep`] would have said of them besides.
-    pub fn take(&mut self, volume: VolumeId, first: u64, end: u64, mut taken: impl FnMut(Extent)) {
+    pub(crate) fn take(&mut self, volume: VolumeId, first: u64, end: u64, mut taken: impl FnMut(Extent)) {
         if first >= end {
             return;
         }
@@ -191,7 +197,7 @@ impl ExtentMap {
 
     /// Maps the blocks `first..end` to `target`, or to nothing, in little time however many extents there were. Those take
     /// memory until [`Self::sweep`] has named them.
-    pub fn cover(&mut self, volume: VolumeId, first: u64, end: u64, target: Option<Target>) {
+    pub(crate) fn cover(&mut self, volume: VolumeId, first: u64, end: u64, target: Option<Target>) {
         if first >= end {
             return;
         }
@@ -204,7 +210,7 @@ impl ExtentMap {
     }
 
     /// Removes an extent from under a cover, or the first `count_max` blocks of one. `None`: there is nothing left.
-    pub fn sweep(&mut self, count_max: u64) -> Option<Extent> {
+    pub(crate) fn sweep(&mut self, count_max: u64) -> Option<Extent> {
         while let Some((&(volume, first), &(count, target))) = self.covers.first_key_value() {
             if let Some(run) = self.first_run(volume, first, first + count) {
                 self.runs.remove(&(volume, run.first));
@@ -225,12 +231,13 @@ impl ExtentMap {
         None
     }
 
+    /// All extents, by volume and block; of those under a cover only the cover.
     pub fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
         self.extents_from(VolumeId(0), 0)
     }
 
     /// The extents from `block` on, of the one that covers it the part behind.
-    pub fn iter_from(&self, volume: VolumeId, block: u64) -> impl Iterator<Item = Extent> + '_ {
+    pub(crate) fn iter_from(&self, volume: VolumeId, block: u64) -> impl Iterator<Item = Extent> + '_ {
         let part = self.get(volume, block);
         let behind = part.map_or(block, |part| part.end());
         part.into_iter().chain(self.extents_from(volume, behind))
@@ -263,7 +270,7 @@ impl ExtentMap {
     }
 
     /// Checks what must always hold; for tests.
-    pub fn check_invariants(&self) {
+    pub(crate) fn check_invariants(&self) {
         for (&(volume, first), (count, _)) in &self.covers {
             for edge in [first, first + count] {
                 let crossing = self.run_at(volume, edge).filter(|run| run.first < edge);

@@ -80,6 +80,7 @@ impl Flush {
     }
 
     /// Blocks that wait for the confirmation of another of the same contents.
+    #[expect(clippy::disallowed_methods, reason = "a sum is the same in any order")]
     pub fn awaiting_count(&self) -> usize {
         self.pending.values().map(|pending| pending.followers.len()).sum()
     }
@@ -100,10 +101,8 @@ impl Flush {
             assert!(!upload.running || upload.retry_at.is_none());
             assert!(upload.items.is_sorted_by(|left, right| left.pvbn < right.pvbn));
         }
-        assert!(
-            self.pending
-                .values()
-                .all(|pending| !pending.is_confirmed || pending.followers.is_empty())
-        );
+        #[expect(clippy::disallowed_methods, reason = "all of them are looked at, in any order")]
+        let mut pending = self.pending.values();
+        assert!(pending.all(|pending| !pending.is_confirmed || pending.followers.is_empty()));
     }
 }

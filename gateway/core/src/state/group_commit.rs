@@ -24,7 +24,7 @@ pub struct GroupCommit {
     pub syncing: Option<Lsn>,
     pub is_wanted: bool,
     /// A checkpoint has failed. If it was for a sync, the next one fails too, even with nothing to bring to the disk, and
-    /// the core must hear of that: changes may be waiting for a checkpoint that will never be.
+    /// the core must be told of that: changes may be waiting for a checkpoint that will never be.
     pub is_doubted: bool,
     /// When the oldest unsynced batch was written.
     pub unsynced_since: Option<Instant>,

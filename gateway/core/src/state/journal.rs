@@ -13,11 +13,15 @@ pub fn allocated_bytes(segment_bytes: u64) -> u64 {
 /// Bytes for the world to write at an offset of a segment file; offset zero means a new segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalWrite {
+    /// The number of the file.
     pub segment: u64,
+    /// In the file: behind the batch before.
     pub offset: u64,
+    /// A batch, with the segment's header before it at offset zero.
     pub bytes: Vec<u8>,
     /// The batch covers `lsn..end`.
     pub lsn: Lsn,
+    /// Where the next batch begins.
     pub end: Lsn,
 }
 

@@ -47,8 +47,11 @@ pub const LOST_BLOCKS_MAX: usize = 1 << 20;
 /// Blocks of a volume that read as errors until they are overwritten, or found again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostRun {
+    /// Whose blocks.
     pub volume: VolumeId,
+    /// The first of them.
     pub first: u64,
+    /// Blocks, at least one.
     pub count: u64,
     /// The store does not have them as it should; else their only copy went bad before it was uploaded.
     pub in_store: bool,
@@ -73,7 +76,7 @@ impl Losses {
         }
     }
 
-    /// Notes a block as lost; says whether that is news.
+    /// Notes a block as lost; true: it was not noted before.
     pub fn note(&mut self, pvbn: Pvbn) -> bool {
         let is_new = !self.stored.contains_key(&pvbn);
         if is_new && self.stored.len() < LOST_BLOCKS_MAX {

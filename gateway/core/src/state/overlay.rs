@@ -17,9 +17,14 @@ pub struct Overlay {
 /// Everything that changed between two checkpoints.
 #[derive(Clone, Debug, Default)]
 pub struct Frozen {
+    /// How things stand at the end of it. Its LSN is where the next life's replay begins.
     pub superblock: Superblock,
+    /// What blocks map to, where that has changed.
     pub map: ExtentMap,
+    /// Objects that were confirmed, by their first PVBN.
     pub objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
+    /// Changed entries and counters.
     pub entries: Entries,
+    /// Pages of slots that have changed: number, and the page as it is stored.
     pub slot_pages: Vec<(u32, Vec<u8>)>,
 }

@@ -9,7 +9,7 @@ macro_rules! counters {
         pub struct $name { $( $(#[$meaning])* pub $counter: u64 ),+ }
 
         impl $name {
-            pub fn add(&mut self, other: &Self) {
+            pub(crate) fn add(&mut self, other: &Self) {
                 $( self.$counter += other.$counter; )+
             }
         }
@@ -25,8 +25,11 @@ counters! {
         reads_partial,
         /// Reads for which a fetch had to be started.
         reads_missed,
+        /// Blocks that a reader found resident.
         hits,
+        /// Blocks that a reader found on their way.
         partial_misses,
+        /// Blocks for which a fetch had to be begun.
         complete_misses,
         /// Sent for ahead of demand.
         prefetched,
@@ -50,7 +53,10 @@ counters! {
 /// The account of one pair of policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
+    /// The replacement policy's name.
     pub replacement: &'static str,
+    /// The prefetcher's name.
     pub prefetch: &'static str,
+    /// Over all times that the two were at work together.
     pub counters: PolicyCounters,
 }

@@ -9,9 +9,13 @@ use tombolo_prefetch::{Addressing, Admission, PrefetchOutcome, Prefetcher, Price
 
 /// The policies that a core is built with.
 pub struct Policies {
+    /// Empty, with room for as many slots as the cache has; recovery gives it the clean ones.
     pub replacement: Box<dyn Replacement>,
+    /// With what it brings along, as a history.
     pub prefetcher: Box<dyn Prefetcher>,
+    /// Whether both policies see volume and block, or PVBNs.
     pub addressing: Addressing,
+    /// What suggestions are weighed by.
     pub economy: Economy,
 }
 
@@ -30,18 +34,19 @@ impl Policies {
 /// What decides whether a suggestion is worth its price.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Economy {
+    /// Of the store's requests.
     pub prices: Prices,
     /// What a second that a reader waits is worth, in millionths of a dollar; none: any price is paid.
     pub microdollars_per_second: Option<u64>,
 }
 
 impl Economy {
-    pub fn admission(&self) -> Admission {
+    pub(crate) fn admission(&self) -> Admission {
         Admission::new(self.prices, self.microdollars_per_second, FETCH_MICROS_INITIAL)
     }
 
     /// The prices, with a latency that lies all in the request.
-    pub fn costs(&self, micros: u64) -> CostClass {
+    pub(crate) fn costs(&self, micros: u64) -> CostClass {
         let nanodollars = |price: u64| u32::try_from(price / 100).unwrap_or(u32::MAX);
         let micros = u32::try_from(micros).unwrap_or(u32::MAX);
         CostClass {

@@ -39,7 +39,7 @@ pub struct Prefetched {
     brought: Vec<u64>,
     is_unread: Vec<u64>,
     unread: HashMap<u32, Unread>,
-    /// Aged and evicted blocks that the prefetcher has not heard of yet.
+    /// Aged and evicted blocks that the prefetcher has not been told of yet.
     prefetch_outcomes: Vec<(PrefetchTag, PrefetchOutcome)>,
 }
 
@@ -130,7 +130,7 @@ impl Prefetched {
         self.prefetch_outcomes.clear();
     }
 
-    /// What the prefetcher has not heard of yet, into an empty list.
+    /// What the prefetcher has not been told of yet, into an empty list.
     pub fn take_prefetch_outcomes(&mut self, prefetch_outcomes: &mut Vec<(PrefetchTag, PrefetchOutcome)>) {
         core::mem::swap(&mut self.prefetch_outcomes, prefetch_outcomes);
     }
@@ -160,6 +160,7 @@ impl Prefetched {
     pub fn check_invariants(&self, is_clean: impl Fn(Lcbn) -> bool) {
         let count = |words: &[u64]| words.iter().map(|word| word.count_ones() as usize).sum::<usize>();
         assert_eq!(count(&self.is_unread), self.unread.len());
+        #[expect(clippy::disallowed_methods, reason = "all of them are looked at, in any order")]
         for slot in self.unread.keys().copied().map(Lcbn) {
             assert!(self.is_unread(slot) && is_set(&self.brought, slot));
             assert!(

@@ -312,6 +312,7 @@ impl Slots {
         if spare >= self.pins.len() {
             return true;
         }
+        #[expect(clippy::disallowed_methods, reason = "a count is the same in any order")]
         let pinned = self
             .pins
             .keys()
@@ -341,6 +342,7 @@ impl Slots {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "the least is the same in any order")]
     pub fn withdrawn_deadline(&self) -> Option<Instant> {
         self.unusable.values().min().copied()
     }

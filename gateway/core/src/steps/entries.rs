@@ -49,7 +49,7 @@ impl Core {
 
     /// The changed entries with `from <= key < end`, ascending, at most `limit` of them; they go before what local
     /// metadata, read after this call, says of the same keys. With `limit` of them there may be more behind the last.
-    pub fn changed_entries(&self, from: &[u8], end: &[u8], limit: usize) -> Vec<(Vec<u8>, EntryValue)> {
+    pub(crate) fn changed_entries(&self, from: &[u8], end: &[u8], limit: usize) -> Vec<(Vec<u8>, EntryValue)> {
         let mut merged: BTreeMap<&Vec<u8>, &EntryValue> = BTreeMap::new();
         if let Some(frozen) = &self.frozen {
             merged.extend(frozen.entries.range(from, end).take(limit));
@@ -69,7 +69,7 @@ impl Core {
     }
 
     /// The first block of the span that may be mapped since the last checkpoint.
-    pub fn next_changed_block(&self, span: Span) -> Option<u64> {
+    pub(crate) fn next_changed_block(&self, span: Span) -> Option<u64> {
         let next = |map: &ExtentMap| map.next_mapped_block(span.volume, span.first, span.end());
         let frozen = self.frozen.as_ref().and_then(|frozen| next(&frozen.map));
         [next(&self.overlay.map), frozen].into_iter().flatten().min()

@@ -63,7 +63,7 @@ impl Core {
 
     pub(crate) fn pump_fetches(&mut self) {
         while self.fetches.launched < self.config.fetches_max {
-            // A quarter of the lanes stays free of prefetch, so that demand never waits for a full house of it.
+            // A quarter of the GETs in flight is kept free of prefetch, so that demand never waits for prefetch alone.
             let prefetch_may = self.fetches.launched < (self.config.fetches_max * 3 / 4).max(1);
             let (job, from_demand) = match self.fetches.demand.front() {
                 Some(job) => (*job, true),

@@ -51,6 +51,7 @@ impl Core {
         self.open_account();
     }
 
+    /// Other prices from here on; what was learned of how often suggestions come true begins anew.
     pub fn set_economy(&mut self, economy: Economy) {
         self.prefetch_state.economy = economy;
         self.prefetch_state.admission = economy.admission();

@@ -214,7 +214,7 @@ impl Core {
         self.slots.find(pvbn).is_some() || self.fetches.contains(pvbn)
     }
 
-    /// The same; and the replacement policy hears that a resident block belongs to a group.
+    /// The same; and the replacement policy is told that a resident block belongs to a group.
     fn is_expected_at_hand(&mut self, pvbn: Pvbn, candidate: Candidate, block: u64) -> bool {
         let Some(slot) = self.slots.find(pvbn) else {
             return self.fetches.contains(pvbn);

@@ -142,6 +142,7 @@ impl Core {
     }
 
     fn refuse_overdue(&mut self) {
+        #[expect(clippy::disallowed_methods, reason = "what comes out is sorted, or the least")]
         let waiting = self.reads.reads.iter();
         let waiting = waiting.filter(|(_, read)| read.is_queued || read.unresolved + read.coming > 0);
         let deadline = |read: &Read| read.progress_at.plus_millis(self.config.read_timeout_ms);

@@ -30,6 +30,7 @@ pub struct EntryScan {
 }
 
 impl EntryScan {
+    /// Without asking anybody yet. `limit` zero, or an empty range, finds nothing.
     pub fn new(from: &[u8], end: &[u8], limit: usize) -> Self {
         Self {
             from: from.to_vec(),
@@ -54,6 +55,7 @@ impl EntryScan {
         &self.from
     }
 
+    /// Where the scan ends, this key excluded; the same in all rounds.
     pub fn end(&self) -> &[u8] {
         &self.end
     }
@@ -87,6 +89,7 @@ impl EntryScan {
         }
     }
 
+    /// What was found, ascending; to be taken when [`EntryScan::begin_round`] has said that the scan is done.
     pub fn into_found(self) -> Vec<StoredEntry> {
         self.found
     }

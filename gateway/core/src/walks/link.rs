@@ -15,18 +15,31 @@ use tombolo_base::{MetadataChange, Span, VolumeId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkStep {
     /// See [`WalkStep::StoredPage`]; for [`Link::on_stored_page`].
-    StoredPage { volume: VolumeId, page: u64 },
+    StoredPage {
+        /// The source's.
+        volume: VolumeId,
+        /// Where to begin.
+        page: u64,
+    },
     /// An answer to [`crate::Event::Resolve`]; for [`Link::on_resolved`].
     Resolve(Span),
     /// That the blocks are read and written to the target; then [`Link::on_copied`].
-    Copy { from: Span, to: Span },
+    Copy {
+        /// Dirty blocks of the source, at most `copy_blocks_max`.
+        from: Span,
+        /// Where they go, as many.
+        to: Span,
+    },
     /// That this is committed ([`crate::Event::Commit`]), which is the end.
     Commit {
+        /// What was given to [`Link::new`], and holes where the source has them.
         change: MetadataChange,
+        /// To what the source has in the cloud, run by run.
         links: Vec<LinkRun>,
     },
 }
 
+/// A link under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     from: Span,
@@ -54,10 +67,12 @@ impl Link {
         }
     }
 
+    /// The source.
     pub fn from(&self) -> Span {
         self.from
     }
 
+    /// The target.
     pub fn to(&self) -> Span {
         self.to
     }
@@ -67,6 +82,7 @@ impl Link {
         &self.change
     }
 
+    /// What to do next; the same again until the walk is told that it was done.
     pub fn step(&mut self, core: &Core) -> LinkStep {
         match self.walk.step(core) {
             WalkStep::StoredPage { volume, page } => LinkStep::StoredPage { volume, page },
@@ -92,6 +108,7 @@ impl Link {
         }
     }
 
+    /// The number of the page that [`LinkStep::StoredPage`] asked for; `None`: there is none from there on.
     pub fn on_stored_page(&mut self, page: Option<u64>) {
         let skipped = Span {
             count: 0,

@@ -11,7 +11,12 @@ use tombolo_base::{Span, VolumeId};
 pub enum WalkStep {
     /// The number of the volume's first page from `page` on in local metadata, read after this; for
     /// [`MapWalk::on_stored_page`].
-    StoredPage { volume: VolumeId, page: u64 },
+    StoredPage {
+        /// The span's.
+        volume: VolumeId,
+        /// Where to begin.
+        page: u64,
+    },
     /// The core's answer about the span's beginning ([`crate::Event::Status`] or [`crate::Event::Resolve`]); for
     /// [`MapWalk::advance`].
     Ask(Span),
@@ -19,6 +24,7 @@ pub enum WalkStep {
     Done,
 }
 
+/// A walk through one span, driven by its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapWalk {
     rest: Span,
@@ -29,6 +35,7 @@ pub struct MapWalk {
 }
 
 impl MapWalk {
+    /// From the span's beginning; an empty one is done at once.
     pub fn new(span: Span) -> Self {
         Self {
             rest: span,
@@ -38,7 +45,7 @@ impl MapWalk {
     }
 
     /// The part of the span that is still to be walked through.
-    pub fn rest(&self) -> Span {
+    pub(crate) fn rest(&self) -> Span {
         self.rest
     }
 
