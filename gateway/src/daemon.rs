@@ -16,7 +16,7 @@ use crate::signals;
 use crate::unix_socket::{self, SocketError};
 use std::fs;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tombolo_cloud_driver::StoreError;
 use tombolo_files::FileError;
@@ -76,7 +76,7 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
     let waited = signals::wait_for_signal().map_err(ServeError::Signals);
     tracing::info!("stopping");
     admin.shutdown();
-    let server = server.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    let server = server.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(server) = server {
         server.shutdown();
     }

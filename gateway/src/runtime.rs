@@ -45,7 +45,7 @@ use requests::{Pending, Requests};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as RealInstant};
 use tombolo_base::{Instant, VolumeId};
@@ -148,7 +148,7 @@ impl Gateway {
         let timer = thread::Builder::new()
             .name("timer".into())
             .spawn(move || clock.run(ring))?;
-        *self.timer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(timer);
+        *self.timer.lock().unwrap_or_else(PoisonError::into_inner) = Some(timer);
         Ok(())
     }
 
@@ -214,12 +214,7 @@ impl Gateway {
         }
         self.save_history();
         self.clock.stop();
-        if let Some(timer) = self
-            .timer
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .take()
-        {
+        if let Some(timer) = self.timer.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = timer.join();
         }
     }
@@ -238,7 +233,7 @@ impl Gateway {
     }
 
     pub(crate) fn clients(&self) -> MutexGuard<'_, HashMap<VolumeId, u64>> {
-        self.clients.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
@@ -247,6 +242,6 @@ impl Gateway {
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, Once, PoisonError};
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn, Pvbn};
 use tombolo_core::JournalMark;
 use tombolo_core::cache_header::{CacheHeader, HEADER_BYTES, Mark, encode_mark, file_bytes, slot_offset_bytes};
@@ -200,7 +200,7 @@ impl CacheFile {
     }
 
     fn marks(&self) -> std::sync::MutexGuard<'_, Marks> {
-        self.marks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Slots below `end` may hold something, whatever the file system says of them. Before the first write.
@@ -233,7 +233,7 @@ impl CacheFile {
         let read = unsafe {
             libc::preadv2(
                 self.file.as_raw_fd(),
-                &vector,
+                &raw const vector,
                 1,
                 slot_offset_bytes(slot) as libc::off_t,
                 libc::RWF_NOWAIT,
@@ -272,7 +272,7 @@ impl CacheFile {
 
     /// Brings every write that has returned to stable storage.
     pub fn sync(&self) -> io::Result<()> {
-        let _alone = self.syncing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let completed = self.writes.completed.load(Ordering::Acquire);
         self.failed_sync.guard(|| self.file.sync_data())?;
         self.writes.synced.fetch_max(completed, Ordering::Release);

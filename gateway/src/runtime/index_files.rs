@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tombolo_dedup::{RunFile, RunId, RunPart, RunStorage};
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl IndexFiles {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RunFile, Arc<File>>> {
-        self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

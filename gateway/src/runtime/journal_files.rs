@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tombolo_core::{JournalWrite, allocated_bytes};
 
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl JournalFiles {
 
     /// Everything written before the call to stable storage.
     pub fn sync(&self) -> io::Result<()> {
-        let _turn = self.syncing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         self.failed_sync.guard(|| self.sync_changed())
     }
 
@@ -137,10 +137,7 @@ impl JournalFiles {
 
     /// Makes the next segment ahead of its use, if there is none.
     pub fn make_spare(&self) -> io::Result<()> {
-        let _making = self
-            .making_spare
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _making = self.making_spare.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = self.spare();
         if fs::metadata(&spare).is_ok_and(|found| found.len() == self.allocated_bytes) {
             return Ok(());
@@ -203,7 +200,7 @@ impl JournalFiles {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Segment>>> {
-        self.segments.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn directory(&self) -> &Path {
