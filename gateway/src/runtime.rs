@@ -95,10 +95,14 @@ pub struct Gateway {
 /// What local metadata and the index occupy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalUse {
+    /// Length of LMDB's file, which never shrinks.
     pub metadata_bytes: u64,
     pub index_memory_bytes: u64,
+    /// In runs and memtable; one that stands in several counts as often.
     pub index_entries: u64,
+    /// Sorted files on the disk.
     pub index_runs: u64,
+    /// Since the start, because the index was full: their blocks are not found as duplicates.
     pub index_entries_dropped: u64,
 }
 

@@ -32,6 +32,7 @@ const UNREACHABLE_AFTER_MICROS: u64 = 10_000_000;
 const RATE_SPAN_S_MIN: f64 = 1.0;
 const RATE_SPAN_S_MAX: f64 = 10.0;
 
+/// What answers in the running gateway.
 pub struct GatewayControl {
     gateway: Arc<Gateway>,
     shares: Arc<Shares>,

@@ -34,34 +34,45 @@ use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage
 
 /// What a gateway is made of.
 pub struct Options {
+    /// Made if it is not there; held by a lock as long as the gateway lives.
     pub state_directory: PathBuf,
     /// Where what a kill leaves and a boot does not is kept.
     pub runtime_directory: PathBuf,
+    /// Sizes, bounds and times of the data path.
     pub core: Config,
     pub policies: PolicySettings,
+    /// Of the fingerprint index.
     pub index: tombolo_dedup::Config,
+    /// The most that LMDB's file may grow to; address space, not memory.
     pub metadata_map_bytes: u64,
+    /// Without retries and limits, which come from the two below.
     pub store: Arc<dyn ObjectStore>,
     /// Also one that has none of the objects that it should have.
     pub accept_foreign_store: bool,
     pub retry: RetryPolicy,
     pub limits: Limits,
+    /// Of blocks that are uploaded; others are read as they were stored.
     pub compression: Compression,
+    /// For slots that have to be read from the disk, and for what arrives from the store.
     pub io_threads: usize,
+    /// For hashing and compression, at low priority.
     pub hash_threads: usize,
 }
 
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// The local disk refused `action`.
     #[error("{path}: {action}: {error}")]
     Disk {
         path: PathBuf,
         action: &'static str,
         error: io::Error,
     },
+    /// `holder` is what the lock file says, as text.
     #[error("{path} is in use by another gateway (process {holder}); one state directory serves one gateway")]
     InUse { path: PathBuf, holder: String },
+    /// LMDB refused its file, or found in it what it did not write.
     #[error("{path}: {error}")]
     Metadata { path: PathBuf, error: heed::Error },
     #[error("local metadata: {0}")]
@@ -82,11 +93,13 @@ pub enum OpenError {
         path: PathBuf,
         error: IndexError<io::Error>,
     },
+    /// Nothing was changed yet, so what was lost can be put back and the start tried again.
     #[error("recovery of {path}: {error}")]
     Recovery {
         path: PathBuf,
         error: RecoveryError<String>,
     },
+    /// It refused for good. One that cannot be reached is none of these: the gateway starts without it.
     #[error("store: {0}")]
     Store(StoreError),
     #[error(transparent)]
