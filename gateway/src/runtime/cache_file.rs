@@ -1,12 +1,13 @@
 //! The cache file: a header, then slots of 4 KiB, written in place, allocated in full when it is made so that a write
 //! never finds the disk full. It is made under another name: a file of the right name is whole.
 
+use super::durable_file;
 use super::zeroed_ahead::ZeroedAhead;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn, Pvbn};
@@ -73,39 +74,12 @@ impl FailedSync {
     }
 }
 
-/// Makes a cache file that has another name until [`publish`] gives it its own.
+/// Makes a cache file that has another name until [`durable_file::publish`] gives it its own.
 pub fn make(path: &Path, header: &CacheHeader) -> io::Result<()> {
-    let new = new_path(path);
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
-    let made = allocate(&file, file_bytes(header.slot_count))
-        .and_then(|()| file.write_all_at(&header.encode(), 0))
-        .and_then(|()| file.sync_all());
-    made.inspect_err(|_| {
-        let _ = fs::remove_file(&new);
+    durable_file::make(path, |file| {
+        allocate(file, file_bytes(header.slot_count))?;
+        file.write_all_at(&header.encode(), 0)
     })
-}
-
-pub fn publish(path: &Path) -> io::Result<()> {
-    fs::rename(new_path(path), path)?;
-    sync_directory_of(path)
-}
-
-/// Its name until then.
-pub fn new_path(path: &Path) -> PathBuf {
-    path.with_extension("new")
-}
-
-/// Makes the name of a file or directory durable.
-pub fn sync_directory_of(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
-    }
 }
 
 /// Lets go of what memory holds of a file that has just been synced, so that the next look at it is one at the medium:
@@ -325,7 +299,7 @@ mod tests {
             };
             make(path, &header).unwrap();
             assert!(CacheFile::open(path).unwrap().is_none(), "not yet under its name");
-            publish(path).unwrap();
+            durable_file::publish(path).unwrap();
         }
         CacheFile::open(path).unwrap().unwrap()
     }

@@ -1,5 +1,6 @@
 //! The fingerprint index's runs as files, `index/0000000000000001.run` and `.guide`.
 
+use super::durable_file;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -87,7 +88,7 @@ impl RunStorage for IndexFiles {
 
     fn sync(&self, file: RunFile) -> io::Result<()> {
         self.file(file)?.sync_all()?;
-        File::open(&self.directory)?.sync_all()
+        durable_file::sync_directory(&self.directory)
     }
 
     fn read(&self, file: RunFile, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {

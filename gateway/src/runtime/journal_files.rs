@@ -3,11 +3,12 @@
 //! ahead, `journal/spare`. Zeroes go ahead of the records ([`ZeroedAhead`]); recovery sees zeroes either way.
 
 use super::cache_file::{FailedSync, allocate, drop_pages};
+use super::durable_file;
 use super::zeroed_ahead::ZeroedAhead;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -101,7 +102,7 @@ impl JournalFiles {
             }
         }
         if self.directory_changed.swap(false, Ordering::AcqRel) {
-            File::open(&self.directory)?.sync_all()?;
+            durable_file::sync_directory(&self.directory)?;
         }
         Ok(())
     }
@@ -111,7 +112,7 @@ impl JournalFiles {
         for segment in self.list()? {
             File::open(self.path(segment))?.sync_all()?;
         }
-        File::open(&self.directory)?.sync_all()
+        durable_file::sync_directory(&self.directory)
     }
 
     pub fn remove_below(&self, keep_from: u64) -> io::Result<()> {
@@ -142,24 +143,12 @@ impl JournalFiles {
         if fs::metadata(&spare).is_ok_and(|found| found.len() == self.allocated_bytes) {
             return Ok(());
         }
-        let new = spare.with_extension("new");
-        let made = self.make(&new).and_then(|_| fs::rename(&new, &spare));
-        made.inspect_err(|_| {
+        durable_file::make(&spare, |file| allocate(file, self.allocated_bytes))?;
+        // Not published: one that a power failure takes is made again, and a segment's name is synced with its records.
+        let new = durable_file::new_path(&spare);
+        fs::rename(&new, &spare).inspect_err(|_| {
             let _ = fs::remove_file(&new);
         })
-    }
-
-    fn make(&self, path: &Path) -> io::Result<File> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path)?;
-        allocate(&file, self.allocated_bytes)?;
-        file.sync_all()?;
-        Ok(file)
     }
 
     pub fn remove(&self, segment: u64) -> io::Result<()> {

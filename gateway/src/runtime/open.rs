@@ -1,9 +1,10 @@
 //! Opens a state directory: lock, cache file, journal, metadata, index; recovers the core; starts the threads.
 
 use super::Gateway;
-use super::cache_file::{CacheFile, publish};
+use super::cache_file::CacheFile;
 use super::clock::{self, Clock};
 use super::cloud::Cloud;
+use super::durable_file;
 use super::first_start::{self, Paths, make_cache, make_if_new};
 use super::generation::{Directories, Found, Generation};
 use super::index_files::IndexFiles;
@@ -214,9 +215,7 @@ impl Gateway {
             .map_err(disk("cannot tidy up the journal", &journal_path))?;
         // What was replayed counts as durable from here on, and so do the names of all that a first start has made.
         for folder in [&metadata_path, &state] {
-            File::open(folder)
-                .and_then(|opened| opened.sync_all())
-                .map_err(disk("sync", folder))?;
+            durable_file::sync_directory(folder).map_err(disk("sync", folder))?;
         }
         cache.note_pvbn(core.next_pvbn());
         cache.sync().map_err(disk("sync", &paths.cache))?;
@@ -273,7 +272,7 @@ fn make_lost_cache(paths: &Paths, core: &Core) -> Result<CacheFile, OpenError> {
         mark: Mark::default(),
     };
     make_cache(paths, &header)?;
-    publish(&paths.cache).map_err(first_start::disk(&paths.cache, "cannot make the cache file"))?;
+    durable_file::publish(&paths.cache).map_err(first_start::disk(&paths.cache, "cannot make the cache file"))?;
     let opened = CacheFile::open(&paths.cache);
     let opened = opened.and_then(|opened| opened.ok_or_else(|| io::ErrorKind::NotFound.into()));
     opened.map_err(first_start::disk(&paths.cache, "cannot open the cache file"))
