@@ -2,9 +2,9 @@
 //! ([`server`]), who asks ([`client`]), and all of it as a document ([`openapi`]).
 
 pub(crate) mod client;
-pub mod endpoint;
+pub(crate) mod endpoint;
 pub mod endpoints;
-pub mod gateway;
+pub(crate) mod gateway;
 pub mod model;
-pub mod openapi;
+pub(crate) mod openapi;
 pub mod server;

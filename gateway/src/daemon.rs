@@ -16,7 +16,7 @@ use crate::signals;
 use crate::unix_socket::{self, SocketError};
 use std::fs;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tombolo_cloud_driver::StoreError;
 use tombolo_files::FileError;
@@ -26,16 +26,22 @@ use tombolo_transport::Budget;
 /// Why the daemon does not start, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
+    /// The url cannot be used as it is; nothing was opened yet.
     #[error("[store] url: {0}")]
     Store(#[from] StoreError),
+    /// The state directory or the store cannot be served from; the message says what to do.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// As [`SocketError`] says, of `nbd.sock` or `files.sock`.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// What the shares have in local metadata cannot be read.
     #[error("the entries of the file service: {0}")]
     Files(FileError),
+    /// The admin API cannot be served, and without it nobody could ask what goes on.
     #[error("admin API: {0}")]
     Admin(#[from] AdminError),
+    /// Found only when all serves already: it stops in order, as it would at a signal.
     #[error("signals cannot be waited for: {0}")]
     Signals(io::Error),
 }
@@ -76,7 +82,7 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
     let waited = signals::wait_for_signal().map_err(ServeError::Signals);
     tracing::info!("stopping");
     admin.shutdown();
-    let server = server.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    let server = server.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(server) = server {
         server.shutdown();
     }

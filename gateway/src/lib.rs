@@ -1,15 +1,16 @@
 //! The Tombolo storage gateway: settings, the runtime around the core, its front ends, the daemon, the admin API and the
 //! command line.
+#![warn(missing_docs, clippy::unwrap_used)]
 
 pub mod admin;
 mod allocator;
 pub mod cli;
 pub mod daemon;
-pub mod frontends;
-pub mod logging;
+mod frontends;
+mod logging;
 pub mod metrics;
-pub mod mount;
-pub mod runtime;
+mod mount;
+mod runtime;
 pub mod settings;
 mod signals;
 pub mod unix_socket;

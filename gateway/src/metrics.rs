@@ -4,7 +4,7 @@
 //! against it ([`names`]). Names carry base units (bytes, seconds); counters end in `_total`. It owns no counters.
 
 pub mod model;
-pub mod requests;
+pub(crate) mod requests;
 mod table;
 
 use model::Metrics;
@@ -16,20 +16,22 @@ use std::fmt;
 use tombolo_base::Distribution;
 
 /// The format of [`encode`], for the `Content-Type` header.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Counter,
     Gauge,
     Histogram,
 }
 
 /// One metric.
-pub struct Metric {
-    pub name: &'static str,
-    pub kind: Kind,
-    pub help: &'static str,
+pub(crate) struct Metric {
+    /// With unit and, for counters, `_total`.
+    name: &'static str,
+    kind: Kind,
+    /// One line: what it means.
+    help: &'static str,
     read: fn(&Metrics) -> Reading,
 }
 
@@ -45,12 +47,12 @@ enum Reading {
 }
 
 /// Every metric, in the order of the text.
-pub fn all() -> &'static [Metric] {
+pub(crate) fn all() -> &'static [Metric] {
     table::METRICS
 }
 
 /// Every series name that a query may use: a histogram counts as three.
-pub fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     let series = |metric: &Metric| match metric.kind {
         Kind::Histogram => ["bucket", "sum", "count"]
             .map(|suffix| format!("{}_{suffix}", metric.name))
@@ -61,7 +63,7 @@ pub fn names() -> Vec<String> {
 }
 
 /// The text of `/metrics`.
-pub fn encode(metrics: Metrics) -> Result<String, fmt::Error> {
+pub(crate) fn encode(metrics: Metrics) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Look(metrics)));
     let mut out = String::new();

@@ -10,6 +10,7 @@ mod cache_file;
 mod checkpointer;
 mod clock;
 mod cloud;
+mod durable_file;
 mod execute;
 mod first_start;
 mod flusher;
@@ -45,7 +46,7 @@ use requests::{Pending, Requests};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as RealInstant};
 use tombolo_base::{Instant, VolumeId};
@@ -95,10 +96,14 @@ pub struct Gateway {
 /// What local metadata and the index occupy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalUse {
+    /// Length of LMDB's file, which never shrinks.
     pub metadata_bytes: u64,
     pub index_memory_bytes: u64,
+    /// In runs and memtable; one that stands in several counts as often.
     pub index_entries: u64,
+    /// Sorted files on the disk.
     pub index_runs: u64,
+    /// Since the start, because the index was full: their blocks are not found as duplicates.
     pub index_entries_dropped: u64,
 }
 
@@ -148,7 +153,7 @@ impl Gateway {
         let timer = thread::Builder::new()
             .name("timer".into())
             .spawn(move || clock.run(ring))?;
-        *self.timer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(timer);
+        *self.timer.lock().unwrap_or_else(PoisonError::into_inner) = Some(timer);
         Ok(())
     }
 
@@ -214,12 +219,7 @@ impl Gateway {
         }
         self.save_history();
         self.clock.stop();
-        if let Some(timer) = self
-            .timer
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .take()
-        {
+        if let Some(timer) = self.timer.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = timer.join();
         }
     }
@@ -238,7 +238,7 @@ impl Gateway {
     }
 
     pub(crate) fn clients(&self) -> MutexGuard<'_, HashMap<VolumeId, u64>> {
-        self.clients.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
@@ -247,6 +247,6 @@ impl Gateway {
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,14 +13,14 @@ mod sections;
 mod store;
 mod value;
 
-pub use byte_size::{ByteSize, ByteSizeError};
-pub use policies::PolicySettings;
-pub use section::{Field, Permitted};
-pub use sections::{
+pub(crate) use byte_size::{ByteSize, ByteSizeError};
+pub(crate) use policies::PolicySettings;
+pub(crate) use section::Field;
+pub(crate) use sections::{
     Cache, Compression, CompressionAlgorithm, Directories, Files, Flush, Journal, Log, LogFormat, LogLevel, Memory,
     Metrics, Nbd, Prefetch, PrefetchAddressing, Threads,
 };
-pub use store::{AddressingStyle, Store};
+pub(crate) use store::Store;
 
 use section::{Section, qualified};
 use std::fmt;
@@ -31,29 +31,31 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The keys above all tables.
-    pub directories: Directories,
-    pub store: Store,
-    pub cache: Cache,
-    pub flush: Flush,
-    pub journal: Journal,
-    pub memory: Memory,
-    pub compression: Compression,
-    pub prefetch: Prefetch,
-    pub nbd: Nbd,
-    pub files: Files,
-    pub metrics: Metrics,
-    pub threads: Threads,
-    pub log: Log,
+    pub(crate) directories: Directories,
+    pub(crate) store: Store,
+    pub(crate) cache: Cache,
+    pub(crate) flush: Flush,
+    pub(crate) journal: Journal,
+    pub(crate) memory: Memory,
+    pub(crate) compression: Compression,
+    pub(crate) prefetch: Prefetch,
+    pub(crate) nbd: Nbd,
+    pub(crate) files: Files,
+    pub(crate) metrics: Metrics,
+    pub(crate) threads: Threads,
+    pub(crate) log: Log,
 }
 
 /// One thing that is wrong with the settings.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// `[section] key`
     pub key: String,
     /// As written, without secrets.
     pub value: String,
+    /// What could stand there instead.
     pub permitted: String,
+    /// Why that is so.
     pub reason: String,
 }
 
@@ -69,7 +71,7 @@ impl fmt::Display for Fault {
 
 /// Why there are no settings.
 #[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
+pub(crate) enum SettingsError {
     #[error("cannot read the settings file {path}: {error}")]
     Read { path: PathBuf, error: std::io::Error },
     #[error("the settings are not valid TOML: {0}")]
@@ -84,7 +86,7 @@ fn list(faults: &[Fault]) -> String {
 
 impl Settings {
     /// Reads and validates a settings file.
-    pub fn load(path: &Path) -> Result<Self, SettingsError> {
+    pub(crate) fn load(path: &Path) -> Result<Self, SettingsError> {
         let text = std::fs::read_to_string(path).map_err(|error| SettingsError::Read {
             path: path.to_owned(),
             error,
@@ -93,7 +95,7 @@ impl Settings {
     }
 
     /// Parses and validates the text of a settings file.
-    pub fn parse(text: &str) -> Result<Self, SettingsError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, SettingsError> {
         let document: toml::Table = text.parse().map_err(|error| SettingsError::Syntax(Box::new(error)))?;
         let mut settings = Self::default();
         let mut faults = Vec::new();
@@ -108,41 +110,30 @@ impl Settings {
         }
     }
 
-    /// Every fault of settings that were made by code.
-    pub fn validate(&self) -> Result<(), SettingsError> {
-        let mut faults = Vec::new();
-        self.check(&mut faults);
-        if faults.is_empty() {
-            Ok(())
-        } else {
-            Err(SettingsError::Faults(faults))
-        }
-    }
-
     /// Acknowledged data that may wait for its upload.
-    pub fn dirty_bytes_max(&self) -> ByteSize {
+    pub(crate) fn dirty_bytes_max(&self) -> ByteSize {
         self.flush.dirty_bytes_max.unwrap_or(ByteSize(self.cache.size.0 / 2))
     }
 
     /// Where `/metrics` is served over TCP, if it is. Validated settings hold an address or nothing.
-    pub fn metrics_address(&self) -> Option<SocketAddr> {
+    pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.listen.parse().ok()
     }
 
-    pub fn nbd_socket(&self) -> PathBuf {
+    pub(crate) fn nbd_socket(&self) -> PathBuf {
         self.directories.runtime_directory.join("nbd.sock")
     }
 
-    pub fn files_socket(&self) -> PathBuf {
+    pub(crate) fn files_socket(&self) -> PathBuf {
         self.directories.runtime_directory.join("files.sock")
     }
 
-    pub fn admin_socket(&self) -> PathBuf {
+    pub(crate) fn admin_socket(&self) -> PathBuf {
         self.directories.runtime_directory.join("admin.sock")
     }
 
     /// Every field with its present value, in the order of the documentation.
-    pub fn fields(&self) -> Vec<Field> {
+    pub(crate) fn fields(&self) -> Vec<Field> {
         let mut fields = self.directories.fields();
         for (_, section) in self.sections() {
             fields.extend(section.fields());
@@ -151,7 +142,7 @@ impl Settings {
     }
 
     /// These settings as a file, every default written out.
-    pub fn to_toml(&self) -> String {
+    pub(crate) fn to_toml(&self) -> String {
         let mut text = String::new();
         let mut section = "";
         for field in self.fields() {

@@ -9,14 +9,20 @@ use std::path::{Path, PathBuf};
 /// Why a socket cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
+    /// Usually the directory belongs to somebody else, or the path is longer than an address of a socket can be.
     #[error("{path}: {action}: {error}")]
     System {
+        /// Of the socket, also where its directory is concerned.
         path: PathBuf,
+        /// What was not possible, such as "cannot listen".
         action: &'static str,
+        /// What the system said to it.
         error: io::Error,
     },
+    /// A daemon serves this directory already.
     #[error("another gateway answers on {0}; stop it or choose another runtime_directory")]
     Answered(PathBuf),
+    /// Somebody put another kind of file there, which is left alone.
     #[error("{0} exists and is not a socket; remove it or choose another runtime_directory")]
     NoSocket(PathBuf),
 }

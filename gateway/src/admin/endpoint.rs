@@ -47,6 +47,7 @@ pub struct Route {
 /// What a request holds: an object, of which the fields that the endpoint's path names stand there, and all others in the
 /// body, or in the query where there is none; or nothing.
 pub trait Request: Serialize + DeserializeOwned + JsonSchema + Send + 'static {
+    /// True for `()` alone, which has neither body nor query.
     const IS_EMPTY: bool = false;
 
     /// What the types of the fields do not say.
@@ -179,6 +180,7 @@ fn read_query<R: Request>(in_path: &[(String, String)], query: &str) -> Result<R
     Ok(request)
 }
 
+/// An [`ErrorKind::Invalid`] about `what`, such as "the body".
 pub fn invalid(what: &str, error: impl Display) -> ControlError {
     ControlError::new(ErrorKind::Invalid, format!("{what} is not valid: {error}"))
 }

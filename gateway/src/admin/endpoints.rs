@@ -54,9 +54,11 @@ endpoints! {
     TRACE_STOP: Delete "/v1/trace", () => 200 TraceStatus;
 }
 
+/// A new volume, all of which reads as zeroes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateVolume {
+    /// 1 to 64 characters out of `A-Z a-z 0-9 . _ -`, neither a dot nor a dash in front; not taken yet.
     pub name: String,
     /// A multiple of 4096.
     pub size_bytes: u64,
@@ -69,9 +71,11 @@ impl Request for CreateVolume {
     }
 }
 
+/// Another size for a volume. LUNs of tgtd follow at once; other clients see it when they connect again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResizeVolume {
+    /// Of a volume that is there.
     pub name: String,
     /// A multiple of 4096.
     pub size_bytes: u64,
@@ -87,8 +91,10 @@ impl Request for ResizeVolume {
     }
 }
 
+/// Which volume goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteVolume {
+    /// Of a volume that is there.
     pub name: String,
 }
 
@@ -98,9 +104,11 @@ impl Request for DeleteVolume {
     }
 }
 
+/// A new share with nothing in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateShare {
+    /// 1 to 64 characters out of `A-Z a-z 0-9 . _ -`, neither a dot nor a dash in front; not taken yet.
     pub name: String,
     /// A multiple of 4096; none: as much as the store holds.
     #[serde(default)]
@@ -114,9 +122,11 @@ impl Request for CreateShare {
     }
 }
 
+/// Another quota for a share, or none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShareQuota {
+    /// Of a share that is there.
     pub name: String,
     /// A multiple of 4096. Null takes the quota away; leaving it out is an error.
     #[serde(deserialize_with = "Option::deserialize")]
@@ -131,9 +141,11 @@ impl Request for ShareQuota {
     }
 }
 
+/// Which share goes, and whether its clients may keep it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteShare {
+    /// Of a share that is there.
     pub name: String,
     /// Its sessions are ended, and their clients get ESTALE.
     #[serde(default)]
@@ -158,6 +170,7 @@ impl Request for PolicyChanges {
     }
 }
 
+/// Where a recording goes, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartTrace {

@@ -16,7 +16,7 @@ use crate::metrics::model::Metrics;
 use crate::runtime::Gateway;
 use crate::settings::Settings;
 use policies::PolicyControl;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tombolo_base::BLOCK_BYTES;
 use tombolo_cloud_driver::ErrorKind as StoreErrorKind;
@@ -32,6 +32,7 @@ const UNREACHABLE_AFTER_MICROS: u64 = 10_000_000;
 const RATE_SPAN_S_MIN: f64 = 1.0;
 const RATE_SPAN_S_MAX: f64 = 10.0;
 
+/// What answers in the running gateway.
 pub struct GatewayControl {
     gateway: Arc<Gateway>,
     shares: Arc<Shares>,
@@ -94,7 +95,7 @@ impl GatewayControl {
 
     fn clean_bytes_per_s(&self, snapshot: &Snapshot) -> f64 {
         let blocks = snapshot.totals.blocks_unique + snapshot.totals.blocks_duplicate;
-        let mut rate = self.rate.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = rate.at.elapsed().as_secs_f64();
         if elapsed >= RATE_SPAN_S_MIN {
             let bytes = (blocks.saturating_sub(rate.blocks) * BLOCK) as f64;
@@ -251,8 +252,11 @@ impl GatewayControl {
     pub fn handlers(self) -> Handlers<Self> {
         Handlers::new(Arc::new(self), Self::metrics)
             .on(&endpoints::STATUS, |gateway, ()| Ok(gateway.status()))
-            .on(&endpoints::DRAIN, Self::drain)
-            .on(&endpoints::CHECKPOINT, Self::checkpoint)
+            .on(&endpoints::DRAIN, |gateway, ()| {
+                gateway.gateway.drain();
+                Ok(())
+            })
+            .on(&endpoints::CHECKPOINT, |gateway, ()| Ok(gateway.checkpoint()))
             .on(&endpoints::VOLUME_LIST, |gateway, ()| Ok(gateway.status().volumes))
             .on(&endpoints::VOLUME_CREATE, Self::volume_create)
             .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
@@ -294,15 +298,11 @@ impl GatewayControl {
         }
     }
 
-    fn drain(&self, (): ()) -> Result<(), ControlError> {
-        self.gateway.drain();
-        Ok(())
-    }
-
-    fn checkpoint(&self, (): ()) -> Result<JournalStatus, ControlError> {
+    /// What the journal was like before.
+    fn checkpoint(&self) -> JournalStatus {
         let before = self.status().journal;
         self.gateway.submit(Event::CheckpointNow);
-        Ok(before)
+        before
     }
 
     /// A change to the volume of this name, durable when this returns.
@@ -337,7 +337,7 @@ impl GatewayControl {
             volume: volume.id,
             blocks: size_bytes / BLOCK,
         })?;
-        let server = self.server.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = server.as_ref() {
             server.disconnect_resized(&name);
         }

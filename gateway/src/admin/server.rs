@@ -51,7 +51,7 @@ impl Server {
             .build()
             .map_err(AdminError::Threads)?;
         let (stop, stopped) = watch::channel(false);
-        let _inside = runtime.enter();
+        let inside = runtime.enter();
         let tcp = metrics.map(socket::bind_tcp).transpose()?;
         let metrics_address = tcp.as_ref().and_then(|listener| listener.local_addr().ok());
         let unix = socket::bind_unix(socket_path)?;
@@ -69,7 +69,7 @@ impl Server {
                 receive_timeout,
             ));
         }
-        drop(_inside);
+        drop(inside);
         Ok(Self {
             runtime,
             stop,

@@ -9,9 +9,11 @@ use tombolo_core::Snapshot;
 /// Everything at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
+    /// What `tombolo status` shows.
     pub status: Status,
     /// What the status was made of, and what it has no room for.
     pub core: Snapshot,
+    /// What lies beside the core: local metadata, fingerprint index.
     pub local: LocalUse,
     /// Requests for the blocks of volumes, one entry per operation.
     pub requests: Vec<OperationMetrics>,

@@ -69,7 +69,9 @@ struct Meter {
 /// One operation at one moment.
 #[derive(Clone, Debug)]
 pub struct OperationMetrics {
+    /// The word of the label `operation`.
     pub operation: &'static str,
+    /// Requests that were answered with one.
     pub errors: u64,
     /// Of those that succeeded.
     pub bytes: u64,
@@ -99,6 +101,7 @@ impl<Operation: Named> Default for Meters<Operation> {
 }
 
 impl<Operation: Named> Meters<Operation> {
+    /// Counts a request that has been answered.
     pub fn observe(&self, started: &Started<Operation>, ok: bool) {
         let meter = &self.meters[started.operation.index()];
         if ok {

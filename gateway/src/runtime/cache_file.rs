@@ -1,14 +1,15 @@
 //! The cache file: a header, then slots of 4 KiB, written in place, allocated in full when it is made so that a write
 //! never finds the disk full. It is made under another name: a file of the right name is whole.
 
+use super::durable_file;
 use super::zeroed_ahead::ZeroedAhead;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, Once, PoisonError};
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn, Pvbn};
 use tombolo_core::JournalMark;
 use tombolo_core::cache_header::{CacheHeader, HEADER_BYTES, Mark, encode_mark, file_bytes, slot_offset_bytes};
@@ -73,39 +74,12 @@ impl FailedSync {
     }
 }
 
-/// Makes a cache file that has another name until [`publish`] gives it its own.
+/// Makes a cache file that has another name until [`durable_file::publish`] gives it its own.
 pub fn make(path: &Path, header: &CacheHeader) -> io::Result<()> {
-    let new = new_path(path);
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
-    let made = allocate(&file, file_bytes(header.slot_count))
-        .and_then(|()| file.write_all_at(&header.encode(), 0))
-        .and_then(|()| file.sync_all());
-    made.inspect_err(|_| {
-        let _ = fs::remove_file(&new);
+    durable_file::make(path, |file| {
+        allocate(file, file_bytes(header.slot_count))?;
+        file.write_all_at(&header.encode(), 0)
     })
-}
-
-pub fn publish(path: &Path) -> io::Result<()> {
-    fs::rename(new_path(path), path)?;
-    sync_directory_of(path)
-}
-
-/// Its name until then.
-pub fn new_path(path: &Path) -> PathBuf {
-    path.with_extension("new")
-}
-
-/// Makes the name of a file or directory durable.
-pub fn sync_directory_of(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
-    }
 }
 
 /// Lets go of what memory holds of a file that has just been synced, so that the next look at it is one at the medium:
@@ -200,7 +174,7 @@ impl CacheFile {
     }
 
     fn marks(&self) -> std::sync::MutexGuard<'_, Marks> {
-        self.marks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Slots below `end` may hold something, whatever the file system says of them. Before the first write.
@@ -233,7 +207,7 @@ impl CacheFile {
         let read = unsafe {
             libc::preadv2(
                 self.file.as_raw_fd(),
-                &vector,
+                &raw const vector,
                 1,
                 slot_offset_bytes(slot) as libc::off_t,
                 libc::RWF_NOWAIT,
@@ -272,7 +246,7 @@ impl CacheFile {
 
     /// Brings every write that has returned to stable storage.
     pub fn sync(&self) -> io::Result<()> {
-        let _alone = self.syncing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _alone = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         let completed = self.writes.completed.load(Ordering::Acquire);
         self.failed_sync.guard(|| self.file.sync_data())?;
         self.writes.synced.fetch_max(completed, Ordering::Release);
@@ -325,7 +299,7 @@ mod tests {
             };
             make(path, &header).unwrap();
             assert!(CacheFile::open(path).unwrap().is_none(), "not yet under its name");
-            publish(path).unwrap();
+            durable_file::publish(path).unwrap();
         }
         CacheFile::open(path).unwrap().unwrap()
     }

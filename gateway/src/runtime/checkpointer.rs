@@ -3,7 +3,7 @@
 
 use super::Gateway;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use tombolo_core::{Event, Frozen, JournalMark, Merge, MetadataError};
 use tombolo_dedup::{FilterLoad, Flush, Manifest};
 
@@ -109,9 +109,7 @@ impl Gateway {
     }
 
     fn index_checkpoint(&self) -> MutexGuard<'_, Option<IndexCheckpoint>> {
-        self.index_checkpoint
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.index_checkpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// On its own, so that the index's lock is not held while the filter is read.

@@ -1,7 +1,7 @@
 //! Real time as the core's instants, and the thread that wakes the core when a deadline has come.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant as RealInstant, SystemTime, UNIX_EPOCH};
 use tombolo_base::Instant;
 
@@ -104,9 +104,9 @@ impl Clock {
                     Some(at) => {
                         let wait = Duration::from_micros(at.micros_since(now));
                         let woken = self.changed.wait_timeout(alarm, wait);
-                        woken.unwrap_or_else(|e| e.into_inner()).0
+                        woken.unwrap_or_else(PoisonError::into_inner).0
                     }
-                    None => self.changed.wait(alarm).unwrap_or_else(|e| e.into_inner()),
+                    None => self.changed.wait(alarm).unwrap_or_else(PoisonError::into_inner),
                 };
                 alarm.sleeps_until = None;
             }
@@ -118,7 +118,7 @@ impl Clock {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Alarm> {
-        self.alarm.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.alarm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,8 +131,8 @@ mod tests {
     const SOON: Duration = Duration::from_millis(20);
     const FAR: Duration = Duration::from_secs(3600);
 
-    fn after(clock: &Clock, wait: Duration) -> Option<Instant> {
-        Some(Instant(clock.now().0 + wait.as_micros() as u64))
+    fn after(clock: &Clock, wait: Duration) -> Instant {
+        Instant(clock.now().0 + wait.as_micros() as u64)
     }
 
     #[test]
@@ -148,14 +148,14 @@ mod tests {
             &[Some(FAR / 2), Some(FAR)],
         ] {
             for stop in path {
-                clock.set_alarm(stop.and_then(|wait| after(&clock, wait)));
+                clock.set_alarm(stop.map(|wait| after(&clock, wait)));
                 // Gives the thread the time to go to sleep with this one.
                 std::thread::sleep(SOON / 4);
             }
             let due = after(&clock, SOON);
-            clock.set_alarm(due);
+            clock.set_alarm(Some(due));
             let rung = rings.recv_timeout(Duration::from_secs(30)).unwrap();
-            assert!(Some(rung) >= due, "not before its time");
+            assert!(rung >= due, "not before its time");
             assert!(rings.recv_timeout(SOON).is_err(), "once");
         }
         clock.stop();

@@ -1,7 +1,8 @@
 //! The making of a state directory. Its last step gives the file of local metadata its name: what lies under that name is
 //! whole and holds a superblock, so damage found there later is damage, and what an interrupted first start left is known.
 
-use super::cache_file::{make, new_path, publish, sync_directory_of};
+use super::cache_file;
+use super::durable_file;
 use super::journal_files::segments_in;
 use super::metadata::Metadata;
 use super::metadata_file::DATA_FILE;
@@ -50,7 +51,7 @@ pub fn make_if_new(paths: &Paths, slot_count: u32, map_bytes: u64) -> Result<(),
     };
     make_cache(paths, &header)?;
     make_metadata(paths, &data, map_bytes, &Superblock::first(identity, slot_count))?;
-    publish(&paths.cache).map_err(disk(&paths.cache, "cannot make the cache file"))
+    durable_file::publish(&paths.cache).map_err(disk(&paths.cache, "cannot make the cache file"))
 }
 
 /// How far the journal went is noted in the cache file. Where that has gone too, a journal without a segment would look
@@ -60,7 +61,7 @@ fn check_journal(paths: &Paths) -> Result<(), OpenError> {
     if !paths.journal.is_dir() {
         return Err(lost());
     }
-    let has_cache = paths.cache.exists() || new_path(&paths.cache).exists();
+    let has_cache = paths.cache.exists() || durable_file::new_path(&paths.cache).exists();
     let has_segments = || segments_in(&paths.journal).map(|segments| !segments.is_empty());
     if !has_cache && !has_segments().map_err(disk(&paths.journal, "cannot look into"))? {
         return Err(lost());
@@ -79,15 +80,14 @@ fn make_metadata(paths: &Paths, data: &Path, map_bytes: u64, superblock: &Superb
         error,
     })?;
     let moved = fs::create_dir_all(&paths.metadata)
-        .and_then(|()| sync_directory_of(&paths.metadata))
-        .and_then(|()| fs::rename(new.join(DATA_FILE), data))
-        .and_then(|()| sync_directory_of(data));
+        .and_then(|()| durable_file::sync_directory_of(&paths.metadata))
+        .and_then(|()| durable_file::rename(&new.join(DATA_FILE), data));
     moved.map_err(disk(data, "cannot make local metadata"))?;
     fs::remove_dir_all(&new).map_err(disk(&new, "cannot remove what is not needed any more"))
 }
 
 pub fn make_cache(paths: &Paths, header: &CacheHeader) -> Result<(), OpenError> {
-    make(&paths.cache, header).map_err(disk(
+    cache_file::make(&paths.cache, header).map_err(disk(
         &paths.cache,
         "cannot make the cache file in full; is there room for [cache] size?",
     ))

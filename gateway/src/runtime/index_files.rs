@@ -1,11 +1,12 @@
 //! The fingerprint index's runs as files, `index/0000000000000001.run` and `.guide`.
 
+use super::durable_file;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tombolo_dedup::{RunFile, RunId, RunPart, RunStorage};
 
 #[derive(Debug)]
@@ -61,7 +62,7 @@ impl IndexFiles {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RunFile, Arc<File>>> {
-        self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,7 +88,7 @@ impl RunStorage for IndexFiles {
 
     fn sync(&self, file: RunFile) -> io::Result<()> {
         self.file(file)?.sync_all()?;
-        File::open(&self.directory)?.sync_all()
+        durable_file::sync_directory(&self.directory)
     }
 
     fn read(&self, file: RunFile, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {

@@ -3,14 +3,15 @@
 //! ahead, `journal/spare`. Zeroes go ahead of the records ([`ZeroedAhead`]); recovery sees zeroes either way.
 
 use super::cache_file::{FailedSync, allocate, drop_pages};
+use super::durable_file;
 use super::zeroed_ahead::ZeroedAhead;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tombolo_core::{JournalWrite, allocated_bytes};
 
 #[derive(Debug)]
@@ -89,7 +90,7 @@ impl JournalFiles {
 
     /// Everything written before the call to stable storage.
     pub fn sync(&self) -> io::Result<()> {
-        let _turn = self.syncing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _turn = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
         self.failed_sync.guard(|| self.sync_changed())
     }
 
@@ -101,7 +102,7 @@ impl JournalFiles {
             }
         }
         if self.directory_changed.swap(false, Ordering::AcqRel) {
-            File::open(&self.directory)?.sync_all()?;
+            durable_file::sync_directory(&self.directory)?;
         }
         Ok(())
     }
@@ -111,7 +112,7 @@ impl JournalFiles {
         for segment in self.list()? {
             File::open(self.path(segment))?.sync_all()?;
         }
-        File::open(&self.directory)?.sync_all()
+        durable_file::sync_directory(&self.directory)
     }
 
     pub fn remove_below(&self, keep_from: u64) -> io::Result<()> {
@@ -137,32 +138,17 @@ impl JournalFiles {
 
     /// Makes the next segment ahead of its use, if there is none.
     pub fn make_spare(&self) -> io::Result<()> {
-        let _making = self
-            .making_spare
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _making = self.making_spare.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = self.spare();
         if fs::metadata(&spare).is_ok_and(|found| found.len() == self.allocated_bytes) {
             return Ok(());
         }
-        let new = spare.with_extension("new");
-        let made = self.make(&new).and_then(|_| fs::rename(&new, &spare));
-        made.inspect_err(|_| {
+        durable_file::make(&spare, |file| allocate(file, self.allocated_bytes))?;
+        // Not published: one that a power failure takes is made again, and a segment's name is synced with its records.
+        let new = durable_file::new_path(&spare);
+        fs::rename(&new, &spare).inspect_err(|_| {
             let _ = fs::remove_file(&new);
         })
-    }
-
-    fn make(&self, path: &Path) -> io::Result<File> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path)?;
-        allocate(&file, self.allocated_bytes)?;
-        file.sync_all()?;
-        Ok(file)
     }
 
     pub fn remove(&self, segment: u64) -> io::Result<()> {
@@ -203,7 +189,7 @@ impl JournalFiles {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Segment>>> {
-        self.segments.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn directory(&self) -> &Path {

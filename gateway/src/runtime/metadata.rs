@@ -1,5 +1,6 @@
 //! Local metadata in LMDB: one environment, a database per table of the core, one for the fingerprint index's manifest.
 
+use super::durable_file;
 use super::metadata_file::{self, DATA_FILE, MetadataFileError};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvOpenOptions, RoTxn, RwTxn, WithTls};
@@ -92,7 +93,7 @@ impl Metadata {
         transaction.commit()?;
         env.prepare_for_closing().wait();
         std::fs::File::open(directory.join(DATA_FILE))?.sync_all()?;
-        Ok(std::fs::File::open(directory)?.sync_all()?)
+        Ok(durable_file::sync_directory(directory)?)
     }
 
     /// `noted_bytes`: how long the file was known to be.

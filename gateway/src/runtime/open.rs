@@ -1,9 +1,10 @@
 //! Opens a state directory: lock, cache file, journal, metadata, index; recovers the core; starts the threads.
 
 use super::Gateway;
-use super::cache_file::{CacheFile, publish};
+use super::cache_file::CacheFile;
 use super::clock::{self, Clock};
 use super::cloud::Cloud;
+use super::durable_file;
 use super::first_start::{self, Paths, make_cache, make_if_new};
 use super::generation::{Directories, Found, Generation};
 use super::index_files::IndexFiles;
@@ -34,34 +35,45 @@ use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage
 
 /// What a gateway is made of.
 pub struct Options {
+    /// Made if it is not there; held by a lock as long as the gateway lives.
     pub state_directory: PathBuf,
     /// Where what a kill leaves and a boot does not is kept.
     pub runtime_directory: PathBuf,
+    /// Sizes, bounds and times of the data path.
     pub core: Config,
     pub policies: PolicySettings,
+    /// Of the fingerprint index.
     pub index: tombolo_dedup::Config,
+    /// The most that LMDB's file may grow to; address space, not memory.
     pub metadata_map_bytes: u64,
+    /// Without retries and limits, which come from the two below.
     pub store: Arc<dyn ObjectStore>,
     /// Also one that has none of the objects that it should have.
     pub accept_foreign_store: bool,
     pub retry: RetryPolicy,
     pub limits: Limits,
+    /// Of blocks that are uploaded; others are read as they were stored.
     pub compression: Compression,
+    /// For slots that have to be read from the disk, and for what arrives from the store.
     pub io_threads: usize,
+    /// For hashing and compression, at low priority.
     pub hash_threads: usize,
 }
 
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// The local disk refused `action`.
     #[error("{path}: {action}: {error}")]
     Disk {
         path: PathBuf,
         action: &'static str,
         error: io::Error,
     },
+    /// `holder` is what the lock file says, as text.
     #[error("{path} is in use by another gateway (process {holder}); one state directory serves one gateway")]
     InUse { path: PathBuf, holder: String },
+    /// LMDB refused its file, or found in it what it did not write.
     #[error("{path}: {error}")]
     Metadata { path: PathBuf, error: heed::Error },
     #[error("local metadata: {0}")]
@@ -82,11 +94,13 @@ pub enum OpenError {
         path: PathBuf,
         error: IndexError<io::Error>,
     },
+    /// Nothing was changed yet, so what was lost can be put back and the start tried again.
     #[error("recovery of {path}: {error}")]
     Recovery {
         path: PathBuf,
         error: RecoveryError<String>,
     },
+    /// It refused for good. One that cannot be reached is none of these: the gateway starts without it.
     #[error("store: {0}")]
     Store(StoreError),
     #[error(transparent)]
@@ -201,9 +215,7 @@ impl Gateway {
             .map_err(disk("cannot tidy up the journal", &journal_path))?;
         // What was replayed counts as durable from here on, and so do the names of all that a first start has made.
         for folder in [&metadata_path, &state] {
-            File::open(folder)
-                .and_then(|opened| opened.sync_all())
-                .map_err(disk("sync", folder))?;
+            durable_file::sync_directory(folder).map_err(disk("sync", folder))?;
         }
         cache.note_pvbn(core.next_pvbn());
         cache.sync().map_err(disk("sync", &paths.cache))?;
@@ -260,7 +272,7 @@ fn make_lost_cache(paths: &Paths, core: &Core) -> Result<CacheFile, OpenError> {
         mark: Mark::default(),
     };
     make_cache(paths, &header)?;
-    publish(&paths.cache).map_err(first_start::disk(&paths.cache, "cannot make the cache file"))?;
+    durable_file::publish(&paths.cache).map_err(first_start::disk(&paths.cache, "cannot make the cache file"))?;
     let opened = CacheFile::open(&paths.cache);
     let opened = opened.and_then(|opened| opened.ok_or_else(|| io::ErrorKind::NotFound.into()));
     opened.map_err(first_start::disk(&paths.cache, "cannot open the cache file"))

@@ -5,9 +5,9 @@
 //! used is dropped with a warning. Chunks are encoded one at a time, so the core is never held for long.
 
 use super::Gateway;
-use std::fs::{self, File, OpenOptions};
+use super::durable_file;
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant as RealInstant};
@@ -132,25 +132,13 @@ impl HistoryFile {
 
     /// In full and durably, or not at all.
     fn write(&self, parts: impl Iterator<Item = Vec<u8>>) -> io::Result<()> {
-        let fresh = self.path.with_extension("new");
-        let mut writer = BufWriter::new(
-            OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&fresh)?,
-        );
-        for part in parts {
-            writer.write_all(&part)?;
-        }
-        writer
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?
-            .sync_all()?;
-        fs::rename(&fresh, &self.path)?;
-        let state = self.path.parent().unwrap_or(Path::new("."));
-        File::open(state)?.sync_all()
+        durable_file::replace(&self.path, |file| {
+            let mut writer = BufWriter::new(file);
+            for part in parts {
+                writer.write_all(&part)?;
+            }
+            writer.flush()
+        })
     }
 }
 
@@ -214,6 +202,7 @@ impl Gateway {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use tombolo_base::VolumeId;
     use tombolo_prefetch::graph::Range;
     use tombolo_prefetch::{GraphConfig, PolicyName};

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tombolo_base::BlockSum;
 use tombolo_core::{Answer, Refusal, Token};
 
@@ -191,6 +191,6 @@ impl Requests {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Token, Pending>> {
-        self.pending.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,7 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tombolo_base::{BlockSum, Fingerprint, VolumeId};
@@ -333,7 +333,7 @@ impl WriterJob {
         let counts = self.counts;
         let mut writer = self.writer;
         writer.dropped(counts.dropped.load(Ordering::Relaxed) - self.dropped);
-        let file = writer.finish()?.into_inner().map_err(|error| error.into_error())?;
+        let file = writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
         counts.bytes.store(file.metadata()?.len(), Ordering::Relaxed);
         Ok(())
@@ -351,7 +351,7 @@ fn name_of(salt: &[u8; 32], sum: BlockSum) -> u64 {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

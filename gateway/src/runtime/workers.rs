@@ -1,7 +1,7 @@
 //! Threads that carry out what must not run on a client's thread: plain queues, bounded by the core's own limits.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -59,11 +59,7 @@ impl Drop for Workers {
 }
 
 fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
-    queue
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-        .recv()
-        .ok()
+    queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }
 
 fn lower_priority(niceness: i32) {

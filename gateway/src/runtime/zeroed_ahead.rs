@@ -10,8 +10,8 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Zeroes at a time: some hundred of the journal's records, or 64 slots, and less time to write than a sync takes.
 const STRETCH_BYTES: u64 = 256 << 10;
@@ -50,7 +50,7 @@ impl ZeroedAhead {
         if end <= self.written_to() {
             return Ok(());
         }
-        let _growing = self.growing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         if end <= self.written_to() {
             return Ok(());
         }

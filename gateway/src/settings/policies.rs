@@ -54,6 +54,7 @@ pub struct PolicySettings {
 }
 
 impl PolicySettings {
+    /// A combination decides over both policies.
     pub fn of(cache: &Cache, prefetch: &Prefetch) -> Self {
         let (replacement, name) = match prefetch.combination {
             Some(combination) => replacement_of(combination),
@@ -129,13 +130,13 @@ const HOUR_MICROS: u64 = 3_600_000_000;
 const UNSET: &str = "unset";
 
 impl Settings {
-    pub fn policies(&self) -> PolicySettings {
+    pub(crate) fn policies(&self) -> PolicySettings {
         PolicySettings::of(&self.cache, &self.prefetch)
     }
 
     /// These settings with some of `[prefetch]` and the key `replacement` of `[cache]` changed; everything else takes a
     /// restart. A combination takes the place of both policies, and a policy that of a combination.
-    pub fn with_policies(&self, changes: toml::Table) -> Result<Self, Vec<Fault>> {
+    pub(crate) fn with_policies(&self, changes: toml::Table) -> Result<Self, Vec<Fault>> {
         let mut changed = self.clone();
         let names = |key: &str| ["replacement", "policy"].contains(&key);
         if changes.contains_key("combination") && !changes.keys().any(|key| names(key)) {
@@ -171,7 +172,7 @@ impl Settings {
     }
 
     /// Keys and values that [`Self::with_policies`] may change.
-    pub fn policy_fields(&self) -> Vec<super::Field> {
+    pub(crate) fn policy_fields(&self) -> Vec<super::Field> {
         let mut fields = self.fields();
         fields.retain(|field| field.section == "prefetch" || (field.section, field.key) == ("cache", "replacement"));
         fields

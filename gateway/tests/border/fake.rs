@@ -201,7 +201,7 @@ impl Fake {
     fn policy_set(&self, PolicyChanges(changes): PolicyChanges) -> Result<PolicyStatus, ControlError> {
         let word = changes.get("replacement").and_then(toml::Value::as_str);
         let word = word.ok_or_else(|| ControlError::new(ErrorKind::Invalid, "there is no such key"))?;
-        self.change()?.replacement = word.to_owned();
+        word.clone_into(&mut self.change()?.replacement);
         Ok(self.policy())
     }
 

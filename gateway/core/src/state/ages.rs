@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn an_age_is_never_too_small_and_hardly_too_great() {
+        const END: u64 = 30_000;
         let mut ages = Ages::default();
         let written_at = |pvbn: u64| Instant(pvbn * SECOND / 3);
-        const END: u64 = 30_000;
         for pvbn in 0..END {
             ages.note(Pvbn(pvbn), written_at(pvbn));
         }

@@ -93,23 +93,23 @@ impl EntryLookup {
 mod tests {
     use super::*;
 
-    fn value(byte: u8) -> EntryValue {
-        Some(Arc::from([byte].as_slice()))
+    fn value(byte: u8) -> Arc<[u8]> {
+        Arc::from([byte].as_slice())
     }
 
     #[test]
     fn later_values_replace_earlier_ones_and_bytes_follow() {
         let mut entries = Entries::default();
-        entries.set(b"a", value(1));
+        entries.set(b"a", Some(value(1)));
         let one = entries.bytes();
         entries.set(b"a", None);
         assert_eq!(entries.bytes(), one - 1);
         assert_eq!(entries.get(b"a"), EntryLookup::Known(None));
         assert_eq!(entries.get(b"b"), EntryLookup::Stored);
-        entries.set(b"a", value(2));
+        entries.set(b"a", Some(value(2)));
         assert_eq!(
             (entries.bytes(), entries.get(b"a")),
-            (one, EntryLookup::Known(value(2)))
+            (one, EntryLookup::Known(Some(value(2))))
         );
     }
 
@@ -117,7 +117,7 @@ mod tests {
     fn a_range_is_half_open() {
         let mut entries = Entries::default();
         for key in [b"a", b"b", b"c"] {
-            entries.set(key, value(0));
+            entries.set(key, Some(value(0)));
         }
         let keys: Vec<&Vec<u8>> = entries.range(b"a", b"c").map(|(key, _)| key).collect();
         assert_eq!(keys, [b"a", b"b"]);

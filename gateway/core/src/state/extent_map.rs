@@ -345,17 +345,23 @@ mod tests {
     enum Step {
         Insert(u64, u64, u64, Option<u64>),
         Remove(u64, u64, u64),
-        Cover(u64, u64, u64, Option<Option<u64>>),
+        /// What its blocks map to; nothing takes them out.
+        Cover(u64, u64, u64, Option<Target>),
         Sweep(u64),
+    }
+
+    fn target_of(pvbn: Option<u64>) -> Target {
+        pvbn.map_or(Target::Hole, |pvbn| Target::At(Pvbn(pvbn)))
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let span = (0u64..2, 0u64..40, 0u64..12);
+        let target = prop::option::of(0u64..60).prop_map(target_of);
         prop::collection::vec(
             prop_oneof![
                 (span.clone(), prop::option::of(0u64..60)).prop_map(|((v, f, c), t)| Step::Insert(v, f, c, t)),
                 span.clone().prop_map(|(v, f, c)| Step::Remove(v, f, c)),
-                (span, prop::option::of(prop::option::of(0u64..60))).prop_map(|((v, f, c), t)| Step::Cover(v, f, c, t)),
+                (span, prop::option::of(target)).prop_map(|((v, f, c), t)| Step::Cover(v, f, c, t)),
                 (1u64..8).prop_map(Step::Sweep),
             ],
             0..60,
@@ -370,7 +376,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Insert(volume, first, count, pvbn) => {
-                        let target = pvbn.map_or(Target::Hole, |pvbn| Target::At(Pvbn(pvbn)));
+                        let target = target_of(pvbn);
                         map.insert(Extent { volume: VolumeId(volume), first, count, target });
                         for index in 0..count {
                             model.insert((volume, first + index), target.plus(index));
@@ -383,7 +389,6 @@ mod tests {
                         }
                     }
                     Step::Cover(volume, first, count, target) => {
-                        let target = target.map(|pvbn| pvbn.map_or(Target::Hole, |pvbn| Target::At(Pvbn(pvbn))));
                         map.cover(VolumeId(volume), first, first + count, target);
                         for index in 0..count {
                             model.remove(&(volume, first + index));

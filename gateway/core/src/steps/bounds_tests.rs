@@ -5,7 +5,7 @@ use crate::event::{Answer, Command, Event, MetadataError, Refusal, Token, WriteR
 use crate::state::prefetch_state::Economy;
 use crate::test_bench::{Bench, SLOTS, VOLUME};
 use std::collections::BTreeMap;
-use tombolo_base::{BlockSum, Instant, Span};
+use tombolo_base::{BlockSum, Instant, MetadataChange, Span};
 
 const STALL_MS: u64 = 2_000;
 
@@ -187,7 +187,7 @@ fn what_finds_the_disk_full_waits_and_is_refused_in_the_end() {
     outside.write(4, 1_003);
     outside.zero(5, 1_004);
     let (token, links) = (Token(6), Vec::new());
-    let change = Default::default();
+    let change = MetadataChange::default();
     outside.step(Event::Commit { token, change, links });
     assert!(outside.bench.core.snapshot().waits_for_journal);
     assert_eq!((outside.answers.len(), outside.batches), (1, batches));

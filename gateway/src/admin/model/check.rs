@@ -9,24 +9,30 @@ pub const CHECK_FINDINGS_KEPT_MAX: usize = 1_000;
 pub struct CheckStatus {
     /// Counts the checks since the gateway's start; 0 before the first. Tells a check from the next one.
     pub run: u64,
+    /// Whether the numbers below still grow.
     pub state: CheckState,
+    /// Looked at so far.
     pub inodes_checked: u64,
     /// How many there are, as far as is known; files come and go during a check.
     pub inodes: u64,
     /// All findings; `findings` has the first of them, at most [`CHECK_FINDINGS_KEPT_MAX`].
     pub findings_count: u64,
+    /// In the order in which they were found.
     pub findings: Vec<CheckFinding>,
     /// Why it ended before its end.
     pub error: Option<String>,
 }
 
+/// Where a check of all shares stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckState {
     /// There was none yet.
     #[default]
     None,
+    /// `inodes_checked` grows; findings may follow.
     Running,
+    /// All inodes were looked at; without findings the shares are sound.
     Finished,
     /// It ended before its end; what it found until then stands.
     Failed,

@@ -10,6 +10,7 @@ pub const SHARE_QUOTA_BYTES_MAX: u64 = 1 << 60;
 /// A share as the admin API shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShareInfo {
+    /// As in paths of exports: 1 to 64 characters out of `A-Z a-z 0-9 . _ -`.
     pub name: String,
     /// Never reused within one state directory; 1 and up.
     pub id: u32,
@@ -30,6 +31,7 @@ pub struct ShareInfo {
 pub struct SessionInfo {
     /// The name that the client gave itself.
     pub client: String,
+    /// Tells where it is ended: by unmounting, or in the server that holds the connection.
     pub kind: SessionKind,
     /// False while it is waited for: its locks and open files are kept until the grace period is over.
     pub connected: bool,
@@ -46,6 +48,7 @@ pub enum SessionKind {
 }
 
 impl SessionKind {
+    /// As in the JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Mount => "mount",

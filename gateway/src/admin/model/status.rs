@@ -7,33 +7,46 @@ use serde::{Deserialize, Serialize};
 /// The state of a running gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
+    /// Of the daemon, not of the command that asks.
     pub version: String,
+    /// Seconds since it began to serve, recovery not included.
     pub uptime_s: f64,
+    /// Absolute; cache file, journal and local metadata are in it.
     pub state_directory: String,
     /// Set once the local disk has failed: the gateway reads and uploads, but takes no changes.
     pub failure: Option<String>,
     /// What the local disk keeps from going on for now: it goes on by itself once the cause is gone.
     #[serde(default)]
     pub pause: Option<String>,
+    /// The bucket or directory behind the gateway, as the latest requests found it.
     pub store: StoreStatus,
     /// Blocks that read as errors.
     #[serde(default)]
     pub lost: LossStatus,
     /// Acknowledged, not in the store yet: lost if the local disk is lost now.
     pub dirty_bytes: u64,
+    /// At so many dirty bytes writers wait, and after too long are told to try again.
     pub dirty_bytes_max: u64,
     /// The recovery point: how old the oldest acknowledged byte is that the store lacks. 0 when nothing is dirty.
     pub oldest_dirty_age_s: f64,
+    /// On the way from the local disk to the store.
     pub upload: UploadStatus,
+    /// Over the life of the state directory.
     pub dedup: DedupStatus,
+    /// Room, and reads since the start.
     pub cache: CacheStatus,
+    /// Replacement and prefetch.
     #[serde(default)]
     pub policy: PolicyStatus,
     /// Bytes of all objects, after deduplication and compression.
     pub stored_bytes: u64,
+    /// How many there are; each is one PUT and holds up to 64 blocks.
     pub objects: u64,
+    /// What the next start has to replay.
     pub journal: JournalStatus,
+    /// Since the start, but for those that wait.
     pub writes: WriteStatus,
+    /// Of the daemon alone; servers in front of it have their own.
     pub memory: MemoryStatus,
     /// Clients of all volumes.
     pub connections: u64,
@@ -46,25 +59,30 @@ pub struct Status {
 /// Blocks that are known to be lost, until they are overwritten or found again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LossStatus {
+    /// Of 4 KiB, in all ranges, shown or not.
     pub blocks: u64,
     /// The first hundred.
     pub ranges: Vec<LostRange>,
 }
 
+/// Neighbouring blocks of one volume or file, lost for the same reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostRange {
     /// The volume's name, or which file of a share.
     pub volume: String,
     /// In blocks of 4 KiB.
     pub first_block: u64,
+    /// Of 4 KiB.
     pub blocks: u64,
     /// Their object is missing or altered; else their only copy in the cache file went bad before it was uploaded.
     pub in_store: bool,
 }
 
+/// Whether the store does what it is asked, and if not, what to see to first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreState {
+    /// The latest request succeeded, and no object is known to be missing.
     #[default]
     Ok,
     /// It answers, but objects are missing or altered.
@@ -82,6 +100,7 @@ pub enum StoreState {
 }
 
 impl StoreState {
+    /// As in the JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -95,10 +114,12 @@ impl StoreState {
     }
 }
 
+/// The store as the latest requests found it. Failed requests are tried again by themselves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreStatus {
     /// Without secrets.
     pub url: String,
+    /// Anything but `ok` wants a look at `last_error`, or at the lost blocks.
     pub state: StoreState,
     /// Why the latest request failed; none while the latest succeeded.
     pub last_error: Option<String>,
@@ -106,10 +127,12 @@ pub struct StoreStatus {
     pub last_success_age_s: Option<f64>,
 }
 
+/// How fast dirty data leaves, and how long that takes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UploadStatus {
     /// Dirty bytes that became clean per second, lately.
     pub clean_bytes_per_s: f64,
+    /// PUTs that the store has not answered yet.
     pub objects_in_flight: u64,
     /// Someone asked for a drain, and it is not finished.
     pub draining: bool,
@@ -133,6 +156,7 @@ impl UploadStatus {
 pub struct DedupStatus {
     /// The sum of the next three.
     pub blocks_written: u64,
+    /// Blocks of zeroes, which are stored nowhere.
     pub blocks_zero: u64,
     /// Already in the store.
     pub blocks_duplicate: u64,
@@ -143,6 +167,7 @@ pub struct DedupStatus {
 }
 
 impl DedupStatus {
+    /// Sum and ratio follow from the three.
     pub fn new(blocks_zero: u64, blocks_duplicate: u64, blocks_unique: u64) -> Self {
         let blocks_written = blocks_zero + blocks_duplicate + blocks_unique;
         let ratio = if blocks_unique == 0 {
@@ -160,8 +185,10 @@ impl DedupStatus {
     }
 }
 
+/// The cache file. What is counted is counted since the gateway's start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheStatus {
+    /// All slots; headers do not count.
     pub size_bytes: u64,
     /// Dirty and clean blocks together.
     pub used_bytes: u64,
@@ -173,6 +200,7 @@ pub struct CacheStatus {
     pub complete_misses: u64,
     /// Hits in all blocks read; 0 before the first.
     pub hit_ratio: f64,
+    /// Blocks sent for before anybody asked.
     pub blocks_prefetched: u64,
     /// Slots whose content did not match its checksum; such a block is fetched again if the store has it.
     pub slots_corrupt: u64,
@@ -200,13 +228,17 @@ impl CacheStatus {
     }
 }
 
+/// The journal, and how far local metadata is behind it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JournalStatus {
+    /// Written since the latest checkpoint.
     pub bytes: u64,
+    /// Since the latest that succeeded; since the start before the first.
     pub last_checkpoint_age_s: f64,
     /// Records that a restart would replay now, and about how long that would take.
     #[serde(default)]
     pub replay_records: u64,
+    /// Seconds, estimated from how long the latest replay took.
     #[serde(default)]
     pub replay_s: f64,
     /// The most that it ever has to.
@@ -237,9 +269,13 @@ pub struct MemoryStatus {
     pub slots_bytes: u64,
     /// Bookkeeping of dirty blocks.
     pub dirty_bytes: u64,
+    /// Map pages, as decoded.
     pub map_cache_bytes: u64,
+    /// Descriptors of objects, as decoded.
     pub descriptor_cache_bytes: u64,
+    /// Filters, fences and the memtable; its runs are on the disk.
     pub fingerprint_index_bytes: u64,
+    /// Streams and history.
     #[serde(default)]
     pub prefetcher_bytes: u64,
     /// Resident set of the process.

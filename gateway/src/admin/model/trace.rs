@@ -6,7 +6,9 @@ use std::path::Path;
 /// The recording of a trace, or the latest one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceStatus {
+    /// Whether it goes on, and how it ended.
     pub state: TraceState,
+    /// Absolute, on the gateway's machine. None: nothing was recorded since the start.
     pub path: Option<String>,
     /// Requests in the file, or on their way there.
     pub records: u64,
@@ -14,17 +16,20 @@ pub struct TraceStatus {
     pub dropped: u64,
     /// Of the file, as far as it is written.
     pub bytes: u64,
+    /// The recording ends when the file is as large; 0 before the first recording.
     pub bytes_max: u64,
     /// Why it ended before its end.
     pub error: Option<String>,
 }
 
+/// Where a recording stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceState {
     /// Nothing was recorded since the start.
     #[default]
     None,
+    /// Requests are added; what is in the file can be read already.
     Recording,
     /// It was stopped; the file is whole.
     Finished,
@@ -35,6 +40,7 @@ pub enum TraceState {
 }
 
 impl TraceState {
+    /// As in the JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -48,6 +54,7 @@ impl TraceState {
 
 /// A trace smaller than this holds next to nothing.
 pub const TRACE_BYTES_MIN: u64 = 1 << 20;
+/// More than any local disk holds; larger sizes are mistakes.
 pub const TRACE_BYTES_MAX: u64 = 1 << 50;
 
 /// The gateway's working directory is nobody's affair, so that the path must be a whole one.
@@ -59,6 +66,7 @@ pub fn check_trace_path(path: &Path) -> Result<(), ControlError> {
     Err(ControlError::new(ErrorKind::Invalid, message))
 }
 
+/// From [`TRACE_BYTES_MIN`] to [`TRACE_BYTES_MAX`], else [`ErrorKind::Invalid`].
 pub fn check_trace_size(bytes_max: u64) -> Result<(), ControlError> {
     if (TRACE_BYTES_MIN..=TRACE_BYTES_MAX).contains(&bytes_max) {
         return Ok(());

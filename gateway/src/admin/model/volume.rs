@@ -10,7 +10,9 @@ pub const VOLUME_BYTES_MAX: u64 = 256 << 40;
 /// A volume as the admin API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeInfo {
+    /// As in the NBD export: 1 to 64 characters out of `A-Z a-z 0-9 . _ -`.
     pub name: String,
+    /// What clients see, a multiple of 4096; no space is taken before it is written.
     pub size_bytes: u64,
     /// Clients that have it open now.
     pub connections: u64,

@@ -4,6 +4,7 @@ use super::body::{BodyTimeout, receive};
 use crate::admin::endpoint::{Endpoint, Method, Request, Route, invalid};
 use crate::admin::model::{ControlError, ErrorKind};
 use crate::metrics::{self, model::Metrics};
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method as HttpMethod, StatusCode, Uri};
@@ -103,7 +104,7 @@ async fn received<R: Request>(route: Route, mut request: axum::extract::Request)
     let query = request.uri().query().unwrap_or_default().to_owned();
     let body = match route.method.has_body() && !R::IS_EMPTY {
         true => receive(request).await?,
-        false => Default::default(),
+        false => Bytes::new(),
     };
     route.read(in_path, &query, &body)
 }

@@ -8,14 +8,23 @@ use std::path::Path;
 /// Why the admin server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
+    /// The machine gives no more threads, or descriptors.
     #[error("cannot start the threads of the admin server: {0}")]
     Threads(io::Error),
+    /// As [`SocketError`] says, of `admin.sock`.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// The socket is there but cannot be watched: too many descriptors are open.
     #[error("the admin socket cannot be waited on: {0}")]
     Wait(io::Error),
+    /// The address is taken, or not one of this machine; choose another, or none.
     #[error("[metrics] listen = {address}: {error}")]
-    Metrics { address: SocketAddr, error: io::Error },
+    Metrics {
+        /// As the settings have it; port 0 stands for any.
+        address: SocketAddr,
+        /// What the system said to it.
+        error: io::Error,
+    },
 }
 
 /// Must be called within a runtime.

@@ -304,6 +304,7 @@ proptest! {
 
 #[test]
 fn what_files_ask_for_is_recorded() {
+    use tombolo_trace::Operation::{Discard, Read, Write};
     let directory = tempfile::tempdir().unwrap();
     let storage = open(directory.path());
     let path = directory.path().join("trace");
@@ -322,7 +323,6 @@ fn what_files_ask_for_is_recorded() {
         assert_eq!(record.volume, VolumeId::of_inode(5).0);
         found.push((record.operation, record.first, record.count, record.contents.len()));
     }
-    use tombolo_trace::Operation::{Discard, Read, Write};
     assert_eq!(found, [(Write, 3, 2, 2), (Read, 3, 2, 0), (Discard, 4, 1, 0)]);
 }
 
@@ -331,7 +331,7 @@ fn cpu_nanoseconds() -> [i64; 2] {
     [libc::CLOCK_THREAD_CPUTIME_ID, libc::CLOCK_PROCESS_CPUTIME_ID].map(|clock| {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is a timespec that outlives the call.
-        assert_eq!(unsafe { libc::clock_gettime(clock, &mut time) }, 0);
+        assert_eq!(unsafe { libc::clock_gettime(clock, &raw mut time) }, 0);
         time.tv_sec * 1_000_000_000 + time.tv_nsec
     })
 }

@@ -189,12 +189,10 @@ impl Inner {
             Request::Setlk { lock, wait } => locks::set(self, &caller, node, &lock, wait, pending),
             Request::Forget { .. } => self.forget(node),
             Request::BatchForget(nodes) => nodes.iter().for_each(|forgotten| self.forget(forgotten.node)),
-            request if changes(&request) => {
-                match self.change(&caller, node, &request, &pending) {
-                    Ok(reply) if self.stable => pending.answer_stable(reply),
-                    result => pending.answer(result),
-                };
-            }
+            request if changes(&request) => match self.change(&caller, node, &request, &pending) {
+                Ok(reply) if self.stable => pending.answer_stable(reply),
+                result => pending.answer(result),
+            },
             request => {
                 let result = self.look(&caller, node, &request, &pending);
                 pending.answer(result);
