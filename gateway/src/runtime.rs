@@ -10,7 +10,7 @@ mod cache_file;
 mod checkpointer;
 mod clock;
 mod cloud;
-mod durable_file;
+pub(crate) mod durable_file;
 mod execute;
 mod first_start;
 mod flusher;

@@ -196,7 +196,7 @@ pub(super) const METRICS: &[Metric] = &[
     }),
     counter(
         "tombolo_index_entries_dropped_total",
-        "Fingerprints not kept because the index was full.",
+        "Fingerprints not kept because the index could not be written: their contents may be stored twice.",
         |m| Integer(m.local.index_entries_dropped),
     ),
     // The cache.

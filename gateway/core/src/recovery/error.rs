@@ -20,7 +20,7 @@ pub enum RecoveryError<E> {
     /// A batch is damaged, and batches or marks say that it, or one behind it, was durable.
     #[error(
         "journal segment {segment} is damaged at byte {offset} ({error}), but data up to LSN {} was flushed and the \
-         journal is readable only up to LSN {}; put the journal back as it was, or give the flushed data up explicitly",
+         journal is readable only up to LSN {}; put the journal back as it was: nothing else holds that data",
         durable.0, readable.0
     )]
     JournalCorrupt {
@@ -38,7 +38,7 @@ pub enum RecoveryError<E> {
     /// Batches that were durable are not there, and nothing that is there is damaged.
     #[error(
         "the journal ends at LSN {}, but data up to LSN {} was flushed: segment {segment} is missing or its end is; \
-         put the journal back as it was, or give the flushed data up explicitly",
+         put the journal back as it was: nothing else holds that data",
         readable.0, durable.0
     )]
     JournalMissing {
@@ -51,8 +51,8 @@ pub enum RecoveryError<E> {
     },
     /// A segment is shorter than it was made, durably, before anything was written to it.
     #[error(
-        "journal segment {segment} was cut: it has {found} of {allocated} bytes; put the journal back as it was, or \
-         give up explicitly what it held"
+        "journal segment {segment} was cut: it has {found} of {allocated} bytes; put the journal back as it was: \
+         nothing else holds what was in it"
     )]
     JournalCut {
         /// Which one.

@@ -113,7 +113,8 @@ impl Core {
                         Waiter::Read(token) => {
                             if let Some(read) = self.reads.reads.remove(&token) {
                                 self.let_go(&read);
-                                self.answer(token, Err(unknown_object(read.span.first, pvbn)));
+                                let block = self.block_at(read.span, pvbn).unwrap_or(read.span.first);
+                                self.answer(token, Err(unknown_object(block, pvbn)));
                             }
                         }
                         Waiter::Candidate(candidate) => {

@@ -263,6 +263,13 @@ impl Core {
         Ok(())
     }
 
+    /// The first block of the span that is at the PVBN, as far as is known.
+    pub(crate) fn block_at(&mut self, span: Span, pvbn: Pvbn) -> Option<u64> {
+        (span.first..span.end()).find(
+            |block| matches!(self.lookup(span.volume, *block), Lookup::Known(Target::At(found), _) if found == pvbn),
+        )
+    }
+
     fn fetch_wanted(&mut self, token: Token, read: &Read, wanted: Wanted) {
         for (descriptor, indices) in wanted.into_values() {
             let mut blocks = Vec::with_capacity(indices.len());

@@ -3,8 +3,9 @@
 use super::*;
 use crate::config::Config;
 use crate::event::{Event, FetchItem, JobId};
+use crate::state::extent_map::Extent;
 use crate::state::prefetch_state::Economy;
-use crate::test_bench::{Bench, VOLUME};
+use crate::test_bench::{Bench, FIRST_PVBN, VOLUME};
 use tombolo_base::BlockSum;
 
 const SLOTS: u32 = 32;
@@ -148,4 +149,32 @@ fn a_read_asks_at_once_for_all_pages_of_the_map_that_it_needs() {
         _ => None,
     });
     assert_eq!(pages.collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn a_read_that_meets_a_block_of_no_known_object_says_which() {
+    let mut bench = Bench::new(Economy::default());
+    let pvbn = Pvbn(FIRST_PVBN + 1_000);
+    bench.core.overlay.map.insert(Extent {
+        volume: VOLUME,
+        first: 64,
+        count: 1,
+        target: Target::At(pvbn),
+    });
+    let (volume, first, count) = (VOLUME, 60, 5);
+    bench.step(Event::Read {
+        token: Token(1),
+        client: ClientId(1),
+        span: Span { volume, first, count },
+    });
+    bench.out.clear();
+    bench.step(Event::DescriptorLoaded { pvbn, result: Ok(None) });
+    let answers = bench.out.iter().filter_map(|command| match command {
+        Command::Answer {
+            result: Err(Refusal::Lost { block, .. }),
+            ..
+        } => Some(*block),
+        _ => None,
+    });
+    assert_eq!(answers.collect::<Vec<_>>(), [64]);
 }

@@ -1,6 +1,7 @@
 //! Configuration files of protocol servers: replaced in one step, so that a server never reads a half.
 
 use super::super::error::CliError;
+use crate::runtime::durable_file;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -50,7 +51,7 @@ pub(super) fn replace(path: &Path, text: &str, mode: u32) -> Result<(), CliError
     file.set_permissions(Permissions::from_mode(mode))
         .and_then(|()| file.write_all(text.as_bytes()))
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&fresh, path))
+        .and_then(|()| durable_file::rename(&fresh, path))
         .map_err(fault("cannot write", path))
 }
 
