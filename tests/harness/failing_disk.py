@@ -1,4 +1,5 @@
-"""A local disk that goes bad under a gateway: its syncs fail, and what had not been synced is gone afterwards."""
+"""A local disk that goes bad under a gateway: its syncs fail, and what had not been synced is gone afterwards; or it
+has no room, or cannot be read for a while."""
 
 import shutil
 from functools import cache
@@ -7,12 +8,12 @@ from pathlib import Path
 from harness.gateway import Gateway
 from harness.tools import REPOSITORY, run
 
-SOURCE = Path(__file__).with_name("failing_sync.c")
+SOURCE = Path(__file__).with_name("failing_disk.c")
 
 
 @cache
 def library() -> Path:
-    built = REPOSITORY / "build/tests/failing_sync.so"
+    built = REPOSITORY / "build/tests/failing_disk.so"
     built.parent.mkdir(parents=True, exist_ok=True)
     run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", SOURCE, "-o", built])
     return built
@@ -23,13 +24,21 @@ class FailingDisk:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._flag = gateway.folder / "syncs-fail"
+        self._faults = gateway.folder / "faults"
+        self._faults.mkdir()
         self._kept = gateway.folder / "kept"
-        gateway.daemon_environment = {"LD_PRELOAD": str(library()), "FAILING_SYNC_WHILE": str(self._flag)}
+        gateway.daemon_environment = {"LD_PRELOAD": str(library()), "FAILING_DISK": str(self._faults)}
+
+    def begin(self, fault: str) -> None:
+        """One of those that `failing_disk.c` lists."""
+        (self._faults / fault).touch()
+
+    def end(self, fault: str) -> None:
+        (self._faults / fault).unlink()
 
     def fail(self) -> None:
         """From now on no sync succeeds. All that was written so far had been synced."""
-        self._flag.touch()
+        self.begin("syncs")
         shutil.copytree(self._journal, self._kept)
 
     def restart(self) -> None:
@@ -38,7 +47,7 @@ class FailingDisk:
         self._gateway.kill9()
         shutil.rmtree(self._journal)
         self._kept.rename(self._journal)
-        self._flag.unlink()
+        self.end("syncs")
         self._gateway.start()
 
     @property

@@ -253,10 +253,11 @@ impl GatewayControl {
         Handlers::new(Arc::new(self), Self::metrics)
             .on(&endpoints::STATUS, |gateway, ()| Ok(gateway.status()))
             .on(&endpoints::DRAIN, |gateway, ()| {
+                gateway.refuse_after_failure()?;
                 gateway.gateway.drain();
                 Ok(())
             })
-            .on(&endpoints::CHECKPOINT, |gateway, ()| Ok(gateway.checkpoint()))
+            .on(&endpoints::CHECKPOINT, |gateway, ()| gateway.checkpoint())
             .on(&endpoints::VOLUME_LIST, |gateway, ()| Ok(gateway.status().volumes))
             .on(&endpoints::VOLUME_CREATE, Self::volume_create)
             .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
@@ -299,10 +300,22 @@ impl GatewayControl {
     }
 
     /// What the journal was like before.
-    fn checkpoint(&self) -> JournalStatus {
-        let before = self.status().journal;
+    fn checkpoint(&self) -> Result<JournalStatus, ControlError> {
+        self.refuse_after_failure()?;
+        let before = self.status();
         self.gateway.submit(Event::CheckpointNow);
-        before
+        match before.pause {
+            Some(reason) => Err(ControlError::new(ErrorKind::Unavailable, reason)),
+            None => Ok(before.journal),
+        }
+    }
+
+    /// Nothing is written any more once the local disk has failed, neither to it nor to the store.
+    fn refuse_after_failure(&self) -> Result<(), ControlError> {
+        match self.gateway.snapshot().failed {
+            Some(reason) => Err(control_error("", &Refusal::Failed(reason))),
+            None => Ok(()),
+        }
     }
 
     /// A change to the volume of this name, durable when this returns.
@@ -448,7 +461,7 @@ fn share_error(name: &str, error: &FileError) -> ControlError {
 
 /// Why changes wait for the local disk, or checkpoints do not succeed.
 fn pause_of(snapshot: &Snapshot) -> Option<String> {
-    let full = "the local disk has no room for the journal's next segment: changes wait, then are refused";
+    let full = "the local disk has no room for the journal: changes wait, then are refused";
     let no_room = snapshot.waits_for_journal.then(|| full.into());
     let checkpoint = |error: &String| format!("checkpoints fail and are tried again: {error}");
     no_room.or_else(|| snapshot.metadata_error.as_ref().map(checkpoint))

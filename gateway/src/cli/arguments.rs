@@ -17,7 +17,7 @@ Exit codes:
   4  there is no such volume or share
   5  the name is taken
   6  busy: in use, or the store cannot be reached; try again later
-  7  the check has found something";
+  7  the check has found something, or blocks were lost before a drain could upload them";
 
 /// The Tombolo storage gateway: local disks and file shares in front of an object store, deduplicated and compressed.
 #[derive(Debug, Parser)]

@@ -15,12 +15,15 @@ use std::time::{Duration, Instant};
 /// Short enough for a smooth bar; a status costs microseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// For rounding: between two answers of one daemon its uptime grows by no less than the time between them.
+const UPTIME_SLACK_S: f64 = 0.01;
 
 pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliError> {
+    let before = client.ask(&endpoints::STATUS, &())?;
     client.ask(&endpoints::DRAIN, &())?;
     let status = client.ask(&endpoints::STATUS, &())?;
     if options.wait {
-        return wait(client, options, status);
+        return wait(client, options, before.lost.blocks, status);
     }
     if options.json {
         return output::json_line(&progress(&status));
@@ -31,13 +34,17 @@ pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliErro
     ))
 }
 
-fn wait(client: &Client, options: &DrainOptions, mut status: Status) -> Result<(), CliError> {
+fn wait(client: &Client, options: &DrainOptions, lost_before: u64, mut status: Status) -> Result<(), CliError> {
     let begun = Instant::now();
     let mut display = Display::new(options.json, status.dirty_bytes);
     loop {
+        let (seen_at, uptime_s) = (Instant::now(), status.uptime_s);
         display.show(&status)?;
+        if let Some(reason) = status.failure {
+            return Err(CliError::DrainFailed(reason));
+        }
         if !status.upload.draining {
-            return display.finish(&status);
+            return display.finish(&status, lost_before);
         }
         if let Some(seconds) = options
             .timeout_s
@@ -51,7 +58,13 @@ fn wait(client: &Client, options: &DrainOptions, mut status: Status) -> Result<(
             });
         }
         std::thread::sleep(POLL_INTERVAL);
+        let waited = seen_at.elapsed();
         status = client.ask(&endpoints::STATUS, &())?;
+        // A gateway that was started again meanwhile knows of no drain.
+        if status.uptime_s + UPTIME_SLACK_S < uptime_s + waited.as_secs_f64() {
+            client.ask(&endpoints::DRAIN, &())?;
+            status = client.ask(&endpoints::STATUS, &())?;
+        }
     }
 }
 
@@ -62,6 +75,8 @@ fn progress(status: &Status) -> serde_json::Value {
         "drain_eta_s": status.upload.drain_eta_s,
         "store_state": status.store.state,
         "store_last_error": status.store.last_error,
+        "blocks_unreadable": status.cache.blocks_unreadable,
+        "lost_blocks": status.lost.blocks,
     })
 }
 
@@ -74,7 +89,11 @@ fn message(status: &Status) -> String {
         (StoreState::Ok, _) | (_, None) => String::new(),
         (state, Some(error)) => format!("; store {}: {error}", state.as_str()),
     };
-    format!("{left} left, {rate}/s, ready in {eta}{trouble}")
+    let unreadable = match status.cache.blocks_unreadable {
+        0 => String::new(),
+        blocks => format!("; {blocks} blocks cannot be read from the local disk for now"),
+    };
+    format!("{left} left, {rate}/s, ready in {eta}{unreadable}{trouble}")
 }
 
 enum Display {
@@ -114,13 +133,22 @@ impl Display {
         }
     }
 
-    fn finish(self, status: &Status) -> Result<(), CliError> {
+    /// # Errors
+    /// When blocks were lost since it began: the store will never have them.
+    fn finish(self, status: &Status, lost_before: u64) -> Result<(), CliError> {
         match self {
-            Self::Lines { json: true, .. } => return output::json_line(&progress(status)),
+            Self::Lines { json: true, .. } => output::json_line(&progress(status))?,
             Self::Lines { json: false, .. } => {}
-            Self::Bar(bar) => bar.finish_and_clear(),
+            Self::Bar(ref bar) => bar.finish_and_clear(),
         }
-        let but = match status.lost.blocks {
+        let lost = status.lost.blocks;
+        if lost > lost_before {
+            return Err(CliError::DrainLost { blocks: lost });
+        }
+        if let Self::Lines { json: true, .. } = self {
+            return Ok(());
+        }
+        let but = match lost {
             0 => String::new(),
             blocks => format!(" but {blocks} lost blocks; see `tombolo status`"),
         };

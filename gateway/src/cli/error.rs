@@ -37,6 +37,10 @@ pub(crate) enum CliError {
         seconds: u64,
         reason: Option<String>,
     },
+    #[error("the store has everything but {blocks} lost {}; see `tombolo status`", if *blocks == 1 { "block" } else { "blocks" })]
+    DrainLost { blocks: u64 },
+    #[error("the local disk has failed, and nothing is uploaded until a restart: {0}")]
+    DrainFailed(String),
     #[error("{findings} {}", if *findings == 1 { "finding" } else { "findings" })]
     CheckFindings { findings: u64 },
     #[error("the check did not finish: {0}")]
@@ -64,7 +68,7 @@ impl CliError {
             },
             Self::Mount(error) if error.is_unknown_share() => 4,
             Self::DrainTimeout { .. } => 6,
-            Self::CheckFindings { .. } => 7,
+            Self::CheckFindings { .. } | Self::DrainLost { .. } => 7,
             Self::Protocol { .. }
             | Self::File { .. }
             | Self::TgtadmMissing(_)
@@ -72,6 +76,7 @@ impl CliError {
             | Self::ExportConflict(_)
             | Self::Output(_)
             | Self::CheckFailed(_)
+            | Self::DrainFailed(_)
             | Self::Testparm { .. }
             | Self::Mount(_)
             | Self::Serve(_) => 1,

@@ -95,13 +95,16 @@ impl Gateway {
         Some(Event::JournalWritten { lsn, end, result })
     }
 
+    /// What clients change meanwhile waits before it is in the journal's order, and can be refused.
     fn write_journal_waiting(self: &Arc<Self>, write: JournalWrite) {
+        self.submit(Event::JournalFull { segment: write.segment });
         let result = loop {
             match self.journal.write(&write) {
                 Err(error) if is_full(&error) => thread::sleep(FULL_DISK_RETRY),
                 result => break result,
             }
         };
+        self.submit(Event::JournalHasRoom);
         if self.journal_is_full.swap(false, Ordering::Relaxed) && result.is_ok() {
             tracing::info!("there is room for the journal again");
         }
@@ -219,8 +222,7 @@ impl Gateway {
                         .run(move || gateway.read_slots_waiting(token, &pieces[done..], buffer, corrupt));
                 }
                 Err(error) => {
-                    self.requests.put_buffer(token, buffer);
-                    return events.push(self.slots_unread(token, &pieces[done..], corrupt, &error));
+                    return events.push(self.read_one_by_one(token, &pieces[done..], buffer, corrupt, &error));
                 }
             }
         }
@@ -233,16 +235,33 @@ impl Gateway {
         });
     }
 
-    /// Which slots the failed read of a piece comes from: the core has copies of most elsewhere.
-    fn slots_unread(&self, token: Token, pieces: &[ReadPiece], corrupt: Vec<Lcbn>, error: &io::Error) -> Event {
-        let mut block = [0; BLOCK_BYTES];
-        let slots = |piece: &ReadPiece| (piece.slot.0..piece.slot.0 + piece.sums.len() as u32).map(Lcbn);
-        let is_unreadable = |slot: &Lcbn| self.cache.read(*slot, &mut block).is_err();
-        let unreadable = pieces.iter().flat_map(slots).filter(is_unreadable).collect();
-        let result = Err(disk_error("cache file read", error));
+    /// After a failed read of a piece: what can be read is, and the core has copies of most of the rest elsewhere.
+    fn read_one_by_one(
+        &self,
+        token: Token,
+        pieces: &[ReadPiece],
+        mut buffer: Vec<u8>,
+        mut corrupt: Vec<Lcbn>,
+        error: &io::Error,
+    ) -> Event {
+        let error = disk_error("cache file read", error);
+        let mut unreadable = Vec::new();
+        for block in pieces.iter().flat_map(blocks_of) {
+            let bytes = piece_bytes(&mut buffer, &block);
+            // Once more at once: what fails now and then is no bad sector.
+            let read = self.cache.read(block.slot, bytes);
+            match read.or_else(|_| self.cache.read(block.slot, bytes)) {
+                Ok(()) => find_corrupt(&block, bytes, &mut corrupt),
+                Err(_) => unreadable.push(block.slot),
+            }
+        }
+        self.requests.put_buffer(token, buffer);
         Event::SlotsRead {
             token,
-            result,
+            result: match unreadable.is_empty() {
+                true => Ok(()),
+                false => Err(error),
+            },
             corrupt,
             unreadable,
         }
@@ -260,8 +279,7 @@ impl Gateway {
             match self.cache.read(piece.slot, bytes) {
                 Ok(()) => find_corrupt(piece, bytes, &mut corrupt),
                 Err(error) => {
-                    self.requests.put_buffer(token, buffer);
-                    return self.submit(self.slots_unread(token, &pieces[done..], corrupt, &error));
+                    return self.submit(self.read_one_by_one(token, &pieces[done..], buffer, corrupt, &error));
                 }
             }
         }
@@ -321,6 +339,14 @@ impl Gateway {
 
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn blocks_of(piece: &ReadPiece) -> impl Iterator<Item = ReadPiece> {
+    (0u32..).zip(&piece.sums).map(|(offset, sum)| ReadPiece {
+        index: piece.index + offset,
+        slot: Lcbn(piece.slot.0 + offset),
+        sums: vec![*sum],
+    })
 }
 
 fn piece_bytes<'b>(buffer: &'b mut [u8], piece: &ReadPiece) -> &'b mut [u8] {

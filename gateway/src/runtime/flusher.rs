@@ -19,7 +19,7 @@ impl Gateway {
     fn hash_block(&self, item: &HashItem) -> HashResult {
         let mut block = [0; BLOCK_BYTES];
         if let Err(error) = self.cache.read(item.slot, &mut block) {
-            disk_error("cache file read", &error);
+            tracing::error!(slot = item.slot.0, pvbn = item.pvbn.0, %error, "a block that is not uploaded cannot be read");
             return HashResult::Unreadable;
         }
         if BlockSum::of(&block) != item.sum {

@@ -36,6 +36,8 @@ pub struct Read {
     /// In the window, as is `coming`.
     pub unresolved: u32,
     pub coming: u32,
+    /// Slots that were asked for and did not hold what they should: their blocks are looked for again.
+    pub slots_dropped: u32,
     /// No block before this is unresolved.
     pub cursor: u32,
     /// By the worst block seen so far.

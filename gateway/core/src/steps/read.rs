@@ -26,6 +26,9 @@ use tombolo_prefetch::{ClientId, Outcome};
 /// Pages and descriptors that one read asks for at a time: each that arrives runs the read again, so more would only
 /// be looked at more often.
 const UNRESOLVED_MAX: u32 = 64;
+/// Slots that a read may find not to hold what they should, for each of its blocks. A cache file that gives nothing back would
+/// have it fetch for ever.
+const SLOTS_DROPPED_MAX_PER_BLOCK: u32 = 4;
 
 impl Core {
     pub(crate) fn on_read(&mut self, token: Token, client: ClientId, span: Span) {
@@ -50,6 +53,7 @@ impl Core {
             prefetched_coming: 0,
             is_consulted: false,
             sequential: None,
+            slots_dropped: 0,
         };
         self.open_window(token, read);
         if self.may_go_on(token) {
@@ -439,6 +443,15 @@ impl Core {
                 self.prefetch_state.admission.on_hit(micros);
             }
             return self.end_window(token, read);
+        }
+        read.slots_dropped += corrupt.len() as u32;
+        if read.slots_dropped > SLOTS_DROPPED_MAX_PER_BLOCK * read.blocks.len() as u32 {
+            self.let_go(&read);
+            let error = DiskError {
+                operation: "cache file read",
+                reason: "blocks cannot be read back although they were fetched again".into(),
+            };
+            return self.answer(token, Err(Refusal::Disk(error)));
         }
         for index in 0..read.blocks.len() {
             let Block::Held(slot) = read.blocks[index] else {

@@ -178,3 +178,53 @@ fn a_read_that_meets_a_block_of_no_known_object_says_which() {
     });
     assert_eq!(answers.collect::<Vec<_>>(), [64]);
 }
+
+#[test]
+fn a_cache_file_that_gives_nothing_back_ends_the_read() {
+    let mut bench = Bench::new(Economy::default());
+    let span = Span {
+        volume: VOLUME,
+        first: 0,
+        count: 1,
+    };
+    bench.step(Event::Read {
+        token: Token(1),
+        client: ClientId(1),
+        span,
+    });
+    let mut fetches = 0;
+    let refusal = loop {
+        let mut events = Vec::new();
+        let mut answer = None;
+        for command in core::mem::take(&mut bench.out) {
+            match command {
+                Command::Fetch { fetch, items, .. } => {
+                    fetches += 1;
+                    assert!(fetches < 100, "it is fetched again and again");
+                    let result = Ok(items.iter().map(|_| Ok(BlockSum(7))).collect());
+                    events.push(Event::Fetched { fetch, result });
+                }
+                Command::ReadSlots { token, pieces } => {
+                    let error = DiskError {
+                        operation: "cache file read",
+                        reason: "EIO".into(),
+                    };
+                    events.push(Event::SlotsRead {
+                        token,
+                        result: Err(error),
+                        corrupt: Vec::new(),
+                        unreadable: pieces.iter().map(|piece| piece.slot).collect(),
+                    });
+                }
+                Command::Answer { result, .. } => answer = Some(result),
+                _ => {}
+            }
+        }
+        if let Some(answer) = answer {
+            break answer.unwrap_err();
+        }
+        events.into_iter().for_each(|event| bench.step(event));
+    };
+    assert!(matches!(refusal, Refusal::Disk(_)), "{refusal:?}");
+    assert_eq!(fetches, 1 + SLOTS_DROPPED_MAX_PER_BLOCK);
+}
