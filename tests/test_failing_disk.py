@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -111,7 +112,7 @@ def test_a_drain_that_sleeps_through_a_restart_goes_on(
     gateway.create_volume("vol", "64MiB")
     proxy.refuse()
     write(gateway, MIB)
-    command = [gateway.binary, "--socket", gateway.admin_socket, "drain", "--wait"]
+    command: list[str | Path] = [gateway.binary, "--socket", gateway.admin_socket, "drain", "--wait"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | gateway.environment) as waiting:
         wait_for(lambda: gateway.status()["upload"]["draining"], 20.0, "a drain")
         time.sleep(1)
