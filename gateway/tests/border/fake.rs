@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tombolo::admin::endpoints::{
     self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, ShareQuota, StartTrace,
@@ -19,6 +19,8 @@ use tombolo::admin::server::{Handlers, RECEIVE_TIMEOUT, Server};
 use tombolo::metrics::model::Metrics;
 
 pub const MIB: u64 = 1 << 20;
+
+static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 #[derive(Default)]
 pub struct FakeState {
@@ -83,8 +85,11 @@ impl Fake {
         if state.drains > 0 {
             state.dirty_bytes = state.dirty_bytes.saturating_sub(state.clean_bytes_per_look);
         }
+        // What is dirty and neither uploaded nor refused was written since.
+        let is_moving = state.clean_bytes_per_look > 0 || state.store_error.is_some();
         Status {
             version: "0.0.0-fake".into(),
+            uptime_s: STARTED.elapsed().as_secs_f64(),
             state_directory: state.state_directory.clone(),
             dirty_bytes: state.dirty_bytes,
             dirty_bytes_max: 1 << 30,
@@ -92,6 +97,7 @@ impl Fake {
             dedup: DedupStatus::new(0, 3, 1),
             upload: UploadStatus {
                 clean_bytes_per_s: MIB as f64,
+                draining: state.drains > 0 && state.dirty_bytes > 0 && is_moving,
                 drain_eta_s: UploadStatus::eta_s(state.dirty_bytes, MIB as f64),
                 ..UploadStatus::default()
             },
