@@ -13,7 +13,7 @@ pub struct Status {
     pub uptime_s: f64,
     /// Absolute; cache file, journal and local metadata are in it.
     pub state_directory: String,
-    /// Set once the local disk has failed: the gateway reads and uploads, but takes no changes.
+    /// Set once the local disk has failed: until a restart reads are served, nothing is changed or uploaded.
     pub failure: Option<String>,
     /// What the local disk keeps from going on for now: it goes on by itself once the cause is gone.
     #[serde(default)]
