@@ -42,7 +42,8 @@ impl Core {
         self.check_unmapped();
         self.partial_writes
             .check_invariants(|token| self.writes.is_locked(token));
-        self.writes.check_deadlines(self.now, self.config.stall_timeout_ms);
+        let is_overdue = self.writes.is_overdue(self.now, self.config.stall_timeout_ms);
+        assert!(!is_overdue, "a change has waited for longer than is promised");
         assert_eq!(self.corrupt.len(), self.slots.corrupt_count() as usize);
     }
 

@@ -343,9 +343,15 @@ impl Core {
 
     /// Lets stalled writes go on, refuses those that have waited too long, releases delayed acknowledgements.
     pub(crate) fn pump_writes(&mut self) {
-        self.pump_unjournaled();
-        self.pump_behind();
-        self.pump_stalled();
+        loop {
+            self.pump_unjournaled();
+            self.pump_behind();
+            self.pump_stalled();
+            // Who is refused may let in another that waited for it, and has waited for too long by then.
+            if !self.writes.is_overdue(self.now, self.config.stall_timeout_ms) {
+                break;
+            }
+        }
         while let Some(entry) = self.writes.delayed.first_entry()
             && entry.key().0 <= self.now
         {
