@@ -242,6 +242,7 @@ Tombolo serves the volume $volume ($size) and the share $share; their objects go
   SMB     //$address/$share, port $smb_port, user root, password $smb_password
   Folder  $run/share
   Metrics http://127.0.0.1:$metrics_port/metrics
+  Key     $run/state-$store/master.key (of your own gateways keep a copy: without it nothing in the store can be read)
 
 Look at it
   iscsi-ls -s iscsi://$address:$iscsi_port

@@ -1,33 +1,42 @@
-//! The object descriptor: what an object in the bucket holds. The same bytes head the object itself, travel in
+//! The object descriptor: what an object in the bucket holds. The same bytes are the object's first message, travel in
 //! the journal when the object is confirmed, and lie in the Cloud-DB, so one parser serves all three.
 //!
 //! ```text
-//!  0  magic "TMBOBJ01"            8
+//!  0  magic "TMBOBJ02"            8
 //!  8  block count                 u16   1..=1024
 //! 10  reserved, zero              u16
-//! 12  header bytes in all         u32   = 20 + 48 * count + 8
-//! 16  reserved, zero              u32
-//! 20  per block, ascending PVBN, 48 bytes each:
+//! 12  descriptor bytes in all     u32   = 56 + 48 * count + 8
+//! 16  data key                    u64   [`KeyId`]; zero: the object is not encrypted
+//! 24  object's name               32    [`ObjectId`]
+//! 56  per block, ascending PVBN, 48 bytes each:
 //!       PVBN                      u64
 //!       fingerprint (SHA-256)     32
 //!       offset in the object      u32   from the object's first byte
-//!       stored bytes              u16   1..=4096
+//!       stored bytes              u16   1..=4096, before encryption
 //!       encoding                  u8    0 plain, 1 zstd
 //!       reserved, zero            u8
 //!  ..  XXH3-64 of all before      u64
-//!  ..  the stored blocks, in the same order, without gaps
 //! ```
+//!
+//! The object is a head of [`OBJECT_HEAD_BYTES`], then the descriptor, then the stored blocks in the same order without
+//! gaps; each of these is followed by [`TAG_BYTES`] if the object is encrypted. Head, encryption and the making of
+//! names are `tombolo_cloud_driver`'s.
 
 use crate::{BLOCK_BYTES, DecodeError, Fingerprint, OBJECT_BLOCKS_MAX, Pvbn, Reader, Writer};
 use alloc::{string::String, vec::Vec};
-use core::fmt::Write as _;
-use sha2::{Digest, Sha256};
+use core::fmt::{self, Write as _};
+use core::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
-const MAGIC: &[u8; 8] = b"TMBOBJ01";
-const FIXED_BYTES: usize = 20;
+const MAGIC: &[u8; 8] = b"TMBOBJ02";
+const FIXED_BYTES: usize = 56;
 const ENTRY_BYTES: usize = 48;
 const SUM_BYTES: usize = 8;
+
+/// What comes before the descriptor in an object: the part that is never encrypted.
+pub const OBJECT_HEAD_BYTES: usize = 56;
+/// What encryption adds to the descriptor and to each block: the tag that proves that they were not altered.
+pub const TAG_BYTES: usize = 16;
 
 /// How one block is stored in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +48,8 @@ pub enum BlockEncoding {
 }
 
 impl BlockEncoding {
-    fn code(self) -> u8 {
+    /// As it stands in the descriptor.
+    pub const fn code(self) -> u8 {
         match self {
             Self::Plain => 0,
             Self::Zstd => 1,
@@ -56,30 +66,33 @@ pub struct PackedBlock {
     pub fingerprint: Fingerprint,
     /// Where its stored bytes begin, from the object's first byte.
     pub offset_bytes: u32,
-    /// How many bytes are stored: 1 to 4,096.
+    /// How many bytes are stored, before encryption: 1 to 4,096.
     pub stored_bytes: u16,
     /// How they are stored.
     pub encoding: BlockEncoding,
 }
 
-/// The name of an object: SHA-256 over PVBN, fingerprint, stored bytes and encoding of each block in turn. A PUT of
-/// the name, however late it comes and with whatever settings of compression, leaves every block where the descriptor
-/// says.
+/// Which data key encrypts an object; derived from the key, so that no other key ever goes by it. Zero: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub u64);
+
+impl KeyId {
+    /// Of objects that are not encrypted.
+    pub const NONE: Self = Self(0);
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:016x}", self.0)
+    }
+}
+
+/// The name of an object: a keyed digest of everything in it, so that a PUT of the name, however late it comes and with
+/// whatever settings of compression, changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub [u8; 32]);
 
 impl ObjectId {
-    fn of(blocks: &[PackedBlock]) -> Self {
-        let mut hasher = Sha256::new();
-        for block in blocks {
-            hasher.update(block.pvbn.0.to_le_bytes());
-            hasher.update(block.fingerprint.0);
-            hasher.update(block.stored_bytes.to_le_bytes());
-            hasher.update([block.encoding.code()]);
-        }
-        Self(hasher.finalize().into())
-    }
-
     /// The key in the bucket, below the store's prefix: `objects/ab/cdef…`.
     pub fn key(&self) -> String {
         let mut key = String::from("objects/");
@@ -91,20 +104,42 @@ impl ObjectId {
         }
         key
     }
+
+    /// The name with this key, if the key is one that [`Self::key`] gives.
+    pub fn from_key(key: &str) -> Option<Self> {
+        let digits = key.strip_prefix("objects/")?.as_bytes();
+        let (first, rest) = digits.split_at_checked(2)?;
+        let digits = [first, rest.strip_prefix(b"/")?].concat();
+        let mut name = [0; 32];
+        if digits.len() != 2 * name.len() {
+            return None;
+        }
+        let value = |digit: u8| char::from(digit).to_digit(16).filter(|_| !digit.is_ascii_uppercase());
+        for (byte, pair) in name.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = (value(pair[0])? << 4 | value(pair[1])?) as u8;
+        }
+        Some(Self(name))
+    }
 }
 
 /// The blocks of one object, PVBNs strictly ascending, offsets without gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectDescriptor {
+    id: ObjectId,
+    key: KeyId,
     blocks: Vec<PackedBlock>,
 }
 
 impl ObjectDescriptor {
-    /// `stored` is what each block occupies; offsets follow from it.
+    /// `stored` is what each block occupies before encryption; offsets follow from it.
     ///
     /// # Panics
     /// When the blocks are none, too many, or not in ascending order: a broken invariant of the caller.
-    pub fn new(stored: impl IntoIterator<Item = (Pvbn, Fingerprint, u16, BlockEncoding)>) -> Self {
+    pub fn new(
+        id: ObjectId,
+        key: KeyId,
+        stored: impl IntoIterator<Item = (Pvbn, Fingerprint, u16, BlockEncoding)>,
+    ) -> Self {
         let mut blocks: Vec<PackedBlock> = stored
             .into_iter()
             .map(|(pvbn, fingerprint, stored_bytes, encoding)| PackedBlock {
@@ -123,28 +158,48 @@ impl ObjectDescriptor {
             blocks.is_sorted_by(|left, right| left.pvbn < right.pvbn),
             "PVBNs ascend within an object"
         );
-        let mut offset_bytes = Self::header_bytes_for(blocks.len()) as u32;
+        let mut offset_bytes = first_block_offset(key, blocks.len());
         for block in &mut blocks {
             block.offset_bytes = offset_bytes;
-            offset_bytes += u32::from(block.stored_bytes);
+            offset_bytes += u32::from(block.stored_bytes) + tag_bytes(key);
         }
-        Self { blocks }
+        Self { id, key, blocks }
+    }
+
+    /// Of an object that only a model holds: neither named nor encrypted.
+    pub fn unnamed(stored: impl IntoIterator<Item = (Pvbn, Fingerprint, u16, BlockEncoding)>) -> Self {
+        Self::new(ObjectId([0; 32]), KeyId::NONE, stored)
     }
 
     /// Encoded length of a descriptor of so many blocks, in bytes.
-    pub const fn header_bytes_for(block_count: usize) -> usize {
+    pub const fn encoded_bytes_for(block_count: usize) -> usize {
         FIXED_BYTES + block_count * ENTRY_BYTES + SUM_BYTES
     }
 
-    /// Encoded length of this descriptor, which is where the first block's bytes begin.
-    pub fn header_bytes(&self) -> usize {
-        Self::header_bytes_for(self.blocks.len())
+    /// Encoded length of this descriptor, in bytes.
+    pub fn encoded_bytes(&self) -> usize {
+        Self::encoded_bytes_for(self.blocks.len())
     }
 
     /// Size of the whole object.
     pub fn object_bytes(&self) -> usize {
-        let last = &self.blocks[self.blocks.len() - 1];
-        last.offset_bytes as usize + usize::from(last.stored_bytes)
+        self.extent(&self.blocks[self.blocks.len() - 1]).end
+    }
+
+    /// Where the object holds one of its blocks, its tag included; in bytes from the object's first.
+    pub fn extent(&self, block: &PackedBlock) -> Range<usize> {
+        let start = block.offset_bytes as usize;
+        start..start + usize::from(block.stored_bytes) + tag_bytes(self.key) as usize
+    }
+
+    /// The object's name.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// The data key that the object is encrypted with.
+    pub fn key_id(&self) -> KeyId {
+        self.key
     }
 
     /// In ascending order of their PVBNs; at least one.
@@ -168,20 +223,16 @@ impl ObjectDescriptor {
         Some(&self.blocks[index])
     }
 
-    /// Computed anew each time.
-    pub fn id(&self) -> ObjectId {
-        ObjectId::of(&self.blocks)
-    }
-
     /// As the table at the head of this module has it.
     pub fn encode(&self) -> Vec<u8> {
-        let header_bytes = self.header_bytes();
-        let mut out = Writer::with_capacity(header_bytes);
+        let encoded_bytes = self.encoded_bytes();
+        let mut out = Writer::with_capacity(encoded_bytes);
         out.bytes(MAGIC)
             .u16(self.blocks.len() as u16)
             .u16(0)
-            .u32(header_bytes as u32)
-            .u32(0);
+            .u32(encoded_bytes as u32)
+            .u64(self.key.0)
+            .bytes(&self.id.0);
         for block in &self.blocks {
             out.u64(block.pvbn.0)
                 .bytes(&block.fingerprint.0)
@@ -212,16 +263,17 @@ impl ObjectDescriptor {
             });
         }
         expect_zero("object reserved field", u64::from(reader.u16("object reserved field")?))?;
-        let header_bytes = reader.u32("object header bytes")?;
-        if header_bytes as usize != Self::header_bytes_for(count) {
+        let encoded_bytes = reader.u32("object descriptor bytes")?;
+        if encoded_bytes as usize != Self::encoded_bytes_for(count) {
             return Err(DecodeError::Invalid {
-                what: "object header bytes",
-                value: u64::from(header_bytes),
+                what: "object descriptor bytes",
+                value: u64::from(encoded_bytes),
             });
         }
-        expect_zero("object reserved field", u64::from(reader.u32("object reserved field")?))?;
+        let key = KeyId(reader.u64("object data key")?);
+        let id = ObjectId(reader.digest("object name")?);
         let mut blocks = Vec::with_capacity(count);
-        let mut offset_next = header_bytes;
+        let mut offset_next = first_block_offset(key, count);
         for _ in 0..count {
             let block = decode_entry(&mut reader, offset_next)?;
             if blocks
@@ -233,20 +285,32 @@ impl ObjectDescriptor {
                     value: block.pvbn.0,
                 });
             }
-            offset_next += u32::from(block.stored_bytes);
+            offset_next += u32::from(block.stored_bytes) + tag_bytes(key);
             blocks.push(block);
         }
         let computed = xxh3_64(&bytes[..reader.offset()]);
-        let found = reader.u64("object header checksum")?;
+        let found = reader.u64("object descriptor checksum")?;
         if found != computed {
             return Err(DecodeError::Checksum {
-                what: "object header",
+                what: "object descriptor",
                 found,
                 computed,
             });
         }
-        Ok(Self { blocks })
+        Ok(Self { id, key, blocks })
     }
+}
+
+/// What encryption adds to each message of an object.
+fn tag_bytes(key: KeyId) -> u32 {
+    match key {
+        KeyId::NONE => 0,
+        _ => TAG_BYTES as u32,
+    }
+}
+
+fn first_block_offset(key: KeyId, block_count: usize) -> u32 {
+    (OBJECT_HEAD_BYTES + ObjectDescriptor::encoded_bytes_for(block_count)) as u32 + tag_bytes(key)
 }
 
 fn expect_zero(what: &'static str, value: u64) -> Result<(), DecodeError> {
@@ -299,52 +363,66 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sample(count: usize) -> ObjectDescriptor {
-        ObjectDescriptor::new((0..count).map(|index| {
-            let stored = if index % 2 == 0 { 4096 } else { 100 };
-            let encoding = if index % 2 == 0 {
-                BlockEncoding::Plain
-            } else {
-                BlockEncoding::Zstd
+    fn sample(key: u64, count: usize) -> ObjectDescriptor {
+        let stored = (0..count).map(|index| {
+            let (stored, encoding) = match index % 2 {
+                0 => (4096, BlockEncoding::Plain),
+                _ => (100, BlockEncoding::Zstd),
             };
-            (
-                Pvbn(10 + 3 * index as u64),
-                Fingerprint::of(&[index as u8]),
-                stored,
-                encoding,
-            )
-        }))
-    }
-
-    #[test]
-    fn the_key_tells_the_layout() {
-        let of = |stored, encoding| ObjectDescriptor::new([(Pvbn(1), Fingerprint::of(b"1"), stored, encoding)]).id();
-        assert_eq!(of(100, BlockEncoding::Zstd), of(100, BlockEncoding::Zstd));
-        assert_ne!(of(100, BlockEncoding::Zstd), of(101, BlockEncoding::Zstd));
-        assert_ne!(of(4096, BlockEncoding::Zstd), of(4096, BlockEncoding::Plain));
+            let pvbn = Pvbn(10 + 3 * index as u64);
+            (pvbn, Fingerprint::of(&[index as u8]), stored, encoding)
+        });
+        ObjectDescriptor::new(ObjectId([7; 32]), KeyId(key), stored)
     }
 
     #[test]
     fn round_trip_and_golden_layout() {
-        let descriptor = sample(3);
+        let descriptor = sample(0x0102, 3);
         let bytes = descriptor.encode();
         assert_eq!(&bytes[..8], MAGIC);
-        assert_eq!(bytes.len(), 20 + 3 * 48 + 8);
-        assert_eq!(u64::from_le_bytes(bytes[20..28].try_into().unwrap()), 10);
-        assert_eq!(
-            u32::from_le_bytes(bytes[60..64].try_into().unwrap()) as usize,
-            bytes.len()
-        );
+        assert_eq!(bytes.len(), 56 + 3 * 48 + 8);
+        assert_eq!(bytes[16..24], [2, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[24..56], [7; 32]);
+        assert_eq!(u64::from_le_bytes(bytes[56..64].try_into().unwrap()), 10);
+        let first_offset = u32::from_le_bytes(bytes[96..100].try_into().unwrap());
+        assert_eq!(first_offset as usize, 56 + bytes.len() + 16);
         assert_eq!(ObjectDescriptor::decode(&bytes).unwrap(), descriptor);
-        assert_eq!(descriptor.object_bytes(), bytes.len() + 4096 + 100 + 4096);
+        assert_eq!(
+            descriptor.object_bytes(),
+            56 + bytes.len() + 16 + 4096 + 16 + 100 + 16 + 4096 + 16
+        );
         assert_eq!(descriptor.find(Pvbn(13)).unwrap().stored_bytes, 100);
         assert_eq!(descriptor.find(Pvbn(14)), None);
+    }
+
+    #[test]
+    fn a_name_comes_back_from_its_key() {
+        let id = ObjectId(core::array::from_fn(|index| 0xf0 ^ index as u8));
+        assert_eq!(ObjectId::from_key(&id.key()), Some(id));
+        for key in [
+            "",
+            "objects/",
+            "objects/ab",
+            "keys",
+            &id.key()[..70],
+            &id.key().to_uppercase(),
+        ] {
+            assert_eq!(ObjectId::from_key(key), None, "{key}");
+        }
+        assert_eq!(ObjectId::from_key(&id.key().replace("objects/f", "objects/F")), None);
+    }
+
+    #[test]
+    fn without_a_key_nothing_is_added() {
+        let descriptor = sample(0, 2);
+        assert_eq!(descriptor.object_bytes(), 56 + descriptor.encoded_bytes() + 4096 + 100);
+        assert_eq!(ObjectDescriptor::decode(&descriptor.encode()).unwrap(), descriptor);
     }
 
     proptest! {
         #[test]
         fn any_flipped_bit_is_found(count in 1usize..8, position in any::<prop::sample::Index>(), bit in 0u8..8) {
-            let mut bytes = sample(count).encode();
+            let mut bytes = sample(9, count).encode();
             let index = position.index(bytes.len());
             bytes[index] ^= 1 << bit;
             prop_assert!(ObjectDescriptor::decode(&bytes).is_err());

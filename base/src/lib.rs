@@ -20,7 +20,7 @@ mod span;
 mod time;
 
 pub use codec::{DecodeError, Reader, Writer};
-pub use descriptor::{BlockEncoding, ObjectDescriptor, ObjectId, PackedBlock};
+pub use descriptor::{BlockEncoding, KeyId, OBJECT_HEAD_BYTES, ObjectDescriptor, ObjectId, PackedBlock, TAG_BYTES};
 pub use entry::{ENTRY_KEY_BYTES_MAX, ENTRY_VALUE_BYTES_MAX, EntryChange};
 pub use histogram::{Distribution, Histogram};
 pub use ids::{BlockSum, Fingerprint, Lcbn, Pvbn, VolumeId};

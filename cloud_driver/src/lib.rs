@@ -2,17 +2,20 @@
 //!
 //! Two layers, split by the feature `net`:
 //!
-//! * without it, pure functions that the simulator shares with the gateway: the object format ([`object`]), the
-//!   timing of retries ([`retry`]), the error types ([`StoreError`]) and the store URL ([`StoreUrl`]);
+//! * without it, pure functions that the simulator shares with the gateway: the object format ([`object`]) and its
+//!   encryption ([`encryption`], [`keys`]), the timing of retries ([`retry`]), the error types ([`StoreError`]) and the store
+//!   URL ([`StoreUrl`]);
 //! * with it (the default), [`ObjectStore`] and its backends [`MemoryStore`], [`DirStore`] and [`S3Store`], and the
 //!   decorators [`Retrying`], [`Limited`] and [`Counting`], which work over any of them.
 //!
-//! It owns the bytes of an object and the manners of a request. It does not own which object is written when, what
-//! a key means, or when a copy may be deleted: that is the core's.
+//! It owns the bytes of an object, their encryption, and the manners of a request. It does not own which object is written
+//! when, what a key means, or when a copy may be deleted: that is the core's.
 #![warn(missing_docs, clippy::unwrap_used)]
 
+pub mod encryption;
 mod error;
 mod key;
+pub mod keys;
 pub mod object;
 pub mod retry;
 mod url;

@@ -1,20 +1,25 @@
-//! Objects: blocks packed behind an [`ObjectDescriptor`], each compressed on its own where that pays.
+//! Objects: blocks packed behind an [`ObjectDescriptor`], each compressed on its own where that pays, and encrypted on
+//! its own where the store is encrypted.
 //!
-//! Blocks are compressed one by one, so that a ranged GET of a few blocks can be decoded without the rest. A block is
+//! Blocks are treated one by one, so that a ranged GET of a few blocks can be decoded without the rest. A block is
 //! stored compressed only when that saves at least an eighth; a cheap look at its bytes ([`looks_random`]) spares the
-//! attempt on data that is already compressed or encrypted. The same blocks and setting always give the same bytes
-//! (for one version of zstd), because an object's name is derived from its blocks and a PUT may be repeated.
+//! attempt on data that is already compressed or encrypted. Equal stored blocks always give the same object under the same
+//! name, so a PUT may be repeated.
 //!
-//! It owns the bytes after the descriptor and the verification of every block against its SHA-256. It does not own the
-//! descriptor's layout (`tombolo_base::descriptor`).
+//! It owns the messages of a pack, its name, and the verification of every block against its SHA-256. It does not own the
+//! descriptor's layout (`tombolo_base::descriptor`) nor head and encryption ([`crate::encryption`]).
 
 mod probe;
 
 pub use probe::looks_random;
 
+use crate::encryption::{Digest, Head, KeyRing, MessageKey, NotAuthentic, ObjectKind, SecretKey};
 use core::cell::RefCell;
 use core::ops::Range;
-use tombolo_base::{BLOCK_BYTES, BlockEncoding, DecodeError, Fingerprint, ObjectDescriptor, PackedBlock, Pvbn};
+use tombolo_base::{
+    BLOCK_BYTES, BlockEncoding, DecodeError, Fingerprint, KeyId, OBJECT_BLOCKS_MAX, OBJECT_HEAD_BYTES,
+    ObjectDescriptor, ObjectId, PackedBlock, Pvbn, TAG_BYTES,
+};
 use zstd::bulk::{Compressor, Decompressor};
 
 /// A compressed block may fill at most 7/8 of a block; a smaller gain does not pay for decompressing it later.
@@ -45,6 +50,14 @@ impl Default for Compression {
 pub enum ObjectError {
     #[error("object descriptor: {0}")]
     Descriptor(#[from] DecodeError),
+    #[error("the object is encrypted with data key {0}, which is none of this store's")]
+    KeyMissing(KeyId),
+    #[error("{0}")]
+    NotAuthentic(#[from] NotAuthentic),
+    #[error("block PVBN {}: {error}", pvbn.0)]
+    BlockNotAuthentic { pvbn: Pvbn, error: NotAuthentic },
+    #[error("the object's head and its descriptor contradict each other")]
+    Contradiction,
     #[error("object holds {found} bytes, its descriptor accounts for {expected}")]
     ObjectLength { expected: usize, found: usize },
     #[error("blocks {first}..{end} asked for, the object holds {count}")]
@@ -63,26 +76,76 @@ pub enum ObjectError {
     },
 }
 
-/// Packs blocks (ascending by PVBN) into one object.
+/// Packs blocks (ascending by PVBN) into one object, encrypted with the ring's current key if it has one.
 ///
 /// # Panics
 /// When a block is not [`BLOCK_BYTES`] long, or the blocks are none, too many or out of order: broken invariants of
 /// the caller.
-pub fn encode_object(blocks: &[(Pvbn, Fingerprint, &[u8])], compression: Compression) -> (ObjectDescriptor, Vec<u8>) {
-    let header_bytes = ObjectDescriptor::header_bytes_for(blocks.len());
-    let mut object = Vec::with_capacity(header_bytes + blocks.len() * BLOCK_BYTES);
-    object.resize(header_bytes, 0);
+pub fn encode_object(
+    blocks: &[(Pvbn, Fingerprint, &[u8])],
+    compression: Compression,
+    ring: &KeyRing,
+) -> (ObjectDescriptor, Vec<u8>) {
+    let mut texts = Vec::with_capacity(blocks.len() * BLOCK_BYTES);
     let stored: Vec<_> = blocks
         .iter()
         .map(|(pvbn, fingerprint, block)| {
             assert_eq!(block.len(), BLOCK_BYTES, "block PVBN {}", pvbn.0);
-            let (stored_bytes, encoding) = append_block(block, compression, &mut object);
+            let (stored_bytes, encoding) = append_block(block, compression, &mut texts);
             (*pvbn, *fingerprint, stored_bytes, encoding)
         })
         .collect();
-    let descriptor = ObjectDescriptor::new(stored);
-    object[..header_bytes].copy_from_slice(&descriptor.encode());
+    let key = ring.current();
+    let id = name_of(key, &stored, &texts);
+    let descriptor = ObjectDescriptor::new(id, key.map_or(KeyId::NONE, SecretKey::id), stored);
+    let head = head_of(&descriptor);
+    let messages = MessageKey::of(&head, &id.key(), key);
+
+    let mut object = Vec::with_capacity(descriptor.object_bytes());
+    object.extend_from_slice(&head.encode());
+    object.extend_from_slice(&descriptor.encode());
+    messages.encrypt(0, &mut object, OBJECT_HEAD_BYTES);
+    let mut texts = &texts[..];
+    for (packed, number) in descriptor.blocks().iter().zip(1..) {
+        let (text, rest) = texts.split_at(packed.stored_bytes.into());
+        texts = rest;
+        let start = object.len();
+        assert_eq!(
+            start, packed.offset_bytes as usize,
+            "the descriptor says where a block begins"
+        );
+        object.extend_from_slice(text);
+        messages.encrypt(number, &mut object, start);
+    }
     (descriptor, object)
+}
+
+/// The digest of everything that is encrypted, as [`crate::encryption`] demands. A block that is stored as it is stands in it by
+/// its SHA-256. A frame is digested itself: of one block different versions of zstd make different ones.
+fn name_of(key: Option<&SecretKey>, stored: &[(Pvbn, Fingerprint, u16, BlockEncoding)], texts: &[u8]) -> ObjectId {
+    let mut digest = Digest::new(key);
+    let mut texts = texts;
+    for (pvbn, fingerprint, stored_bytes, encoding) in stored {
+        let (text, rest) = texts.split_at(usize::from(*stored_bytes));
+        texts = rest;
+        digest.update(&pvbn.0.to_le_bytes());
+        digest.update(&fingerprint.0);
+        digest.update(&stored_bytes.to_le_bytes());
+        digest.update(&[encoding.code()]);
+        if *encoding == BlockEncoding::Zstd {
+            digest.update(text);
+        }
+    }
+    ObjectId(digest.finish())
+}
+
+fn head_of(descriptor: &ObjectDescriptor) -> Head {
+    Head {
+        kind: ObjectKind::Pack,
+        key: descriptor.key_id(),
+        messages: descriptor.blocks().len() as u32 + 1,
+        salt: descriptor.id().0,
+    }
 }
 
 fn append_block(block: &[u8], compression: Compression, object: &mut Vec<u8>) -> (u16, BlockEncoding) {
@@ -126,28 +189,81 @@ fn with_compressor<T>(level: i32, compress: impl FnOnce(&mut Compressor<'static>
     })
 }
 
-/// Decodes one block: `stored` is what the object holds at the block's place, `out` receives [`BLOCK_BYTES`].
-/// On an error `out` holds nothing of use.
-///
-/// # Panics
-/// When `out` is not [`BLOCK_BYTES`] long.
-pub fn decode_block(packed: &PackedBlock, stored: &[u8], out: &mut [u8]) -> Result<(), ObjectError> {
-    assert_eq!(out.len(), BLOCK_BYTES, "the buffer for a block");
-    let pvbn = packed.pvbn;
-    if stored.len() != usize::from(packed.stored_bytes) {
-        return Err(ObjectError::StoredLength {
-            pvbn,
-            expected: packed.stored_bytes.into(),
-            found: stored.len(),
-        });
+/// Decrypts, decodes and verifies blocks of one object.
+pub struct ObjectReader<'d> {
+    descriptor: &'d ObjectDescriptor,
+    messages: MessageKey,
+}
+
+impl<'d> ObjectReader<'d> {
+    /// # Errors
+    /// [`ObjectError::KeyMissing`] when the ring lacks the object's key, which says nothing about the object.
+    pub fn new(descriptor: &'d ObjectDescriptor, ring: &KeyRing) -> Result<Self, ObjectError> {
+        let messages = MessageKey::new(&head_of(descriptor), &descriptor.id().key(), ring);
+        Ok(Self {
+            descriptor,
+            messages: messages.ok_or(ObjectError::KeyMissing(descriptor.key_id()))?,
+        })
     }
+
+    /// Decodes one block: `stored` is what the object holds at the block's place, `out` receives [`BLOCK_BYTES`].
+    /// On an error `out` holds nothing of use.
+    ///
+    /// # Panics
+    /// When `out` is not [`BLOCK_BYTES`] long, or the object has no such block.
+    pub fn decode_block(&self, index: usize, stored: &[u8], out: &mut [u8]) -> Result<(), ObjectError> {
+        assert_eq!(out.len(), BLOCK_BYTES, "the buffer for a block");
+        let packed = &self.descriptor.blocks()[index];
+        let pvbn = packed.pvbn;
+        let expected = usize::from(packed.stored_bytes) + self.messages.tag_bytes();
+        if stored.len() != expected {
+            return Err(ObjectError::StoredLength {
+                pvbn,
+                expected,
+                found: stored.len(),
+            });
+        }
+        let mut message = [0; BLOCK_BYTES + TAG_BYTES];
+        let message = &mut message[..stored.len()];
+        message.copy_from_slice(stored);
+        let text = self.messages.decrypt(index as u32 + 1, message);
+        let text = text.map_err(|error| ObjectError::BlockNotAuthentic { pvbn, error })?;
+        decode_text(packed, text, out)
+    }
+
+    /// Decodes `blocks` from `stored`, the bytes that [`byte_range`] names. Returns the blocks one after the other.
+    pub fn decode_range(&self, blocks: Range<usize>, stored: &[u8]) -> Result<Vec<u8>, ObjectError> {
+        let packed = select(self.descriptor, blocks.clone())?;
+        let base_bytes = packed[0].offset_bytes as usize;
+        let expected = self.descriptor.extent(&packed[packed.len() - 1]).end - base_bytes;
+        if stored.len() != expected {
+            return Err(ObjectError::ObjectLength {
+                expected,
+                found: stored.len(),
+            });
+        }
+        let mut out = vec![0; packed.len() * BLOCK_BYTES];
+        for ((index, block), decoded) in blocks.zip(packed).zip(out.chunks_exact_mut(BLOCK_BYTES)) {
+            let extent = self.descriptor.extent(block);
+            self.decode_block(
+                index,
+                &stored[extent.start - base_bytes..extent.end - base_bytes],
+                decoded,
+            )?;
+        }
+        Ok(out)
+    }
+}
+
+fn decode_text(packed: &PackedBlock, text: &[u8], out: &mut [u8]) -> Result<(), ObjectError> {
+    let pvbn = packed.pvbn;
     let found = match packed.encoding {
         BlockEncoding::Plain => {
-            let copied = stored.len().min(BLOCK_BYTES);
-            out[..copied].copy_from_slice(&stored[..copied]);
+            let copied = text.len().min(BLOCK_BYTES);
+            out[..copied].copy_from_slice(&text[..copied]);
             copied
         }
-        BlockEncoding::Zstd => decompress(stored, out).map_err(|detail| ObjectError::Decompress { pvbn, detail })?,
+        BlockEncoding::Zstd => decompress(text, out).map_err(|detail| ObjectError::Decompress { pvbn, detail })?,
     };
     if found != BLOCK_BYTES {
         return Err(ObjectError::BlockLength { pvbn, found });
@@ -182,48 +298,39 @@ fn decompress(stored: &[u8], out: &mut [u8]) -> Result<usize, String> {
 /// The bytes of the object that hold `blocks` (indices into the descriptor): what a ranged GET asks for.
 pub fn byte_range(descriptor: &ObjectDescriptor, blocks: Range<usize>) -> Result<Range<u64>, ObjectError> {
     let packed = select(descriptor, blocks)?;
-    let (first, last) = (&packed[0], &packed[packed.len() - 1]);
-    Ok(u64::from(first.offset_bytes)..u64::from(last.offset_bytes) + u64::from(last.stored_bytes))
+    let end = descriptor.extent(&packed[packed.len() - 1]).end;
+    Ok(u64::from(packed[0].offset_bytes)..end as u64)
 }
 
-/// Decodes `blocks` from `stored`, the bytes that [`byte_range`] names. Returns the blocks one after the other.
-pub fn decode_range(
-    descriptor: &ObjectDescriptor,
-    blocks: Range<usize>,
-    stored: &[u8],
-) -> Result<Vec<u8>, ObjectError> {
-    let packed = select(descriptor, blocks)?;
-    let base_bytes = packed[0].offset_bytes as usize;
-    let last = &packed[packed.len() - 1];
-    let expected = last.offset_bytes as usize + usize::from(last.stored_bytes) - base_bytes;
-    if stored.len() != expected {
-        return Err(ObjectError::ObjectLength {
-            expected,
-            found: stored.len(),
-        });
+/// Decodes a whole object that is called `id`: its descriptor, and its blocks one after the other.
+pub fn decode_object(object: &[u8], id: ObjectId, ring: &KeyRing) -> Result<(ObjectDescriptor, Vec<u8>), ObjectError> {
+    let head = Head::decode(object, ObjectKind::Pack)?;
+    let messages = MessageKey::new(&head, &id.key(), ring).ok_or(ObjectError::KeyMissing(head.key))?;
+    let block_count = (head.messages as usize).saturating_sub(1).min(OBJECT_BLOCKS_MAX);
+    let encrypted_bytes = ObjectDescriptor::encoded_bytes_for(block_count) + messages.tag_bytes();
+    let encrypted = object.get(OBJECT_HEAD_BYTES..OBJECT_HEAD_BYTES + encrypted_bytes);
+    let mut encrypted = encrypted
+        .ok_or(ObjectError::ObjectLength {
+            expected: OBJECT_HEAD_BYTES + encrypted_bytes,
+            found: object.len(),
+        })?
+        .to_vec();
+    let descriptor = ObjectDescriptor::decode(messages.decrypt(0, &mut encrypted)?)?;
+    if head_of(&descriptor) != head || descriptor.id() != id {
+        return Err(ObjectError::Contradiction);
     }
-    let mut out = vec![0; packed.len() * BLOCK_BYTES];
-    for (block, decoded) in packed.iter().zip(out.chunks_exact_mut(BLOCK_BYTES)) {
-        let start = block.offset_bytes as usize - base_bytes;
-        decode_block(block, &stored[start..start + usize::from(block.stored_bytes)], decoded)?;
-    }
-    Ok(out)
-}
-
-/// Decodes a whole object: its descriptor, and its blocks one after the other.
-pub fn decode_object(object: &[u8]) -> Result<(ObjectDescriptor, Vec<u8>), ObjectError> {
-    let descriptor = ObjectDescriptor::decode(object)?;
     if object.len() != descriptor.object_bytes() {
         return Err(ObjectError::ObjectLength {
             expected: descriptor.object_bytes(),
             found: object.len(),
         });
     }
-    let blocks = decode_range(
-        &descriptor,
-        0..descriptor.blocks().len(),
-        &object[descriptor.header_bytes()..],
-    )?;
+    let reader = ObjectReader {
+        descriptor: &descriptor,
+        messages,
+    };
+    let first = descriptor.blocks()[0].offset_bytes as usize;
+    let blocks = reader.decode_range(0..descriptor.blocks().len(), &object[first..])?;
     Ok((descriptor, blocks))
 }
 
@@ -241,7 +348,10 @@ fn select(descriptor: &ObjectDescriptor, blocks: Range<usize>) -> Result<&[Packe
 
 /// For fuzzing: decodes whatever it is given, and checks that what decodes is whole and verified.
 pub fn fuzz_decode(bytes: &[u8]) {
-    if let Ok((descriptor, blocks)) = decode_object(bytes) {
+    let id = bytes.get(OBJECT_HEAD_BYTES - 32..OBJECT_HEAD_BYTES);
+    let id = ObjectId(id.and_then(|id| id.try_into().ok()).unwrap_or_default());
+    let ring = KeyRing::default();
+    if let Ok((descriptor, blocks)) = decode_object(bytes, id, &ring) {
         assert_eq!(blocks.len(), descriptor.blocks().len() * BLOCK_BYTES);
         for (packed, block) in descriptor.blocks().iter().zip(blocks.chunks_exact(BLOCK_BYTES)) {
             assert_eq!(packed.fingerprint, Fingerprint::of(block));
@@ -258,7 +368,7 @@ pub fn fuzz_decode(bytes: &[u8]) {
         };
         let mut out = [0; BLOCK_BYTES];
         assert!(
-            decode_block(&packed, bytes, &mut out).is_err(),
+            decode_text(&packed, bytes, &mut out).is_err(),
             "no input has a SHA-256 of zeros"
         );
     }

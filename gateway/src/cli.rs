@@ -7,6 +7,7 @@ mod checkpoint;
 mod confirm;
 mod drain;
 pub(crate) mod error;
+mod key;
 mod local;
 mod output;
 mod policy;
@@ -63,6 +64,7 @@ fn carry_out<E: Display>(arguments: Arguments, serve: impl FnOnce(Settings) -> R
         Command::Volume(command) => volume::run(&client(&connection)?, command),
         Command::Share(command) => share::run(&client(&connection)?, command),
         Command::Checkpoint { json } => checkpoint::run(&client(&connection)?, json),
+        Command::Key(command) => key::run(&client(&connection)?, command),
         Command::Check { json } => check::run(&client(&connection)?, json),
         Command::Export(command) => protocol_servers::run(&client(&connection)?, command),
         Command::Status { json } => status::run(&client(&connection)?, json),

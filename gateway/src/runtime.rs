@@ -10,6 +10,7 @@ mod cache_file;
 mod checkpointer;
 mod clock;
 mod cloud;
+mod data_keys;
 pub(crate) mod durable_file;
 mod execute;
 mod first_start;
@@ -27,6 +28,7 @@ mod trace_recorder;
 mod workers;
 mod zeroed_ahead;
 
+pub use data_keys::{DataKeyInfo, DataKeysError, EncryptionInfo, EncryptionOptions, MasterKeySource};
 pub use generation::{Generation, TAG_BITS};
 pub(crate) use open::fresh_identity;
 pub use open::{OpenError, Options};
@@ -38,12 +40,14 @@ use cache_file::CacheFile;
 use checkpointer::IndexCheckpoint;
 use clock::Clock;
 use cloud::Cloud;
+use data_keys::DataKeys;
 use index_files::IndexFiles;
 use journal_files::JournalFiles;
 use metadata::Metadata;
 use policies::HistoryFile;
 use requests::{Pending, Requests};
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,6 +83,7 @@ pub struct Gateway {
     pub(crate) recorder: Recorder,
     history_file: Mutex<HistoryFile>,
     cloud: Cloud,
+    data_keys: DataKeys,
     pub(crate) io: Workers,
     hashing: Workers,
     syncing: Workers,
@@ -108,6 +113,19 @@ pub struct LocalUse {
 }
 
 impl Gateway {
+    pub fn encryption(&self) -> EncryptionInfo {
+        self.data_keys.info()
+    }
+
+    /// Replaces the data key, or the master key by the one in a file.
+    pub fn rotate_key(&self, master_key_file: Option<&Path>) -> Result<(), DataKeysError> {
+        let (runtime, store) = (&self.cloud.runtime, &self.cloud.demand);
+        match master_key_file {
+            Some(file) => self.data_keys.rotate_master_key(runtime, store, file),
+            None => self.data_keys.rotate_data_key(runtime, store),
+        }
+    }
+
     /// Steps the core with `event` and everything that follows from it on this thread.
     pub fn submit(self: &Arc<Self>, event: Event) {
         let mut events = vec![event];

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::core_state::{Core, Counters, StoreState};
 use crate::format::cache_header::{CacheHeader, Mark};
 use crate::format::local_metadata::{MetadataFault, MetadataRead, Table, decode, get};
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{SUPER_VERSION, Superblock};
 use crate::recovery::replay::replay;
 use crate::recovery::segment::{Segment, read_segments};
 use crate::recovery::slots::load_slots;
@@ -75,6 +75,7 @@ pub fn recover<M: MetadataRead>(
     metadata: &M,
     disk: &impl LocalDisk,
 ) -> Result<(Core, Report), RecoveryError<M::Error>> {
+    check_format(metadata)?;
     let superblock = load_superblock(metadata).map_err(RecoveryError::Metadata)?;
     let superblock = superblock.ok_or(RecoveryError::SuperblockMissing)?;
     if superblock.slot_count != parts.config.slot_count {
@@ -106,6 +107,18 @@ pub fn recover<M: MetadataRead>(
     report.dirty_blocks = core.dirty.len() as u64;
     core.flush.remembered = report.objects.iter().map(|object| object.blocks().len()).sum();
     Ok((core, report))
+}
+
+/// What is said of another format must not look like damage.
+fn check_format<M: MetadataRead>(metadata: &M) -> Result<(), RecoveryError<M::Error>> {
+    let bytes = get(metadata, Table::Super, &[]).map_err(RecoveryError::Metadata)?;
+    match bytes.as_deref().and_then(Superblock::version) {
+        Some(found) if found != SUPER_VERSION => Err(RecoveryError::OtherFormat {
+            found: char::from(found),
+            expected: char::from(SUPER_VERSION),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// What local metadata has under the empty key; `None`: nothing, as before the first start.

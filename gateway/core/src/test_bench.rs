@@ -172,7 +172,7 @@ impl Bench {
             let fingerprint = Fingerprint([index as u8; 32]);
             (Pvbn(FIRST_PVBN + index), fingerprint, 4096, BlockEncoding::Plain)
         });
-        let object = Arc::new(ObjectDescriptor::new(blocks));
+        let object = Arc::new(ObjectDescriptor::unnamed(blocks));
         core.overlay.objects.insert(FIRST_PVBN, object);
         core.overlay.map.insert(Extent {
             volume: VOLUME,

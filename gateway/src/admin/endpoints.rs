@@ -3,8 +3,9 @@
 
 use super::endpoint::{Description, Endpoint, Method, Request, endpoints};
 use super::model::{
-    CheckStatus, ControlError, JournalStatus, PolicyStatus, ShareInfo, Status, TraceStatus, VolumeInfo,
-    check_share_name, check_share_quota, check_trace_path, check_trace_size, check_volume_name, check_volume_size,
+    CheckStatus, ControlError, EncryptionStatus, ErrorKind, JournalStatus, PolicyStatus, ShareInfo, Status,
+    TraceStatus, VolumeInfo, check_share_name, check_share_quota, check_trace_path, check_trace_size,
+    check_volume_name, check_volume_size,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,12 @@ endpoints! {
     DRAIN: Post "/v1/drain", () => 202 ();
     /// Begins to bring local metadata up to the journal. Answers with what a restart would have to replay without that.
     CHECKPOINT: Post "/v1/checkpoint", () => 202 JournalStatus;
+
+    /// The keys that objects are encrypted with. No key is ever told, only ids.
+    KEYS: Get "/v1/keys", () => 200 EncryptionStatus;
+    /// Makes another data key for new objects, or encrypts the data keys with another master key. In the store and in the
+    /// state directory when it is answered. No object is written anew.
+    KEY_ROTATE: Post "/v1/keys", RotateKey => 200 EncryptionStatus;
 
     /// All volumes, in the order of their names.
     VOLUME_LIST: Get "/v1/volumes", () => 200 Vec<VolumeInfo>;
@@ -52,6 +59,30 @@ endpoints! {
     TRACE_START: Post "/v1/trace", StartTrace => 201 TraceStatus;
     /// Ends the recording, if there is one; the file is whole when it is answered.
     TRACE_STOP: Delete "/v1/trace", () => 200 TraceStatus;
+}
+
+/// Which key is replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RotateKey {
+    /// A file on the gateway's machine with the new master key; none: the data key is replaced.
+    #[serde(default)]
+    pub master_key_file: Option<PathBuf>,
+}
+
+impl Request for RotateKey {
+    fn check(&self) -> Result<(), ControlError> {
+        match &self.master_key_file {
+            Some(file) if !file.is_absolute() => Err(ControlError::new(
+                ErrorKind::Invalid,
+                format!(
+                    "master_key_file {:?} is not an absolute path",
+                    file.display().to_string()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A new volume, all of which reads as zeroes.

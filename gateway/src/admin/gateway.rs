@@ -3,17 +3,18 @@
 mod policies;
 
 use crate::admin::endpoints::{
-    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, ShareQuota, StartTrace,
+    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, RotateKey, ShareQuota,
+    StartTrace,
 };
 use crate::admin::model::{
-    CacheStatus, ControlError, DedupStatus, ErrorKind, JournalStatus, LossStatus, LostRange, MemoryStatus,
-    PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus, TraceStatus, UploadStatus,
-    VolumeInfo, WriteStatus,
+    CacheStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, JournalStatus, LossStatus,
+    LostRange, MemoryStatus, PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus,
+    TraceStatus, UploadStatus, VolumeInfo, WriteStatus,
 };
 use crate::admin::server::Handlers;
 use crate::frontends::fuse::{self, Shares};
 use crate::metrics::model::Metrics;
-use crate::runtime::Gateway;
+use crate::runtime::{DataKeyInfo, DataKeysError, Gateway};
 use crate::settings::Settings;
 use policies::PolicyControl;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -131,6 +132,19 @@ impl GatewayControl {
         }
     }
 
+    fn encryption_status(&self) -> EncryptionStatus {
+        let info = self.gateway.encryption();
+        let data_key = |made: &DataKeyInfo| DataKeyStatus {
+            id: made.id.to_string(),
+            made_s: made.made_s,
+        };
+        EncryptionStatus {
+            is_on: info.is_on,
+            master_key: info.master_key.map(|id| id.to_string()),
+            data_keys: info.data_keys.iter().map(data_key).collect(),
+        }
+    }
+
     fn loss_status(&self, snapshot: &Snapshot) -> LossStatus {
         let range = |run: &LostRun| LostRange {
             volume: self.gateway.name_of(run.volume),
@@ -161,6 +175,7 @@ impl GatewayControl {
             failure: snapshot.failed.as_ref().map(ToString::to_string),
             pause: pause_of(snapshot),
             store: self.store_status(snapshot),
+            encryption: self.encryption_status(),
             lost: self.loss_status(snapshot),
             dirty_bytes,
             dirty_bytes_max: u64::from(snapshot.dirty_blocks_max) * BLOCK,
@@ -258,6 +273,8 @@ impl GatewayControl {
                 Ok(())
             })
             .on(&endpoints::CHECKPOINT, |gateway, ()| gateway.checkpoint())
+            .on(&endpoints::KEYS, |gateway, ()| Ok(gateway.encryption_status()))
+            .on(&endpoints::KEY_ROTATE, Self::key_rotate)
             .on(&endpoints::VOLUME_LIST, |gateway, ()| Ok(gateway.status().volumes))
             .on(&endpoints::VOLUME_CREATE, Self::volume_create)
             .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
@@ -308,6 +325,12 @@ impl GatewayControl {
             Some(reason) => Err(ControlError::new(ErrorKind::Unavailable, reason)),
             None => Ok(before.journal),
         }
+    }
+
+    fn key_rotate(&self, request: RotateKey) -> Result<EncryptionStatus, ControlError> {
+        let rotated = self.gateway.rotate_key(request.master_key_file.as_deref());
+        rotated.map_err(|error| ControlError::new(kind_of(&error), error.to_string()))?;
+        Ok(self.encryption_status())
     }
 
     /// Nothing is written any more once the local disk has failed, neither to it nor to the store.
@@ -457,6 +480,15 @@ fn share_error(name: &str, error: &FileError) -> ControlError {
         _ => ErrorKind::Internal,
     };
     ControlError::new(kind, format!("share {name}: {error}"))
+}
+
+fn kind_of(error: &DataKeysError) -> ErrorKind {
+    match error {
+        DataKeysError::Store(error) if error.kind().is_retryable() => ErrorKind::Unavailable,
+        DataKeysError::ChangedMeanwhile => ErrorKind::Busy,
+        DataKeysError::Store(_) | DataKeysError::Disk { .. } | DataKeysError::NoRandomness(_) => ErrorKind::Internal,
+        _ => ErrorKind::Invalid,
+    }
 }
 
 /// Why changes wait for the local disk, or checkpoints do not succeed.

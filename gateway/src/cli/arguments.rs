@@ -73,6 +73,9 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show and replace the keys that objects in the store are encrypted with
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Check all shares for contradictions, while they are in use
     Check {
         /// Print the result as one JSON object
@@ -106,6 +109,24 @@ pub(super) struct MetricsArguments {
     /// Only the names of all series; needs no running gateway
     #[arg(long)]
     pub names: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum KeyCommand {
+    /// List the ids of all keys; no key is shown
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make another data key for what is uploaded from now on, or encrypt the data keys with another master key
+    Rotate {
+        /// A file on the gateway's machine with the new master key (64 hexadecimal digits, mode 0600), which alone opens the
+        /// data keys from then on
+        #[arg(long, value_name = "FILE")]
+        master_key_file: Option<PathBuf>,
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

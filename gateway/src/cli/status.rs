@@ -35,6 +35,7 @@ fn shown(status: &Status) -> String {
     lines.push(("dirty", dirty(status)));
     lines.push(("recovery point", recovery_point(status)));
     lines.push(("store", store(status)));
+    lines.push(("encryption", encryption(status)));
     lines.push(("deduplication", dedup(status)));
     lines.push(("cache hits", hits(status)));
     lines.push(("policies", policies(status)));
@@ -127,6 +128,16 @@ fn store(status: &Status) -> String {
     let details = trouble.into_iter().chain(store.last_error.clone());
     let details: String = details.map(|detail| format!("; {detail}")).collect();
     format!("{}: {}{details}", store.state.as_str(), store.url)
+}
+
+fn encryption(status: &Status) -> String {
+    let encryption = &status.encryption;
+    match (encryption.is_on, encryption.data_keys.last(), &encryption.master_key) {
+        (true, Some(data_key), Some(master_key)) => {
+            format!("aes-256-gcm, data key {}, master key {master_key}", data_key.id)
+        }
+        _ => "none: whoever can read the store can read the data".into(),
+    }
 }
 
 fn dedup(status: &Status) -> String {
@@ -258,8 +269,8 @@ pub(super) fn duration(seconds: f64) -> String {
 mod tests {
     use super::*;
     use crate::admin::model::{
-        CacheStatus, DedupStatus, LossStatus, LostRange, PolicyStatus, PolicyTally, ShareInfo, StoreStatus,
-        UploadStatus,
+        CacheStatus, DataKeyStatus, DedupStatus, EncryptionStatus, LossStatus, LostRange, PolicyStatus, PolicyTally,
+        ShareInfo, StoreStatus, UploadStatus,
     };
     use tombolo_core::{PolicyCounters, Tally};
 
@@ -296,6 +307,14 @@ mod tests {
                 last_error: Some("connection refused".into()),
                 last_success_age_s: Some(30.0),
             },
+            encryption: EncryptionStatus {
+                is_on: true,
+                master_key: Some("00000000000000aa".into()),
+                data_keys: vec![DataKeyStatus {
+                    id: "00000000000000bb".into(),
+                    made_s: 0,
+                }],
+            },
             upload: UploadStatus {
                 drain_eta_s: Some(600.0),
                 ..Default::default()
@@ -306,6 +325,7 @@ mod tests {
         let expected = "dirty           1.00 GiB of at most 4.00 GiB (25.0 %)
 recovery point  12.3 s ago
 store           unreachable: s3://bucket; last success 30.0 s ago; connection refused
+encryption      aes-256-gcm, data key 00000000000000bb, master key 00000000000000aa
 deduplication   4.00 : 1 (75.0 % duplicate, 0.0 % zero)
 cache hits      90.0 % of 10 blocks (1 misses, 0 partial)
 policies        sarc + amp, 25.0 % of 1,000 prefetched blocks used
@@ -320,6 +340,10 @@ upload          0 B/s, 0 objects in flight, 10 minutes left
         let shown = shown(&Status::default());
         assert!(
             shown.contains("now: the store has everything") && shown.contains("nothing read yet"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("encryption      none: whoever can read the store"),
             "{shown}"
         );
     }

@@ -40,6 +40,7 @@ pub fn options(settings: &Settings) -> Result<Options, ServeError> {
                 level: settings.compression.level as i32,
             },
         },
+        encryption: settings.store.encryption_options(&settings.directories.state_directory),
         io_threads: settings.threads.io as usize,
         hash_threads: settings.threads.hash as usize,
         core,

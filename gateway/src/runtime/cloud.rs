@@ -5,7 +5,7 @@ use super::Gateway;
 use super::execute::disk_error;
 use std::sync::{Arc, Mutex, PoisonError};
 use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor};
-use tombolo_cloud_driver::object::{Compression, byte_range, decode_block};
+use tombolo_cloud_driver::object::{Compression, ObjectReader, byte_range};
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
     Counting, ErrorKind, Limited, Limits, ObjectStore, Priority, PutMode, Retrying, StoreCounts, StoreError,
@@ -83,14 +83,14 @@ impl Gateway {
             let worker = gateway.clone();
             gateway.io.run(move || {
                 let result = got
-                    .map(|bytes| worker.store_fetched(&descriptor, &items, range.start, &bytes))
-                    .map_err(|error| worker.store_failure(&error));
+                    .map_err(|error| worker.store_failure(&error))
+                    .and_then(|bytes| worker.store_fetched(&descriptor, &items, range.start, &bytes));
                 worker.submit(Event::Fetched { fetch, result });
             });
         });
     }
 
-    /// Decodes and verifies each block, then stores runs of consecutive slots with one write each: writers of one file
+    /// Decrypts, decodes and verifies each block, then stores runs of consecutive slots with one write each: writers of one file
     /// take turns, so a write per block would have the threads wait for each other.
     fn store_fetched(
         &self,
@@ -98,12 +98,17 @@ impl Gateway {
         items: &[FetchItem],
         base: u64,
         bytes: &[u8],
-    ) -> Vec<Result<BlockSum, BlockLoss>> {
+    ) -> Result<Vec<Result<BlockSum, BlockLoss>>, StoreFailure> {
+        // A key that is missing says nothing about the object, so nothing is lost by it.
+        let reader = ObjectReader::new(descriptor, &self.data_keys.ring()).map_err(|error| StoreFailure {
+            retryable: true,
+            reason: format!("object {}: {error}", descriptor.id().key()),
+        })?;
         let mut blocks = vec![0; items.len() * BLOCK_BYTES];
         let mut results: Vec<_> = items
             .iter()
             .zip(blocks.chunks_exact_mut(BLOCK_BYTES))
-            .map(|(item, block)| decode_fetched(descriptor, item, base, bytes, block))
+            .map(|(item, block)| decode_fetched(descriptor, &reader, item, base, bytes, block))
             .collect();
         let mut done = 0;
         for run in items.chunk_by(|left, right| left.slot.0 + 1 == right.slot.0) {
@@ -115,7 +120,7 @@ impl Gateway {
                 results[range].fill(Err(loss));
             }
         }
-        results
+        Ok(results)
     }
 
     /// Asks for the object without reading it.
@@ -186,19 +191,22 @@ impl Gateway {
 
 fn decode_fetched(
     descriptor: &ObjectDescriptor,
+    reader: &ObjectReader<'_>,
     item: &FetchItem,
     base: u64,
     bytes: &[u8],
     block: &mut [u8],
 ) -> Result<BlockSum, BlockLoss> {
     let packed = &descriptor.blocks()[usize::from(item.index)];
-    let start = (u64::from(packed.offset_bytes) - base) as usize;
+    let extent = descriptor.extent(packed);
+    let base = base as usize;
     let key = || descriptor.id().key();
     let loss = |reason: String| BlockLoss::Altered(format!("object {}: {reason}", key()));
     let stored = bytes
-        .get(start..start + usize::from(packed.stored_bytes))
+        .get(extent.start - base..extent.end - base)
         .ok_or_else(|| loss("the object is shorter than its descriptor says".into()))?;
-    decode_block(packed, stored, block).map_err(|error| loss(error.to_string()))?;
+    let decoded = reader.decode_block(item.index.into(), stored, block);
+    decoded.map_err(|error| loss(error.to_string()))?;
     Ok(BlockSum::of(block))
 }
 

@@ -33,10 +33,15 @@ impl Paths {
     }
 }
 
+/// Whether there is no state here yet.
+pub fn is_new(paths: &Paths) -> bool {
+    !paths.metadata.join(DATA_FILE).exists()
+}
+
 /// Refuses a directory of which a part is lost; makes what an empty one lacks.
 pub fn make_if_new(paths: &Paths, slot_count: u32, map_bytes: u64) -> Result<(), OpenError> {
     let data = paths.metadata.join(DATA_FILE);
-    if data.exists() {
+    if !is_new(paths) {
         return check_journal(paths);
     }
     if paths.cache.exists() || has_files(&paths.journal).map_err(disk(&paths.journal, "cannot look into"))? {

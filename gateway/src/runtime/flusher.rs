@@ -119,6 +119,7 @@ impl Gateway {
         Ok(tombolo_cloud_driver::object::encode_object(
             &blocks,
             self.cloud.compression,
+            &self.data_keys.ring(),
         ))
     }
 }

@@ -4,6 +4,7 @@ use super::Gateway;
 use super::cache_file::CacheFile;
 use super::clock::{self, Clock};
 use super::cloud::Cloud;
+use super::data_keys::{DataKeys, DataKeysError, EncryptionOptions, StoreAtStart};
 use super::durable_file;
 use super::first_start::{self, Paths, make_cache, make_if_new};
 use super::generation::{Directories, Found, Generation};
@@ -54,6 +55,8 @@ pub struct Options {
     pub limits: Limits,
     /// Of blocks that are uploaded; others are read as they were stored.
     pub compression: Compression,
+    /// Of objects that are uploaded.
+    pub encryption: EncryptionOptions,
     /// For slots that have to be read from the disk, and for what arrives from the store.
     pub io_threads: usize,
     /// For hashing and compression, at low priority.
@@ -105,6 +108,8 @@ pub enum OpenError {
     Store(StoreError),
     #[error(transparent)]
     ForeignStore(#[from] ForeignStore),
+    #[error(transparent)]
+    DataKeys(#[from] DataKeysError),
 }
 
 impl Gateway {
@@ -128,6 +133,15 @@ impl Gateway {
             .map_err(disk("cannot start threads", &state))?;
         let store_answers = check_store(&runtime, &options.store)?;
         let paths = Paths::new(&state);
+        let at_start = StoreAtStart {
+            runtime: &runtime,
+            store: &options.store,
+            answers: store_answers,
+            accept_foreign: options.accept_foreign_store,
+        };
+        let open_keys = |is_new| DataKeys::open(&state, &options.encryption, &at_start, is_new);
+        // Before there is any state; of one that is there it has to be known first that it can be read.
+        let new_keys = first_start::is_new(&paths).then(|| open_keys(true)).transpose()?;
         make_if_new(&paths, options.core.slot_count, options.metadata_map_bytes)?;
         let opened = CacheFile::open(&paths.cache).map_err(disk("cannot open the cache file", &paths.cache))?;
         if let Some((found, made)) = opened.as_ref().and_then(CacheFile::cut) {
@@ -188,6 +202,10 @@ impl Gateway {
             };
             (core, report, store_samples)
         };
+        let data_keys = match new_keys {
+            Some(keys) => keys,
+            None => open_keys(false)?,
+        };
         core.learn_replay_cost(report.records, began.elapsed().as_micros() as u64);
         let store = Arc::new(OwnStore::new(options.store, store_samples));
         if store_answers {
@@ -244,6 +262,7 @@ impl Gateway {
             index_is_full: AtomicBool::new(false),
             index_entries_dropped: AtomicU64::new(0),
             index_checkpoint: Mutex::default(),
+            data_keys,
             cloud: Cloud::new(store, options.retry, options.limits, options.compression, runtime),
             io: threads("io", options.io_threads, 0)?,
             hashing: threads("hash", options.hash_threads, 10)?,

@@ -10,7 +10,7 @@ use tombolo_base::BLOCK_BYTES;
 /// Leaves room for "/admin.sock" or "/files.sock" and the final zero in the 108 bytes of a socket's address.
 const RUNTIME_PATH_BYTES_MAX: usize = 96;
 /// What the gateway keeps in its state directory, and the servers that `tombolo export` configures.
-pub(super) const STATE_ENTRIES: [&str; 8] = [
+pub(super) const STATE_ENTRIES: [&str; 10] = [
     "cache",
     "journal",
     "metadata",
@@ -19,6 +19,8 @@ pub(super) const STATE_ENTRIES: [&str; 8] = [
     "generation",
     "lock",
     "ganesha",
+    "keys",
+    "master.key",
 ];
 
 pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {

@@ -4,6 +4,7 @@ use super::rules::{STATE_ENTRIES, fault, is_plain_absolute};
 use super::section::{Field, Permitted, Section, section};
 use super::value::{Value, choice};
 use super::{Fault, Settings};
+use crate::runtime::{EncryptionOptions, MasterKeySource};
 use std::path::{Path, PathBuf};
 use tombolo_cloud_driver::{self as driver, S3Settings, StoreSettings, StoreUrl};
 
@@ -13,6 +14,14 @@ choice! {
         Auto = "auto",
         Path = "path",
         VirtualHost = "virtual",
+    }
+}
+
+choice! {
+    /// How objects are encrypted before they leave the machine.
+    EncryptionAlgorithm {
+        Aes256Gcm = "aes-256-gcm",
+        None = "none",
     }
 }
 
@@ -44,6 +53,21 @@ section! {
         /// Starts with a store that has none of this gateway's objects; what only they held is lost.
         accept_foreign: bool = false, Permitted::Words("`true` or `false`"),
             "Nearly always the URL is wrong, or a folder is not mounted, and new data would go to the wrong place.";
+        /// How objects are encrypted before they leave the machine. A change counts for new objects; others are read as they
+        /// were put.
+        encryption: EncryptionAlgorithm = EncryptionAlgorithm::Aes256Gcm, Permitted::Words("`aes-256-gcm` or `none`"),
+            "Whoever can read the bucket should learn nothing; AES in hardware costs less than the SHA-256 of dedup.";
+        /// The file with the master key, which encrypts the keys of the data: 64 hexadecimal digits, mode 0600. **Keep a copy away
+        /// from this machine: without it nothing in the store can be read or recovered.**
+        master_key_file: Option<PathBuf> = None, Permitted::Words("an absolute path"),
+            "Unset: `master.key` in the state directory, which a first start makes.";
+        /// The environment variable with the master key, in place of a file.
+        master_key_environment: Option<String> = None, Permitted::Words("a variable's name"),
+            "For supervisors that hand out secrets so.";
+        /// A program that writes the master key to its standard output, and its arguments, in place of a file. It is run at each
+        /// start, without a shell.
+        master_key_command: Option<Vec<String>> = None, Permitted::Words("a list of words, the program first"),
+            "For key services: the master key is then nowhere on this machine.";
         /// How long a connection may take to come about.
         connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
             "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";
@@ -88,8 +112,25 @@ impl Store {
     }
 }
 
+impl Store {
+    /// How objects are encrypted; what is not set follows from the state directory.
+    pub fn encryption_options(&self, state_directory: &Path) -> EncryptionOptions {
+        let file = || match &self.master_key_file {
+            Some(file) => MasterKeySource::File(file.clone()),
+            None => MasterKeySource::File(state_directory.join("master.key")),
+        };
+        let environment = self.master_key_environment.clone().map(MasterKeySource::Environment);
+        let command = self.master_key_command.clone().map(MasterKeySource::Command);
+        EncryptionOptions {
+            is_on: self.encryption == EncryptionAlgorithm::Aes256Gcm,
+            master_key: environment.or(command).unwrap_or_else(file),
+        }
+    }
+}
+
 pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
     let store = &settings.store;
+    check_master_key(store, faults);
     match store.url.parse::<StoreUrl>() {
         Err(error) => {
             let permitted = "s3://bucket[/prefix] or dir:/absolute/path";
@@ -110,6 +151,42 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
             "an absolute path without ..",
             reason,
         ));
+    }
+}
+
+fn check_master_key(store: &Store, faults: &mut Vec<Fault>) {
+    if let Some(file) = store.master_key_file.as_ref().filter(|file| !is_plain_absolute(file)) {
+        let reason = "the working directory of a service is nothing to rely on";
+        let permitted = "an absolute path without ..";
+        faults.push(fault("store", "master_key_file", file.display(), permitted, reason));
+    }
+    if store
+        .master_key_command
+        .as_ref()
+        .is_some_and(|words| words.is_empty() || words[0].is_empty())
+    {
+        let reason = "it has to name a program";
+        faults.push(fault(
+            "store",
+            "master_key_command",
+            "[]",
+            "[\"program\", \"argument\", ...]",
+            reason,
+        ));
+    }
+    let named = [
+        ("master_key_file", store.master_key_file.is_some()),
+        ("master_key_environment", store.master_key_environment.is_some()),
+        ("master_key_command", store.master_key_command.is_some()),
+    ];
+    let named: Vec<_> = named
+        .iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(key, _)| *key)
+        .collect();
+    if let [first, second, ..] = named[..] {
+        let reason = format!("[store] {first} is set too, and there is one master key");
+        faults.push(fault("store", second, "set", "one of the three", reason));
     }
 }
 

@@ -104,6 +104,22 @@ impl Value for PathBuf {
     }
 }
 
+impl Value for Vec<String> {
+    const NAME: &'static str = "list of strings";
+
+    fn parse(value: toml::Value) -> Result<Self, String> {
+        match value {
+            toml::Value::Array(values) => values.into_iter().map(String::parse).collect(),
+            other => Err(wanted("a list of strings", &other)),
+        }
+    }
+
+    fn written(&self) -> Option<String> {
+        let words: Vec<String> = self.iter().map(|word| quoted(word)).collect();
+        Some(format!("[{}]", words.join(", ")))
+    }
+}
+
 /// An optional key: absent is `None`.
 impl<T: Value> Value for Option<T> {
     const NAME: &'static str = T::NAME;

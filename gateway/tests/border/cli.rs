@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use tombolo::admin::model::{ErrorKind, JournalStatus, Status};
+use tombolo::admin::model::{EncryptionStatus, ErrorKind, JournalStatus, Status};
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -185,6 +185,32 @@ fn a_checkpoint_tells_what_it_takes_in() {
     assert_eq!(journal["replay_records"], json!(0));
     gateway.refuse(ErrorKind::ReadOnly, "the disk is broken");
     assert!(gateway.cli(&["checkpoint"], 1).err.contains("the disk is broken"));
+}
+
+#[test]
+fn keys_are_listed_and_replaced_and_never_shown() {
+    let gateway = Gateway::start();
+    gateway.fake.0.lock().unwrap().encryption = EncryptionStatus {
+        is_on: true,
+        master_key: Some("00000000000000aa".into()),
+        data_keys: Vec::new(),
+    };
+    let said = gateway.cli(&["key", "rotate"], 0).out;
+    assert!(said.contains("those in the store stay as they are"), "{said}");
+    assert!(
+        said.contains("0000000000000001  made 2027-01-15T08:00:00Z  encrypts"),
+        "{said}"
+    );
+    let said = gateway.cli(&["key", "rotate", "--master-key-file", "new.key"], 0).out;
+    assert!(
+        said.contains("set [store] master_key_file = \"/") && said.contains("/new.key\""),
+        "{said}"
+    );
+    let keys = parsed(&gateway.cli(&["key", "list", "--json"], 0).out);
+    assert_eq!(keys["master_key"], "00000000000000ff");
+    assert_eq!(keys["data_keys"].as_array().unwrap().len(), 1);
+    gateway.refuse(ErrorKind::Busy, "the keys have changed");
+    assert!(gateway.cli(&["key", "rotate"], 6).err.contains("the keys have changed"));
 }
 
 #[test]

@@ -9,11 +9,12 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tombolo::admin::endpoints::{
-    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, ShareQuota, StartTrace,
+    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, RotateKey, ShareQuota,
+    StartTrace,
 };
 use tombolo::admin::model::{
-    CheckState, CheckStatus, ControlError, DedupStatus, ErrorKind, JournalStatus, PolicyStatus, ShareInfo, Status,
-    StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus, VolumeInfo,
+    CheckState, CheckStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, JournalStatus,
+    PolicyStatus, ShareInfo, Status, StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus, VolumeInfo,
 };
 use tombolo::admin::server::{Handlers, RECEIVE_TIMEOUT, Server};
 use tombolo::metrics::model::Metrics;
@@ -42,6 +43,7 @@ pub struct FakeState {
     pub trace: TraceStatus,
     /// What every change is refused with.
     pub refusal: Option<ControlError>,
+    pub encryption: EncryptionStatus,
 }
 
 #[derive(Default)]
@@ -60,6 +62,10 @@ impl Fake {
             .on(&endpoints::STATUS, |fake, ()| Ok(fake.status()))
             .on(&endpoints::DRAIN, Self::drain)
             .on(&endpoints::CHECKPOINT, Self::checkpoint)
+            .on(&endpoints::KEYS, |fake, ()| {
+                Ok(fake.0.lock().unwrap().encryption.clone())
+            })
+            .on(&endpoints::KEY_ROTATE, Self::key_rotate)
             .on(&endpoints::VOLUME_LIST, |fake, ()| Ok(fake.status().volumes))
             .on(&endpoints::VOLUME_CREATE, Self::volume_create)
             .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
@@ -173,6 +179,19 @@ impl Fake {
     fn drain(&self, (): ()) -> Result<(), ControlError> {
         self.change()?.drains += 1;
         Ok(())
+    }
+
+    fn key_rotate(&self, request: RotateKey) -> Result<EncryptionStatus, ControlError> {
+        let mut state = self.change()?;
+        let encryption = &mut state.encryption;
+        match request.master_key_file {
+            Some(_) => encryption.master_key = Some("00000000000000ff".into()),
+            None => encryption.data_keys.push(DataKeyStatus {
+                id: format!("{:016x}", encryption.data_keys.len() + 1),
+                made_s: 1_800_000_000,
+            }),
+        }
+        Ok(encryption.clone())
     }
 
     fn checkpoint(&self, (): ()) -> Result<JournalStatus, ControlError> {

@@ -125,3 +125,13 @@ fn a_rename_in_two_steps_is_noticed_after_a_crash() {
 fn an_inode_in_two_steps_is_noticed_after_a_crash() {
     assert_noticed(Canary::SplitInode, 0..200);
 }
+
+#[test]
+fn objects_in_clear_are_noticed() {
+    assert_noticed(Canary::ClearObjects, 0..20);
+}
+
+#[test]
+fn a_name_of_two_contents_is_noticed() {
+    assert_noticed(Canary::TwoContentsOfAName, 0..20);
+}

@@ -204,7 +204,7 @@ mod tests {
         let packs: [&[u64]; 4] = [&[3, 9, 40], &[5], &[7, 41], &[OBJECT_SPAN_MAX + 50]];
         let objects = packs.map(|pvbns| {
             let stored = |pvbn: &u64| (Pvbn(*pvbn), Fingerprint([0; 32]), 4096, BlockEncoding::Plain);
-            let descriptor = ObjectDescriptor::new(pvbns.iter().map(stored));
+            let descriptor = ObjectDescriptor::unnamed(pvbns.iter().map(stored));
             (pvbns[0].to_be_bytes().to_vec(), descriptor.encode())
         });
         let reader = Objects(objects.into());

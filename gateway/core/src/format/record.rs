@@ -50,7 +50,7 @@ pub const VOLUME_BLOCKS_MAX: u64 = 1 << 36;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"TMBJRNL1";
 const BATCH_MAGIC: &[u8; 4] = b"TJB1";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// Consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -636,7 +636,7 @@ mod tests {
                 from: Pvbn(101),
                 to: Pvbn(50),
             },
-            Record::Object(ObjectDescriptor::new([(
+            Record::Object(ObjectDescriptor::unnamed([(
                 Pvbn(1),
                 Fingerprint([9; 32]),
                 4096,
@@ -721,7 +721,7 @@ mod tests {
             allocated_bytes: 0x80,
         };
         let encoded = header.encode();
-        assert_eq!(&encoded[..12], b"TMBJRNL1\x04\0\0\0");
+        assert_eq!(&encoded[..12], b"TMBJRNL1\x05\0\0\0");
         assert_eq!(&encoded[40..48], &[0x80, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(SegmentHeader::decode(&encoded), Ok(header));
     }

@@ -58,9 +58,16 @@ pub struct Totals {
 }
 
 const SUPER_MAGIC: &[u8; 7] = b"TMBSUPR";
-const SUPER_VERSION: u8 = b'4';
+/// The format of all that is in a state directory.
+pub const SUPER_VERSION: u8 = b'5';
 
 impl Superblock {
+    /// The format of the state directory whose superblock this is, whatever else it holds.
+    pub fn version(bytes: &[u8]) -> Option<u8> {
+        let (magic, rest) = bytes.split_first_chunk()?;
+        rest.first().copied().filter(|_| magic == SUPER_MAGIC)
+    }
+
     /// Of a state directory that is just being made.
     pub fn first(identity: u64, slot_count: u32) -> Self {
         Self {

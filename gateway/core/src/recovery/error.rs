@@ -11,6 +11,17 @@ pub enum RecoveryError<E> {
     /// It cannot be read, or contradicts itself.
     #[error("local metadata: {0}")]
     Metadata(MetadataFault<E>),
+    /// Another release made it.
+    #[error(
+        "the state directory has format {found}, and this release reads format {expected} alone; start the release that made \
+         it, and copy the data through its clients to a gateway of this one"
+    )]
+    OtherFormat {
+        /// What it is.
+        found: char,
+        /// What it would have to be.
+        expected: char,
+    },
     /// Where one was to be: the first start makes it, so it was lost.
     #[error("local metadata holds no superblock; restore the state directory from a copy")]
     SuperblockMissing,

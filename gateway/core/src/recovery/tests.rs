@@ -146,7 +146,7 @@ fn a_slot_used_again_after_a_redirect_does_not_end_the_journal() {
 fn a_slot_used_again_after_its_block_was_stored_does_not_end_the_journal() {
     let object = |pvbn| {
         let stored = (Pvbn(pvbn), Fingerprint([0; 32]), 4096, BlockEncoding::Plain);
-        Record::Object(ObjectDescriptor::new([stored]))
+        Record::Object(ObjectDescriptor::unnamed([stored]))
     };
     assert_eq!([object(1), object(2)].map(arrived_after), [3, 0]);
 }

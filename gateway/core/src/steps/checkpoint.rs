@@ -183,7 +183,7 @@ impl Core {
         self.forget_pages(&frozen);
         for (first, descriptor) in &frozen.objects {
             self.descriptors
-                .insert(*first, descriptor.clone(), descriptor.header_bytes());
+                .insert(*first, descriptor.clone(), descriptor.encoded_bytes());
         }
         // Cache file and metadata are on stable storage up to here, whatever the journal's own sync has reached.
         self.on_durable(frozen.superblock.lsn);

@@ -246,7 +246,7 @@ fn a_drain_ends_when_the_store_is_durably_known_to_have_all() {
     let blocks = items
         .iter()
         .map(|item| (item.pvbn, item.fingerprint, 4096, BlockEncoding::Plain));
-    let result = Ok(ObjectDescriptor::new(blocks));
+    let result = Ok(ObjectDescriptor::unnamed(blocks));
     held.step(Event::Uploaded { job, result });
     assert!(held.bench.core.is_drained() && is_draining(&held));
     // What comes meanwhile is not waited for.

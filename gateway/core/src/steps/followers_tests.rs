@@ -104,7 +104,7 @@ impl Outage {
             let blocks = items
                 .iter()
                 .map(|item| (item.pvbn, item.fingerprint, 4096, BlockEncoding::Plain));
-            let result = Ok(ObjectDescriptor::new(blocks));
+            let result = Ok(ObjectDescriptor::unnamed(blocks));
             self.step(Event::Uploaded { job, result });
         }
     }

@@ -99,7 +99,7 @@ impl Core {
         let waiters = self.metadata_loads.descriptor_waiters.remove(&pvbn).unwrap_or_default();
         match result {
             Ok(Some(descriptor)) if descriptor.find(pvbn).is_some() => {
-                let weight = descriptor.header_bytes();
+                let weight = descriptor.encoded_bytes();
                 self.descriptors.insert(descriptor.first_pvbn().0, descriptor, weight);
                 self.wake(waiters, Some(pvbn));
             }

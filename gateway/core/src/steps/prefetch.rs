@@ -276,7 +276,7 @@ mod tests {
         let stored: Vec<u64> = (0..300).filter(|pvbn| pvbn % 7 != 0 && pvbn % 11 > 1).collect();
         let object = |pvbns: &[u64]| {
             let block = |pvbn: &u64| (Pvbn(*pvbn), Fingerprint([0; 32]), 4096, BlockEncoding::Plain);
-            Arc::new(ObjectDescriptor::new(pvbns.iter().map(block)))
+            Arc::new(ObjectDescriptor::unnamed(pvbns.iter().map(block)))
         };
         stored.chunks(64).map(object).collect()
     }

@@ -62,7 +62,7 @@ impl BadDisk {
                     let blocks = items
                         .iter()
                         .map(|item| (item.pvbn, item.fingerprint, 4096, BlockEncoding::Plain));
-                    Ok(ObjectDescriptor::new(blocks))
+                    Ok(ObjectDescriptor::unnamed(blocks))
                 } else {
                     let error = DiskError {
                         operation: "read of a slot",

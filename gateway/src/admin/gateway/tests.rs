@@ -144,6 +144,8 @@ fn every_endpoint_answers_as_it_is_described() {
         ("trace_stop", "/v1/trace", ""),
         ("drain", "/v1/drain", ""),
         ("checkpoint", "/v1/checkpoint", ""),
+        ("keys", "/v1/keys", ""),
+        ("key_rotate", "/v1/keys", "{}"),
         ("status", "/v1/status", ""),
         ("metrics", "/metrics", ""),
         ("share_delete", "/v1/shares/docs?force=true", ""),

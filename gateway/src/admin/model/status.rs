@@ -20,6 +20,9 @@ pub struct Status {
     pub pause: Option<String>,
     /// The bucket or directory behind the gateway, as the latest requests found it.
     pub store: StoreStatus,
+    /// Of what is put into the store.
+    #[serde(default)]
+    pub encryption: EncryptionStatus,
     /// Blocks that read as errors.
     #[serde(default)]
     pub lost: LossStatus,
@@ -54,6 +57,26 @@ pub struct Status {
     pub volumes: Vec<VolumeInfo>,
     /// In the order of their names.
     pub shares: Vec<ShareInfo>,
+}
+
+/// How objects are encrypted, and with which keys. Of a key only the id is ever told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EncryptionStatus {
+    /// Whether new objects are encrypted; if so, with AES-256-GCM and the last data key.
+    pub is_on: bool,
+    /// The master key, which encrypts the data keys; none if there are no data keys.
+    pub master_key: Option<String>,
+    /// Oldest first. Each is kept for the objects that it has encrypted.
+    pub data_keys: Vec<DataKeyStatus>,
+}
+
+/// A data key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DataKeyStatus {
+    /// 16 hexadecimal digits.
+    pub id: String,
+    /// Seconds since 1970.
+    pub made_s: u64,
 }
 
 /// Blocks that are known to be lost, until they are overwritten or found again.

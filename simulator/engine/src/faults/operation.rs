@@ -6,12 +6,13 @@ use crate::faults::clients::no_span;
 use crate::faults::request::Kind;
 use crate::faults::scans::{Get, Scan};
 use crate::faults::scenario::Canary;
+use crate::faults::store::Store;
 use crate::faults::world::World;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId};
-use tombolo_cloud_driver::object::{byte_range, decode_block, encode_object};
+use tombolo_cloud_driver::object::{ObjectReader, byte_range};
 use tombolo_core::local_metadata::{MetadataTransaction, Table, load_descriptor, load_map_page};
 use tombolo_core::record::{Batch, Record, SEGMENT_HEADER_BYTES};
 use tombolo_core::{
@@ -782,6 +783,10 @@ impl World {
     fn put_object(&mut self, items: &[UploadItem]) -> Result<ObjectDescriptor, Vec<Pvbn>> {
         let (descriptor, object) = self.pack(items)?;
         self.store.put(descriptor.id().key(), object);
+        if self.scenario.canary == Some(Canary::TwoContentsOfAName) && items.len() > 1 {
+            let (_, other) = self.pack(&items[1..])?;
+            self.store.put(descriptor.id().key(), other);
+        }
         Ok(descriptor)
     }
 
@@ -816,7 +821,10 @@ impl World {
             .zip(&bytes)
             .map(|(item, bytes)| (item.pvbn, item.fingerprint, &bytes[..]))
             .collect();
-        Ok(encode_object(&blocks, self.compression))
+        Ok(match self.scenario.canary {
+            Some(Canary::ClearObjects) => Store::default().pack(&blocks, self.compression),
+            _ => self.store.pack(&blocks, self.compression),
+        })
     }
 
     fn fetch(
@@ -835,16 +843,14 @@ impl World {
         let Some(stored) = stored.map(<[u8]>::to_vec) else {
             return Err(self.tell_lost(descriptor));
         };
+        let reader = ObjectReader::new(descriptor, &self.store.ring()).expect("the ring keeps all keys");
         let mut results = Vec::with_capacity(items.len());
         for item in items {
             let packed = &descriptor.blocks()[usize::from(item.index)];
-            let start = (u64::from(packed.offset_bytes) - range.start) as usize;
+            let (base, extent) = (range.start as usize, descriptor.extent(packed));
             let mut block = vec![0; BLOCK_BYTES];
-            let decoded = decode_block(
-                packed,
-                &stored[start..start + usize::from(packed.stored_bytes)],
-                &mut block,
-            );
+            let text = &stored[extent.start - base..extent.end - base];
+            let decoded = reader.decode_block(item.index.into(), text, &mut block);
             results.push(match decoded {
                 Ok(()) => {
                     if self.scenario.canary == Some(Canary::WrongBytes) && self.prng.chance(50) {

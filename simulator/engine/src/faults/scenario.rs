@@ -57,6 +57,10 @@ pub enum Canary {
     SplitRename,
     /// A file's first record is made before its second.
     SplitInode,
+    /// Objects reach an encrypted store in clear.
+    ClearObjects,
+    /// An object's name does not say all that it holds, so that one key and nonce encrypt two texts.
+    TwoContentsOfAName,
 }
 
 /// Rates in permille of the operations concerned.

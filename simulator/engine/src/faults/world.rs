@@ -27,6 +27,9 @@ use tombolo_core::{Command, Core, Event, Superblock, Token, allocated_bytes};
 /// Ticks at one instant beyond which the core is said to spin.
 const TICKS_AT_ONE_INSTANT_MAX: u64 = 20;
 
+/// Of the seeds, those whose store is not encrypted.
+const CLEAR_STORE_PERMILLE: u64 = 125;
+
 /// What happened to the gateway between two starts, and what it may therefore say.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
@@ -128,6 +131,10 @@ impl World {
         disk.sync_all();
         let index = FingerprintIndex::open(&files, None, scenario.config.fingerprints_max);
         let crashes_left = scenario.crash_count;
+        let store = match prng.chance(CLEAR_STORE_PERMILLE) {
+            true => Store::default(),
+            false => Store::encrypted(&mut prng),
+        };
         let mut world = Self {
             scenario,
             now: 0,
@@ -137,7 +144,7 @@ impl World {
             metadata,
             files,
             index,
-            store: Store::default(),
+            store,
             model: Model::default(),
             clients,
             service,
@@ -443,6 +450,9 @@ impl World {
                 0 => Compression::Off,
                 level => Compression::Zstd { level: level as i32 },
             };
+            if self.store.is_encrypted() && self.prng.chance(300) {
+                self.store.rotate_key(&mut self.prng);
+            }
         }
     }
 

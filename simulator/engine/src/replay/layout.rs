@@ -99,7 +99,7 @@ impl Layout {
     /// Of all objects.
     pub fn stored_bytes(&self) -> u64 {
         let bytes =
-            |blocks: u64| (ObjectDescriptor::header_bytes_for(blocks as usize) + blocks as usize * BLOCK_BYTES) as u64;
+            |blocks: u64| (ObjectDescriptor::encoded_bytes_for(blocks as usize) + blocks as usize * BLOCK_BYTES) as u64;
         let (whole, rest) = (self.blocks / self.pack_blocks, self.blocks % self.pack_blocks);
         whole * bytes(self.pack_blocks) + if rest > 0 { bytes(rest) } else { 0 }
     }
@@ -146,6 +146,6 @@ impl Layout {
             let fingerprint = contents::fingerprint(contents::of_preloaded(pvbn));
             (pvbn, fingerprint, BLOCK_BYTES as u16, BlockEncoding::Plain)
         };
-        Some(Arc::new(ObjectDescriptor::new((start..end).map(block))))
+        Some(Arc::new(ObjectDescriptor::unnamed((start..end).map(block))))
     }
 }

@@ -387,7 +387,7 @@ impl<'a> World<'a> {
 
     fn upload(&mut self, job: JobId, items: &[UploadItem]) -> Result<(), Error> {
         let stored = |item: &UploadItem| (item.pvbn, item.fingerprint, BLOCK_BYTES as u16, BlockEncoding::Plain);
-        let descriptor = ObjectDescriptor::new(items.iter().map(stored));
+        let descriptor = ObjectDescriptor::unnamed(items.iter().map(stored));
         let request = PutRequest {
             object: descriptor.first_pvbn().0,
             bytes: descriptor.object_bytes() as u64,
