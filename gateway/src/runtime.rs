@@ -90,7 +90,6 @@ pub struct Gateway {
     cache_syncing: Workers,
     /// Makes journal segments ahead, and writes what had to wait for room.
     journaling: Workers,
-    journal_is_full: AtomicBool,
     checkpointing: Workers,
     compacting: Workers,
     timer: Mutex<Option<JoinHandle<()>>>,

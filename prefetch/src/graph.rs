@@ -261,7 +261,7 @@ impl Graph {
     }
 
     /// What a read tells about earlier suggestions; returns a trigger that it has reached.
-    fn settle(&mut self, access: &Access) -> Option<u64> {
+    fn learn_from(&mut self, access: &Access) -> Option<u64> {
         if self.ghosts.is_empty() && self.ends.is_empty() && self.triggers.is_empty() {
             return None;
         }
@@ -445,7 +445,7 @@ impl Prefetcher for Graph {
             return Pattern::Random;
         }
         let pattern = self.amp.on_read(now, access, suggestions);
-        let trigger = self.settle(&access);
+        let trigger = self.learn_from(&access);
         if self.rests(&access) {
             return pattern;
         }

@@ -93,7 +93,7 @@ impl<S: Storage> FileService<S> {
             share: self.share(caller)?,
         };
         if file.record.is_unsettled {
-            self.settle(&mut file)?;
+            self.finish_copy(&mut file)?;
         }
         Ok(file)
     }
@@ -114,7 +114,7 @@ impl<S: Storage> FileService<S> {
 
     /// After a copy by reference that was cut short: counts what is mapped, whatever the quota says to that, and takes
     /// away what is beyond the end.
-    fn settle(&self, file: &mut DataFile) -> Result<(), FileError> {
+    fn finish_copy(&self, file: &mut DataFile) -> Result<(), FileError> {
         let mut record = file.record.clone();
         record.allocated_blocks = self.mapped(file.span(0, record.blocks()))?;
         record.is_unsettled = false;

@@ -18,6 +18,31 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// For rounding: between two answers of one daemon its uptime grows by no less than the time between them.
 const UPTIME_SLACK_S: f64 = 0.01;
 
+/// Why a drain did not end as it should.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DrainError {
+    #[error("{dirty_bytes} bytes are still dirty after {seconds} s{}", reason.as_ref().map(|reason| format!("; the store: {reason}")).unwrap_or_default())]
+    Timeout {
+        dirty_bytes: u64,
+        seconds: u64,
+        reason: Option<String>,
+    },
+    #[error("the store has everything but {blocks} lost {}; see `tombolo status`", if *blocks == 1 { "block" } else { "blocks" })]
+    Lost { blocks: u64 },
+    #[error("the local disk has failed, and nothing is uploaded until a restart: {0}")]
+    DiskFailed(String),
+}
+
+impl DrainError {
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Self::DiskFailed(_) => 1,
+            Self::Timeout { .. } => 6,
+            Self::Lost { .. } => 7,
+        }
+    }
+}
+
 pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliError> {
     let before = client.ask(&endpoints::STATUS, &())?;
     client.ask(&endpoints::DRAIN, &())?;
@@ -41,21 +66,24 @@ fn wait(client: &Client, options: &DrainOptions, lost_before: u64, mut status: S
         let (seen_at, uptime_s) = (Instant::now(), status.uptime_s);
         display.show(&status)?;
         if let Some(reason) = status.failure {
-            return Err(CliError::DrainFailed(reason));
+            return Err(DrainError::DiskFailed(reason).into());
         }
         if !status.upload.draining {
-            return display.finish(&status, lost_before);
+            display.finish(&status)?;
+            return told(&status, lost_before, options.json);
         }
         if let Some(seconds) = options
             .timeout_s
             .filter(|seconds| begun.elapsed() >= Duration::from_secs(*seconds))
         {
             let reason = status.store.last_error;
-            return Err(CliError::DrainTimeout {
-                dirty_bytes: status.dirty_bytes,
+            let dirty_bytes = status.dirty_bytes;
+            return Err(DrainError::Timeout {
+                dirty_bytes,
                 seconds,
                 reason,
-            });
+            }
+            .into());
         }
         std::thread::sleep(POLL_INTERVAL);
         let waited = seen_at.elapsed();
@@ -133,31 +161,37 @@ impl Display {
         }
     }
 
-    /// # Errors
-    /// When blocks were lost since it began: the store will never have them.
-    fn finish(self, status: &Status, lost_before: u64) -> Result<(), CliError> {
+    fn finish(self, status: &Status) -> Result<(), CliError> {
         match self {
-            Self::Lines { json: true, .. } => output::json_line(&progress(status))?,
-            Self::Lines { json: false, .. } => {}
-            Self::Bar(ref bar) => bar.finish_and_clear(),
+            Self::Lines { json: true, .. } => output::json_line(&progress(status)),
+            Self::Lines { json: false, .. } => Ok(()),
+            Self::Bar(bar) => {
+                bar.finish_and_clear();
+                Ok(())
+            }
         }
-        let lost = status.lost.blocks;
-        if lost > lost_before {
-            return Err(CliError::DrainLost { blocks: lost });
-        }
-        if let Self::Lines { json: true, .. } = self {
-            return Ok(());
-        }
-        let but = match lost {
-            0 => String::new(),
-            blocks => format!(" but {blocks} lost blocks; see `tombolo status`"),
-        };
-        output::text(&match status.dirty_bytes {
-            0 => format!("the store has everything{but}"),
-            bytes => format!(
-                "the store has everything that was there when this began{but}; {} have been written since",
-                HumanBytes(bytes)
-            ),
-        })
     }
+}
+
+/// # Errors
+/// When blocks were lost since it began: the store will never have them.
+fn told(status: &Status, lost_before: u64, is_json: bool) -> Result<(), CliError> {
+    let lost = status.lost.blocks;
+    if lost > lost_before {
+        return Err(DrainError::Lost { blocks: lost }.into());
+    }
+    if is_json {
+        return Ok(());
+    }
+    let but = match lost {
+        0 => String::new(),
+        blocks => format!(" but {blocks} lost blocks; see `tombolo status`"),
+    };
+    output::text(&match status.dirty_bytes {
+        0 => format!("the store has everything{but}"),
+        bytes => format!(
+            "the store has everything that was there when this began{but}; {} have been written since",
+            HumanBytes(bytes)
+        ),
+    })
 }

@@ -1,3 +1,4 @@
+use super::drain::DrainError;
 use crate::admin::model::{ControlError, ErrorKind};
 use crate::mount::MountError;
 use crate::settings::SettingsError;
@@ -31,16 +32,8 @@ pub(crate) enum CliError {
     ExportConflict(String),
     #[error("standard output: {0}")]
     Output(io::Error),
-    #[error("{dirty_bytes} bytes are still dirty after {seconds} s{}", reason.as_ref().map(|reason| format!("; the store: {reason}")).unwrap_or_default())]
-    DrainTimeout {
-        dirty_bytes: u64,
-        seconds: u64,
-        reason: Option<String>,
-    },
-    #[error("the store has everything but {blocks} lost {}; see `tombolo status`", if *blocks == 1 { "block" } else { "blocks" })]
-    DrainLost { blocks: u64 },
-    #[error("the local disk has failed, and nothing is uploaded until a restart: {0}")]
-    DrainFailed(String),
+    #[error(transparent)]
+    Drain(#[from] DrainError),
     #[error("{findings} {}", if *findings == 1 { "finding" } else { "findings" })]
     CheckFindings { findings: u64 },
     #[error("the check did not finish: {0}")]
@@ -67,8 +60,8 @@ impl CliError {
                 ErrorKind::ReadOnly | ErrorKind::Internal => 1,
             },
             Self::Mount(error) if error.is_unknown_share() => 4,
-            Self::DrainTimeout { .. } => 6,
-            Self::CheckFindings { .. } | Self::DrainLost { .. } => 7,
+            Self::Drain(error) => error.exit_code(),
+            Self::CheckFindings { .. } => 7,
             Self::Protocol { .. }
             | Self::File { .. }
             | Self::TgtadmMissing(_)
@@ -76,7 +69,6 @@ impl CliError {
             | Self::ExportConflict(_)
             | Self::Output(_)
             | Self::CheckFailed(_)
-            | Self::DrainFailed(_)
             | Self::Testparm { .. }
             | Self::Mount(_)
             | Self::Serve(_) => 1,

@@ -80,7 +80,7 @@ impl Shares {
             generation: gateway.generation.number(),
             absent: Mutex::new(absent),
         });
-        shares.settle(gateway);
+        shares.end_lost_mounts(gateway);
         shares.watch_absent();
         shares.resume_deletions();
         Ok(shares)
@@ -88,7 +88,7 @@ impl Shares {
 
     /// What mounts held before something was lost is given up: their locks, which others may have been granted since in
     /// the state that this start has found, and removed files that they kept.
-    fn settle(&self, gateway: &Gateway) {
+    fn end_lost_mounts(&self, gateway: &Gateway) {
         if !gateway.generation.is_new() {
             return;
         }

@@ -5,7 +5,6 @@ use super::Gateway;
 use super::requests::{Data, Pending, Reply};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -18,6 +17,8 @@ use tombolo_core::{
 /// Between two looks whether a full disk has room again.
 /// Each look takes what room there is for a moment.
 const FULL_DISK_RETRY: Duration = Duration::from_secs(1);
+
+const SPARE_SEGMENT: &str = "the journal's next segment";
 
 impl Gateway {
     pub(super) fn execute(self: &Arc<Self>, command: Command, events: &mut Vec<Event>) {
@@ -79,92 +80,83 @@ impl Gateway {
     fn write_journal(self: &Arc<Self>, write: JournalWrite) -> Option<Event> {
         let result = match self.journal.write(&write) {
             Err(error) if is_full(&error) => {
-                if !self.journal_is_full.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "no room for the journal; what clients change waits until there is some");
-                }
                 let gateway = self.clone();
-                self.journaling.run(move || gateway.write_journal_waiting(write));
+                self.journaling.run(move || gateway.write_journal_waiting(&write));
                 return None;
             }
-            result => result.map_err(|error| disk_error("journal write", &error)),
+            result => result,
         };
         if write.offset == 0 {
             self.make_spare_segment(write.segment + 1);
         }
-        let (lsn, end) = (write.lsn, write.end);
-        Some(Event::JournalWritten { lsn, end, result })
+        Some(journal_written(&write, result))
     }
 
-    /// What clients change meanwhile waits before it is in the journal's order, and can be refused.
-    fn write_journal_waiting(self: &Arc<Self>, write: JournalWrite) {
-        self.submit(Event::JournalFull { segment: write.segment });
-        let result = loop {
-            match self.journal.write(&write) {
-                Err(error) if is_full(&error) => thread::sleep(FULL_DISK_RETRY),
-                result => break result,
-            }
-        };
-        self.submit(Event::JournalHasRoom);
-        if self.journal_is_full.swap(false, Ordering::Relaxed) && result.is_ok() {
-            tracing::info!("there is room for the journal again");
-        }
+    fn write_journal_waiting(self: &Arc<Self>, write: &JournalWrite) {
+        let result = self.wait_for_room("the journal", write.segment, false, || self.journal.write(write));
         self.make_spare_segment(write.segment + 1);
-        self.submit(Event::JournalWritten {
-            lsn: write.lsn,
-            end: write.end,
-            result: result.map_err(|error| disk_error("journal write", &error)),
-        });
+        self.submit(journal_written(write, result));
     }
 
     /// So that the next segment is there when the disk is full, and no write waits for its making.
     /// `segment` is the next to be begun.
     pub(super) fn make_spare_segment(self: &Arc<Self>, segment: u64) {
-        self.make_spare_segment_later(segment, false);
+        let gateway = self.clone();
+        self.journaling
+            .run(move || gateway.make_spare_segment_waiting(segment, false));
     }
 
     /// The same at a start, when the first change may need the segment: the core hears before it that there is no room.
     pub(super) fn make_first_spare_segment(self: &Arc<Self>, segment: u64) {
         let error = self.journal.make_spare().err().filter(is_full);
         if let Some(error) = &error {
-            self.report_no_room(segment, error);
+            self.report_no_room(SPARE_SEGMENT, segment, error);
         }
-        self.make_spare_segment_later(segment, error.is_some());
-    }
-
-    fn make_spare_segment_later(self: &Arc<Self>, segment: u64, is_told: bool) {
-        let gateway = self.clone();
+        let (gateway, is_told) = (self.clone(), error.is_some());
         self.journaling
             .run(move || gateway.make_spare_segment_waiting(segment, is_told));
     }
 
-    /// What clients change then waits before it is in the journal's order, and can be refused.
-    fn report_no_room(self: &Arc<Self>, segment: u64, error: &io::Error) {
-        tracing::warn!(%error, "no room for the journal's next segment; what clients change will wait until there is some");
-        self.submit(Event::JournalFull { segment });
+    fn make_spare_segment_waiting(self: &Arc<Self>, segment: u64, is_told: bool) {
+        let made = self.wait_for_room(SPARE_SEGMENT, segment, is_told, || self.journal.make_spare());
+        if let Err(error) = made {
+            // Whoever needs it will find the same, and tell the core.
+            tracing::warn!(%error, "the journal's next segment could not be made ahead");
+        }
     }
 
-    fn make_spare_segment_waiting(self: &Arc<Self>, segment: u64, mut is_told: bool) {
+    /// Until the disk has room for `what`, which `segment` needs. `is_told`: the core knows already that there is none.
+    fn wait_for_room(
+        self: &Arc<Self>,
+        what: &str,
+        segment: u64,
+        mut is_told: bool,
+        attempt: impl Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
         loop {
-            match self.journal.make_spare() {
-                Ok(()) => break,
+            match attempt() {
                 Err(error) if is_full(&error) => {
                     if !is_told {
-                        self.report_no_room(segment, &error);
+                        self.report_no_room(what, segment, &error);
                     }
                     is_told = true;
                     thread::sleep(FULL_DISK_RETRY);
                 }
-                Err(error) => {
-                    // Whoever needs it will find the same, and tell the core.
-                    tracing::warn!(%error, "the journal's next segment could not be made ahead");
-                    break;
+                result => {
+                    if is_told {
+                        tracing::info!("there is room for {what} again");
+                        self.submit(Event::JournalHasRoom);
+                    }
+                    return result;
                 }
             }
         }
-        if is_told {
-            tracing::info!("there is room for the journal's next segment again");
-            self.submit(Event::JournalHasRoom);
-        }
+    }
+
+    /// What clients change then waits before it is in the journal's order, and can be refused.
+    fn report_no_room(self: &Arc<Self>, what: &str, segment: u64, error: &io::Error) {
+        tracing::warn!(%error, "no room for {what}; what clients change waits until there is some");
+        self.submit(Event::JournalFull { segment });
     }
 
     fn answer(&self, token: Token, result: Result<Answer, Refusal>) {
@@ -334,6 +326,14 @@ impl Gateway {
     ) -> Result<T, MetadataError> {
         let reading = self.metadata.read().map_err(|error| MetadataError(error.to_string()))?;
         read(&reading).map_err(|fault| MetadataError(fault.to_string()))
+    }
+}
+
+fn journal_written(write: &JournalWrite, result: io::Result<()>) -> Event {
+    Event::JournalWritten {
+        lsn: write.lsn,
+        end: write.end,
+        result: result.map_err(|error| disk_error("journal write", &error)),
     }
 }
 

@@ -269,7 +269,6 @@ impl Gateway {
             syncing: threads("sync", 1, 0)?,
             cache_syncing: threads("sync-cache", 1, 0)?,
             journaling: threads("journal", 1, 0)?,
-            journal_is_full: AtomicBool::new(false),
             checkpointing: threads("checkpoint", 1, 5)?,
             compacting: threads("compact", 1, 15)?,
             timer: Mutex::new(None),
