@@ -1,52 +1,9 @@
 use super::*;
-use crate::format::local_metadata::Entry;
 use crate::format::superblock::Superblock;
 use crate::state::entry_overlay::Entries;
 use crate::state::extent_map::{Extent, ExtentMap};
-use core::convert::Infallible;
+use crate::test_bench::{Tables, Transaction};
 use proptest::prelude::*;
-
-type Tables = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
-
-/// A transaction that counts the keys it changes.
-struct Transaction<'t> {
-    tables: &'t mut Tables,
-    changed: usize,
-}
-
-impl MetadataRead for Transaction<'_> {
-    type Error = Infallible;
-
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Infallible> {
-        Ok(self.tables.get(&(table, key.to_vec())).cloned())
-    }
-
-    fn ceiling(&self, table: Table, key: &[u8]) -> Result<Option<Entry>, Infallible> {
-        let found = self.tables.range((table, key.to_vec())..).next();
-        let found = found.filter(|((of, _), _)| *of == table);
-        Ok(found.map(|((_, key), value)| (key.clone(), value.clone())))
-    }
-
-    fn floor(&self, table: Table, key: &[u8]) -> Result<Option<Entry>, Infallible> {
-        let found = self.tables.range(..=(table, key.to_vec())).next_back();
-        let found = found.filter(|((of, _), _)| *of == table);
-        Ok(found.map(|((_, key), value)| (key.clone(), value.clone())))
-    }
-}
-
-impl MetadataTransaction for Transaction<'_> {
-    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), Infallible> {
-        self.changed += 1;
-        self.tables.insert((table, key.to_vec()), value.to_vec());
-        Ok(())
-    }
-
-    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), Infallible> {
-        self.changed += 1;
-        self.tables.remove(&(table, key.to_vec()));
-        Ok(())
-    }
-}
 
 /// Merges in at most so many transactions, and returns the changes of each.
 fn merge(tables: &mut Tables, frozen: &Arc<Frozen>, pages_max: usize, transactions_max: usize) -> Vec<usize> {

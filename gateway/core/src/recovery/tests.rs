@@ -6,7 +6,6 @@ use super::segment::{Found, Place, read_segment};
 use super::{LocalDisk, RecoveryError, Report};
 use crate::format::record::{Batch, LinkRun, Lsn, Record, SegmentHeader, SlotRun};
 use crate::format::superblock::Superblock;
-use crate::state::prefetch_state::Economy;
 use crate::state::slots::SlotState;
 use crate::test_bench::{Bench, FIRST_PVBN};
 use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
@@ -190,7 +189,7 @@ fn a_segment_rolled_over_by_an_unsynced_journal_claims_no_durability() {
 
 #[test]
 fn a_redirected_block_is_recovered_as_an_unproven_copy_of_the_original() {
-    let mut core = Bench::new(Economy::default()).core;
+    let mut core = Bench::new().core;
     let original = Pvbn(FIRST_PVBN + 3);
     let redirect = Record::Redirect {
         volume: VolumeId(1),

@@ -1,109 +1,25 @@
 //! What grows while something outside does not get on: checkpoints that fail, a disk that is full.
 
 use crate::config::Config;
-use crate::event::{Answer, Command, Event, MetadataError, Refusal, Token, WriteRequest};
-use crate::state::prefetch_state::Economy;
-use crate::test_bench::{Bench, SLOTS, VOLUME};
-use std::collections::BTreeMap;
-use tombolo_base::{BlockSum, Instant, MetadataChange, Span};
+use crate::event::{Answer, Command, Event, MetadataError, Refusal, Token};
+use crate::test_bench::{Bench, SLOTS, is_checkpoint, span};
+use tombolo_base::MetadataChange;
 
 const STALL_MS: u64 = 2_000;
 
-/// A world whose disk does all it is asked for, but checkpoints.
-struct Outside {
-    bench: Bench,
-    answers: BTreeMap<u64, Result<Answer, Refusal>>,
-    checkpoints: usize,
-    batches: usize,
-    /// Bytes of these writes are under way for as long as the test likes.
-    slow: Vec<Token>,
+fn holding_checkpoints(config: Config) -> Bench {
+    let config = Config {
+        slot_count: SLOTS,
+        dirty_blocks_max: 32,
+        stall_timeout_ms: STALL_MS,
+        ..config
+    };
+    Bench::with(config).holding(is_checkpoint)
 }
 
-impl Outside {
-    fn new(config: Config) -> Self {
-        let config = Config {
-            slot_count: SLOTS,
-            dirty_blocks_max: 32,
-            stall_timeout_ms: STALL_MS,
-            ..config
-        };
-        Self {
-            bench: Bench::with(config, Economy::default()),
-            answers: BTreeMap::new(),
-            checkpoints: 0,
-            batches: 0,
-            slow: Vec::new(),
-        }
-    }
-
-    fn step(&mut self, event: Event) {
-        self.bench.step(event);
-        while !self.bench.out.is_empty() {
-            for command in std::mem::take(&mut self.bench.out) {
-                self.carry_out(command);
-            }
-        }
-    }
-
-    fn carry_out(&mut self, command: Command) {
-        let result = Ok(());
-        match command {
-            Command::Answer { token, result } => {
-                self.answers.insert(token.0, result);
-            }
-            Command::WriteSlots { token, .. } if self.slow.contains(&token) => {}
-            Command::WriteSlots { token, .. } => self.bench.step(Event::SlotsWritten { token, result }),
-            Command::WriteJournal(write) => {
-                self.batches += 1;
-                let (lsn, end) = (write.lsn, write.end);
-                self.bench.step(Event::JournalWritten { lsn, end, result });
-            }
-            Command::Sync { .. } => self.bench.step(Event::Synced { result }),
-            Command::Checkpoint { .. } => self.checkpoints += 1,
-            _ => {}
-        }
-    }
-
-    fn zero(&mut self, token: u64, first: u64) {
-        let event = Event::Zero {
-            token: Token(token),
-            span: span(first),
-            force_unit_access: false,
-        };
-        self.step(event);
-    }
-
-    fn write(&mut self, token: u64, first: u64) {
-        let event = Event::Write {
-            token: Token(token),
-            request: WriteRequest::new(span(first), vec![Some(BlockSum(token))]),
-        };
-        self.step(event);
-    }
-
-    /// To the next deadlines, up to the end of the time after which what waits is refused.
-    fn wait_out(&mut self) {
-        let end = self.bench.now + STALL_MS * 1_000;
-        while let Some(at) = self.bench.core.next_deadline().filter(|at| *at <= Instant(end)) {
-            self.bench.now = self.bench.now.max(at.0);
-            self.step(Event::Tick);
-        }
-        self.bench.now = end;
-        self.step(Event::Tick);
-    }
-
-    fn refused(&self) -> usize {
-        let answers = self.answers.values();
-        answers.filter(|answer| **answer == Err(Refusal::Busy)).count()
-    }
-}
-
-fn span(first: u64) -> Span {
-    Span {
-        volume: VOLUME,
-        first,
-        count: 1,
-    }
+fn refused(bench: &Bench) -> usize {
+    let answers = bench.answers.iter();
+    answers.filter(|(_, answer)| *answer == Err(Refusal::Busy)).count()
 }
 
 fn failed() -> Event {
@@ -114,28 +30,28 @@ fn failed() -> Event {
 #[test]
 fn while_checkpoints_fail_changes_stay_within_twice_the_bound_and_are_refused_beyond() {
     const BOUND: usize = 8;
-    let mut outside = Outside::new(Config {
+    let mut bench = holding_checkpoints(Config {
         overlay_extents_max: BOUND,
         ..Config::default()
     });
     for number in 0..40 {
-        outside.zero(number, 1_000 + 2 * number);
-        if outside.checkpoints > 0 {
-            outside.step(failed());
+        bench.zero(number, span(1_000 + 2 * number, 1));
+        if !bench.held.is_empty() {
+            bench.step(failed());
         }
     }
-    let extents = outside.bench.core.snapshot().overlay_extents;
+    let extents = bench.core.snapshot().overlay_extents;
     assert!(extents <= 2 * BOUND as u64 + 1, "{extents}");
-    assert!(outside.bench.core.snapshot().waits_for_checkpoint);
-    let done = outside.answers.len();
+    assert!(bench.core.snapshot().waits_for_checkpoint);
+    let done = bench.answers.len();
     assert!((2 * BOUND - 2..=2 * BOUND + 1).contains(&done), "{done} were done");
-    outside.wait_out();
-    assert_eq!((outside.answers.len(), outside.refused()), (40, 40 - done));
+    bench.pass_millis(STALL_MS);
+    assert_eq!((bench.answers.len(), refused(&bench)), (40, 40 - done));
     // It has been tried again all the while, and when it succeeds, changes go on.
-    assert!(outside.checkpoints > 1);
-    outside.step(Event::Checkpointed { result: Ok(()) });
-    outside.zero(99, 5_000);
-    assert_eq!(outside.answers.get(&99), Some(&Ok(Answer::Done)));
+    assert!(bench.held.len() > 1);
+    bench.step(Event::Checkpointed { result: Ok(()) });
+    bench.zero(99, span(5_000, 1));
+    assert_eq!(bench.answers.last(), Some(&(Token(99), Ok(Answer::Done))));
 }
 
 #[test]
@@ -149,58 +65,59 @@ fn a_restart_never_has_to_replay_more_than_is_set_by_number_or_by_time() {
         ..Config::default()
     };
     for (config, micros_per_record) in [(by_number, 1), (by_time, 1_000)] {
-        let mut outside = Outside::new(config);
-        let core = &mut outside.bench.core;
+        let mut bench = holding_checkpoints(config);
+        let core = &mut bench.core;
         core.learn_replay_cost(10_000, 10_000 * micros_per_record);
         assert_eq!(core.snapshot().replay_records_max, 20);
         for number in 0..60 {
-            outside.zero(number, 1_000);
-            let snapshot = outside.bench.core.snapshot();
+            bench.zero(number, span(1_000, 1));
+            let snapshot = bench.core.snapshot();
             assert!(snapshot.replay_records <= 20, "{}", snapshot.replay_records);
-            assert_eq!(outside.checkpoints, usize::from(number >= 9), "at half of it");
+            assert_eq!(bench.held.len(), usize::from(number >= 9), "at half of it");
         }
-        assert_eq!(outside.answers.len(), 20, "the others wait");
-        outside.step(Event::Checkpointed { result: Ok(()) });
-        assert_eq!(outside.answers.len(), 30, "room for half as many");
-        assert_eq!(outside.refused(), 0);
+        assert_eq!(bench.answers.len(), 20, "the others wait");
+        bench.step(Event::Checkpointed { result: Ok(()) });
+        assert_eq!(bench.answers.len(), 30, "room for half as many");
+        assert_eq!(refused(&bench), 0);
     }
 }
 
 #[test]
 fn what_finds_the_disk_full_waits_and_is_refused_in_the_end() {
-    let mut outside = Outside::new(Config {
+    let mut bench = holding_checkpoints(Config {
         // Every batch needs a segment of its own.
         segment_bytes: 1,
         ..Config::default()
     });
-    outside.write(1, 1_000);
-    outside.slow = vec![Token(2), Token(3)];
-    outside.write(2, 1_001);
-    outside.write(3, 1_002);
-    let segment = outside.bench.core.journal_mark().segment + 1;
-    outside.step(Event::JournalFull { segment });
-    let batches = outside.batches;
-    let slots_dirty = outside.bench.core.snapshot().slots_dirty;
-    for token in [2, 3].map(Token) {
-        outside.step(Event::SlotsWritten { token, result: Ok(()) });
+    bench.write(1, span(1_000, 1), 1);
+    // Their bytes are under way for a while.
+    bench.holds = |command| matches!(command, Command::WriteSlots { .. } | Command::Checkpoint { .. });
+    bench.write(2, span(1_001, 1), 2);
+    bench.write(3, span(1_002, 1), 3);
+    let segment = bench.core.journal_mark().segment + 1;
+    bench.step(Event::JournalFull { segment });
+    let batches = bench.journal_writes().count();
+    let slots_dirty = bench.core.snapshot().slots_dirty;
+    bench.holds = is_checkpoint;
+    for _ in [2, 3] {
+        bench.finish_held(|command| matches!(command, Command::WriteSlots { .. }));
     }
-    outside.write(4, 1_003);
-    outside.zero(5, 1_004);
+    bench.write(4, span(1_003, 1), 4);
+    bench.zero(5, span(1_004, 1));
     let (token, links) = (Token(6), Vec::new());
     let change = MetadataChange::default();
-    outside.step(Event::Commit { token, change, links });
-    assert!(outside.bench.core.snapshot().waits_for_journal);
-    assert_eq!((outside.answers.len(), outside.batches), (1, batches));
-    outside.wait_out();
-    assert_eq!((outside.answers.len(), outside.refused()), (6, 5));
-    assert_eq!(outside.bench.core.snapshot().slots_dirty, slots_dirty);
+    bench.step(Event::Commit { token, change, links });
+    assert!(bench.core.snapshot().waits_for_journal);
+    assert_eq!((bench.answers.len(), bench.journal_writes().count()), (1, batches));
+    bench.pass_millis(STALL_MS);
+    assert_eq!((bench.answers.len(), refused(&bench)), (6, 5));
+    assert_eq!(bench.core.snapshot().slots_dirty, slots_dirty);
     // What comes while there is room again, or just before that, is done.
-    outside.write(7, 1_005);
-    assert_eq!(outside.answers.get(&7), None);
-    outside.step(Event::JournalHasRoom);
-    outside.zero(8, 1_006);
-    for number in [7, 8] {
-        assert_eq!(outside.answers.get(&number), Some(&Ok(Answer::Done)));
-    }
-    assert!(outside.batches > batches);
+    bench.answers.clear();
+    bench.write(7, span(1_005, 1), 7);
+    assert_eq!(bench.answers, []);
+    bench.step(Event::JournalHasRoom);
+    bench.zero(8, span(1_006, 1));
+    assert_eq!(bench.answers, [7, 8].map(|token| (Token(token), Ok(Answer::Done))));
+    assert!(bench.journal_writes().count() > batches);
 }

@@ -1,90 +1,51 @@
 //! What becomes of the copy of a written block whose contents the cloud has already.
 
 use super::*;
-use crate::event::{Event, Token, WriteRequest};
-use crate::state::prefetch_state::Economy;
+use crate::event::Event;
 use crate::state::prefetched::address;
-use crate::test_bench::{Bench, FIRST_PVBN, Told, VOLUME};
-use tombolo_base::{BlockSum, Span};
+use crate::test_bench::{Bench, FIRST_PVBN, Told, VOLUME, is_fetch, span};
 use tombolo_cache::{Access, Cause};
-use tombolo_prefetch::ClientId;
 
 /// Where the duplicate is written; the contents are those of `ORIGINAL`.
 const BLOCK: u64 = 100;
 const ORIGINAL: Pvbn = Pvbn(FIRST_PVBN + 3);
-const SUM: BlockSum = BlockSum(77);
+const SUM: u64 = 3;
 
-/// Carries out what the core asks for, but for syncs and fetches: those are handed back.
-fn carry_out(bench: &mut Bench) -> Vec<Command> {
-    let mut left = Vec::new();
-    while !bench.out.is_empty() {
-        for command in core::mem::take(&mut bench.out) {
-            match command {
-                Command::WriteSlots { token, .. } => bench.step(Event::SlotsWritten { token, result: Ok(()) }),
-                Command::WriteJournal(write) => {
-                    let (lsn, end, result) = (write.lsn, write.end, Ok(()));
-                    bench.step(Event::JournalWritten { lsn, end, result });
-                }
-                Command::Hash { job, items } => {
-                    let fingerprint = Fingerprint([3; 32]);
-                    let existing = Some(ORIGINAL);
-                    let results = items.iter().map(|_| HashResult::Done { fingerprint, existing });
-                    let results = results.collect();
-                    bench.step(Event::Hashed { job, results });
-                }
-                Command::ReadSlots { token, pieces } => {
-                    assert!(pieces.iter().all(|piece| piece.sums.iter().all(|sum| *sum == SUM)));
-                    let (result, corrupt, unreadable) = (Ok(()), Vec::new(), Vec::new());
-                    bench.step(Event::SlotsRead {
-                        token,
-                        result,
-                        corrupt,
-                        unreadable,
-                    });
-                }
-                Command::Verify { job, .. } => bench.step(Event::Verified { job, result: Ok(()) }),
-                Command::Sync { .. } | Command::Fetch { .. } => left.push(command),
-                _ => {}
-            }
-        }
-    }
-    left
+fn holding_syncs_and_fetches() -> Bench {
+    Bench::new().holding(|command| is_sync(command) || is_fetch(command))
+}
+
+fn is_sync(command: &Command) -> bool {
+    matches!(command, Command::Sync { .. })
 }
 
 fn sync(bench: &mut Bench) {
     bench.core.want_sync();
     bench.step(Event::Tick);
-    assert!(matches!(carry_out(bench)[..], [Command::Sync { .. }]));
-    bench.step(Event::Synced { result: Ok(()) });
-    assert!(carry_out(bench).is_empty());
+    bench.finish_held(is_sync);
+    assert_eq!(bench.count_held(is_sync), 0);
 }
 
 /// Writes the duplicates and lets them be found out; the redirects are not durable yet.
 fn write_duplicates(bench: &mut Bench, count: u64) {
-    let (volume, first) = (VOLUME, BLOCK);
-    bench.step(Event::Write {
-        token: Token(u64::MAX),
-        request: WriteRequest::new(Span { volume, first, count }, vec![Some(SUM); count as usize]),
-    });
-    assert!(carry_out(bench).is_empty());
+    bench.write(u64::MAX, span(BLOCK, count), SUM);
+    assert_eq!(bench.held.len(), 0);
     sync(bench);
     bench.now += 3_600_000_000;
     bench.step(Event::Tick);
-    carry_out(bench);
     assert!(bench.core.dirty.is_empty());
 }
 
 /// Whether reading one block, which is then at hand, took a fetch.
 fn is_missed(bench: &mut Bench, block: u64) -> bool {
     let fetches = bench.read(block, 1);
-    let is_missed = !fetches.is_empty();
-    fetches.into_iter().for_each(|fetch| bench.arrive(fetch));
-    is_missed
+    fetches.iter().for_each(|fetch| bench.arrive(fetch));
+    !fetches.is_empty()
 }
 
 #[test]
 fn a_duplicate_stays_in_the_cache_as_a_copy_of_the_original() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_syncs_and_fetches();
     write_duplicates(&mut bench, 1);
     assert!(!is_missed(&mut bench, BLOCK), "before its redirect is durable");
     sync(&mut bench);
@@ -106,7 +67,7 @@ fn a_duplicate_stays_in_the_cache_as_a_copy_of_the_original() {
 
 #[test]
 fn a_duplicate_is_not_evicted_before_its_redirect_is_durable() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_syncs_and_fetches();
     write_duplicates(&mut bench, 1);
     bench.evict_all();
     assert!(bench.core.slots.find(ORIGINAL).is_some());
@@ -117,11 +78,11 @@ fn a_duplicate_is_not_evicted_before_its_redirect_is_durable() {
 
 #[test]
 fn one_copy_is_enough() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_syncs_and_fetches();
     write_duplicates(&mut bench, 3);
     sync(&mut bench);
     assert_eq!(bench.core.slots.clean_count(), 1);
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_syncs_and_fetches();
     assert!(is_missed(&mut bench, 3));
     write_duplicates(&mut bench, 2);
     sync(&mut bench);
@@ -130,10 +91,10 @@ fn one_copy_is_enough() {
 
 #[test]
 fn a_copy_on_its_way_is_enough() {
-    let mut bench = Bench::new(Economy::default());
-    let mut fetches = bench.read(3, 1);
+    let mut bench = holding_syncs_and_fetches();
+    let fetches = bench.read(3, 1);
     write_duplicates(&mut bench, 1);
-    bench.arrive(fetches.pop().unwrap());
+    bench.arrive(&fetches[0]);
     assert!(!is_missed(&mut bench, BLOCK));
     sync(&mut bench);
     assert_eq!(bench.core.slots.clean_count(), 1);
@@ -141,22 +102,16 @@ fn a_copy_on_its_way_is_enough() {
 
 #[test]
 fn an_overwritten_duplicate_takes_nothing_from_others() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_syncs_and_fetches();
     write_duplicates(&mut bench, 1);
     sync(&mut bench);
-    let (volume, first, count) = (VOLUME, BLOCK, 1);
-    bench.step(Event::Zero {
-        token: Token(u64::MAX),
-        span: Span { volume, first, count },
-        force_unit_access: false,
-    });
-    carry_out(&mut bench);
+    bench.zero(u64::MAX, span(BLOCK, 1));
     assert!(!is_missed(&mut bench, 3));
 }
 
 #[test]
 fn a_duplicate_with_a_bad_copy_is_fetched() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_syncs_and_fetches();
     write_duplicates(&mut bench, 1);
     let slot = bench.core.slots.find(ORIGINAL).unwrap();
     bench.core.lose_dirty(slot, ALTERED);
@@ -168,29 +123,17 @@ fn a_duplicate_with_a_bad_copy_is_fetched() {
 
 #[test]
 fn a_copy_that_was_proven_and_went_bad_is_counted_and_fetched() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_syncs_and_fetches();
     write_duplicates(&mut bench, 1);
     sync(&mut bench);
     let slot = bench.core.slots.find(ORIGINAL).unwrap();
-    let (volume, first, count) = (VOLUME, BLOCK, 1);
-    bench.step(Event::Read {
-        token: Token(99),
-        client: ClientId(7),
-        span: Span { volume, first, count },
+    bench.fails = Box::new(move |_, event| {
+        if let Event::SlotsRead { corrupt, .. } = event {
+            corrupt.push(slot);
+        }
     });
-    let reading = core::mem::take(&mut bench.out)
-        .into_iter()
-        .find_map(|command| match command {
-            Command::ReadSlots { token, .. } => Some(token),
-            _ => None,
-        });
-    bench.step(Event::SlotsRead {
-        token: reading.expect("it is in the cache"),
-        result: Ok(()),
-        corrupt: vec![slot],
-        unreadable: Vec::new(),
-    });
+    let fetches = bench.read(BLOCK, 1);
     let counters = bench.core.counters;
     assert_eq!((counters.slots_stale, counters.slots_corrupt), (0, 1));
-    assert_eq!(bench.fetches().len(), 1);
+    assert_eq!(fetches.len(), 1);
 }

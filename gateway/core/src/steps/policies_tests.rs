@@ -1,20 +1,28 @@
 //! What the core tells the two policies, and what it does with what they say.
 
 use super::*;
-use crate::event::{Event, StoreFailure};
+use crate::event::Command;
 use crate::state::slots::SlotState;
-use crate::test_bench::{Bench, FIRST_PVBN, SLOTS, Told, VOLUME};
+use crate::test_bench::{Bench, FIRST_PVBN, SLOTS, Told, VOLUME, is_fetch};
 use tombolo_cache::{Access as Use, Capacity, Cause, Lru};
 use tombolo_prefetch::{Outcome, Prices};
 
+fn holding_fetches() -> Bench {
+    Bench::new().holding(is_fetch)
+}
+
+fn is_demand(fetch: &Command) -> bool {
+    matches!(fetch, Command::Fetch { demand: true, .. })
+}
+
 #[test]
 fn a_miss_is_told_once_and_its_address_goes_along() {
-    let mut bench = Bench::new(Economy::default());
-    let mut fetches = bench.read(5, 1);
+    let mut bench = holding_fetches();
+    let fetches = bench.read(5, 1);
     assert_eq!(bench.last_access(), (Outcome::Miss, 0));
     assert!(bench.read(5, 1).is_empty(), "the second reader joins");
     assert_eq!(bench.last_access(), (Outcome::Partial, 0));
-    bench.arrive(fetches.pop().unwrap());
+    bench.arrive(&fetches[0]);
     bench.read(5, 1);
     assert_eq!(bench.last_access(), (Outcome::Hit, 0));
     let access = Use {
@@ -33,13 +41,13 @@ fn a_miss_is_told_once_and_its_address_goes_along() {
 
 #[test]
 fn reads_are_counted_by_how_much_of_them_the_cache_had() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_fetches();
     let mut fetches = bench.read(0, 2);
     // It waits for what is on its way.
     bench.read(1, 1);
-    fetches.into_iter().for_each(|fetch| bench.arrive(fetch));
+    fetches.iter().for_each(|fetch| bench.arrive(fetch));
     fetches = bench.read(0, 3);
-    fetches.into_iter().for_each(|fetch| bench.arrive(fetch));
+    fetches.iter().for_each(|fetch| bench.arrive(fetch));
     for first in 0..3 {
         bench.read(first, 1);
     }
@@ -57,12 +65,12 @@ fn reads_are_counted_by_how_much_of_them_the_cache_had() {
 
 #[test]
 fn prefetched_blocks_are_marked_until_their_first_read() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_fetches();
     bench.suggest(1, 4);
     let mut fetches = bench.read(0, 1);
     let ahead = fetches.pop().unwrap();
-    assert!(!ahead.2 && fetches[0].2, "demand goes first");
-    bench.arrive(ahead);
+    assert!(!is_demand(&ahead) && is_demand(&fetches[0]), "demand goes first");
+    bench.arrive(&ahead);
     assert_eq!(
         bench.prefetch_outcomes(),
         [(1, 4, PrefetchOutcome::Arrived { waited: false })]
@@ -85,12 +93,12 @@ fn prefetched_blocks_are_marked_until_their_first_read() {
 
 #[test]
 fn a_reader_that_joins_a_prefetch_is_its_first_use() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_fetches();
     bench.suggest(1, 2);
     let ahead = bench.read(0, 1).pop().unwrap();
     bench.read(1, 1);
     assert_eq!(bench.last_access(), (Outcome::Partial, 1));
-    bench.arrive(ahead);
+    bench.arrive(&ahead);
     assert_eq!(
         bench.prefetch_outcomes(),
         [(1, 2, PrefetchOutcome::Arrived { waited: true })]
@@ -103,55 +111,41 @@ fn a_reader_that_joins_a_prefetch_is_its_first_use() {
 
 #[test]
 fn what_does_not_come_is_told_too() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_fetches();
     bench.suggest(1, 2);
-    let (fetch, ..) = bench.read(0, 1).pop().unwrap();
-    let failure = StoreFailure {
-        retryable: true,
-        reason: "away".into(),
-    };
-    bench.step(Event::Fetched {
-        fetch,
-        result: Err(failure),
-    });
+    let fetch = bench.read(0, 1).pop().unwrap();
+    bench.fail_fetch(&fetch, true);
     assert_eq!(bench.prefetch_outcomes(), [(1, 2, PrefetchOutcome::Dropped)]);
     assert_eq!(bench.counters().dropped, 2);
 }
 
 #[test]
 fn fetches_are_counted_by_how_they_ended() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_fetches();
     let counted = |bench: &Bench| {
         let snapshot = bench.core.snapshot();
         let counters = snapshot.counters;
         (counters.fetches, counters.fetch_failures, snapshot.store.error)
     };
     let arriving = bench.read(0, 1).pop().unwrap();
-    let (fetch, ..) = bench.read(5, 1).pop().unwrap();
+    let fetch = bench.read(5, 1).pop().unwrap();
     assert_eq!(bench.core.snapshot().fetches_in_flight, 2);
-    let failure = StoreFailure {
-        retryable: true,
-        reason: "away".into(),
-    };
-    bench.step(Event::Fetched {
-        fetch,
-        result: Err(failure),
-    });
-    bench.out.clear();
+    bench.fail_fetch(&fetch, true);
     assert_eq!(counted(&bench), (2, 1, Some("away".into())));
-    bench.arrive(arriving);
+    bench.arrive(&arriving);
     assert_eq!(counted(&bench), (2, 1, None));
 }
 
 #[test]
 fn what_is_not_worth_its_price_is_not_fetched() {
-    let mut bench = Bench::new(Economy {
+    let mut bench = holding_fetches();
+    bench.core.set_economy(Economy {
         prices: Prices::from_microdollars(400, 90_000),
         microdollars_per_second: Some(0),
     });
     bench.suggest(1, 4);
     let fetches = bench.read(0, 1);
-    assert!(fetches.len() == 1 && fetches[0].2);
+    assert!(fetches.len() == 1 && is_demand(&fetches[0]));
     assert_eq!(bench.prefetch_outcomes(), [(1, 4, PrefetchOutcome::Dropped)]);
     let counters = bench.counters();
     assert_eq!((counters.suggestions_refused, counters.blocks_refused), (1, 4));
@@ -160,10 +154,10 @@ fn what_is_not_worth_its_price_is_not_fetched() {
 
 #[test]
 fn a_change_of_policy_keeps_blocks_and_drops_marks() {
-    let mut bench = Bench::new(Economy::default());
+    let mut bench = holding_fetches();
     bench.suggest(1, 4);
     let ahead = bench.read(0, 1).pop().unwrap();
-    bench.arrive(ahead);
+    bench.arrive(&ahead);
     assert_eq!(bench.core.policies().unread_blocks, 4);
     let clean = bench.core.slots.clean_count();
     bench

@@ -2,26 +2,23 @@
 //! `cargo test --release -p tombolo-core the_cost_of_unmapping -- --ignored --nocapture`
 
 use crate::config::Config;
-use crate::event::{Answer, Command, Event, Token, WriteRequest};
-use crate::state::prefetch_state::Economy;
+use crate::event::{Answer, Event, Token, WriteRequest};
 use crate::test_bench::{Bench, cpu_nanoseconds};
 use std::collections::BTreeMap;
-use tombolo_base::{BlockSum, Instant, Span, VolumeId};
+use tombolo_base::{BlockSum, Span, VolumeId};
 
 /// 4 GiB, the most that one NBD request makes zeroes.
 const BLOCKS: u64 = 1 << 20;
 
-/// A world that does all that it is asked for, but hashes nothing, and notes how long each step took.
-struct Outside {
+/// A volume of which nothing is hashed, and how long each step took.
+struct Unmapping {
     bench: Bench,
     volume: VolumeId,
-    now: Instant,
     /// The longest step with each event and how many there were.
     steps: BTreeMap<&'static str, (u64, u64)>,
-    token: u64,
 }
 
-impl Outside {
+impl Unmapping {
     fn new() -> Self {
         let config = Config {
             slot_count: BLOCKS as u32 + 4_096,
@@ -37,66 +34,41 @@ impl Outside {
             replay_ms_max: u64::MAX / 1_000,
             ..Config::default()
         };
-        let mut outside = Self {
-            bench: Bench::with(config, Economy::default()),
+        let mut unmapping = Self {
+            bench: Bench::large(config),
             volume: VolumeId(0),
-            now: Instant(0),
             steps: BTreeMap::new(),
-            token: 0,
         };
-        outside.ask(|token| Event::VolumeCreate {
+        unmapping.ask(|token| Event::VolumeCreate {
             token,
             name: "v".into(),
             blocks: BLOCKS,
         });
-        outside
+        let Some((_, Ok(Answer::Volume(volume)))) = unmapping.bench.answers.pop() else {
+            panic!("the volume is made");
+        };
+        unmapping.volume = volume;
+        unmapping
     }
 
     fn ask(&mut self, event: impl FnOnce(Token) -> Event) {
-        self.token += 1;
-        self.drive(event(Token(self.token)));
+        let token = self.bench.next_token();
+        self.step(event(token));
     }
 
-    fn drive(&mut self, event: Event) {
-        let mut events = vec![event];
-        while let Some(event) = events.pop() {
-            for command in self.step(event) {
-                events.extend(self.carry_out(command));
-            }
+    fn step(&mut self, event: Event) {
+        self.bench.events.push_back(event);
+        while let Some(event) = self.bench.events.pop_front() {
+            let name = name_of(&event);
+            let began = cpu_nanoseconds();
+            self.bench.tell(event);
+            let took = cpu_nanoseconds() - began;
+            let (longest, count) = self.steps.entry(name).or_default();
+            *longest = took.max(*longest);
+            *count += 1;
+            self.bench.carry_out();
         }
-    }
-
-    fn step(&mut self, event: Event) -> Vec<Command> {
-        self.now = self.now.plus_micros(10);
-        let (mut commands, name) = (Vec::new(), name_of(&event));
-        let began = cpu_nanoseconds();
-        self.bench.core.step(self.now, event, &mut commands);
-        let took = cpu_nanoseconds() - began;
-        let (longest, count) = self.steps.entry(name).or_default();
-        *longest = took.max(*longest);
-        *count += 1;
-        commands
-    }
-
-    fn carry_out(&mut self, command: Command) -> Option<Event> {
-        let result = Ok(());
-        Some(match command {
-            Command::Answer {
-                result: Ok(Answer::Volume(volume)),
-                ..
-            } => {
-                self.volume = volume;
-                return None;
-            }
-            Command::WriteSlots { token, .. } => Event::SlotsWritten { token, result },
-            Command::WriteJournal(write) => {
-                let (lsn, end) = (write.lsn, write.end);
-                Event::JournalWritten { lsn, end, result }
-            }
-            Command::Sync { .. } => Event::Synced { result },
-            Command::Checkpoint { .. } => Event::Checkpointed { result: Ok(()) },
-            _ => return None,
-        })
+        self.bench.commands.clear();
     }
 
     fn write(&mut self, first: u64, count: u64) {
@@ -135,10 +107,10 @@ impl Outside {
             if self.bench.core.snapshot().dirty_blocks == 0 {
                 break;
             }
-            self.now = self.now.plus_millis(1);
-            self.drive(Event::Tick);
+            self.bench.now += 1_000;
+            self.step(Event::Tick);
         }
-        self.drive(Event::Flush { token: Token(0) });
+        self.step(Event::Flush { token: Token(0) });
     }
 
     fn tell(&mut self, what: &str) {
@@ -173,27 +145,27 @@ fn the_cost_of_unmapping() {
     println!("| 2^20 dirty blocks | longest step, ms | steps | left dirty |\n|---|---|---|---|");
     for order in ["in order", "scattered"] {
         let write = match order {
-            "in order" => Outside::write_in_order,
-            _ => Outside::write_scattered,
+            "in order" => Unmapping::write_in_order,
+            _ => Unmapping::write_scattered,
         };
-        let mut outside = Outside::new();
-        write(&mut outside);
-        outside.tell(&format!("written {order}"));
-        outside.trim(0, BLOCKS);
-        outside.rest();
-        outside.tell(&format!("{order}: TRIM of 4 GiB"));
-        outside.drive(Event::CheckpointNow);
-        outside.tell(&format!("{order}: checkpoint behind it"));
-        write(&mut outside);
-        outside.tell(&format!("written {order} again"));
-        outside.delete();
-        outside.rest();
-        outside.tell(&format!("{order}: deletion"));
+        let mut unmapping = Unmapping::new();
+        write(&mut unmapping);
+        unmapping.tell(&format!("written {order}"));
+        unmapping.trim(0, BLOCKS);
+        unmapping.rest();
+        unmapping.tell(&format!("{order}: TRIM of 4 GiB"));
+        unmapping.step(Event::CheckpointNow);
+        unmapping.tell(&format!("{order}: checkpoint behind it"));
+        write(&mut unmapping);
+        unmapping.tell(&format!("written {order} again"));
+        unmapping.delete();
+        unmapping.rest();
+        unmapping.tell(&format!("{order}: deletion"));
     }
-    let mut outside = Outside::new();
-    outside.write_in_order();
-    outside.tell("in order");
-    (256..BLOCKS).step_by(256).for_each(|first| outside.trim(first, 256));
-    let blocks = outside.steps.values().map(|(_, count)| count).sum::<u64>();
-    outside.tell(&format!("TRIM of 1 MiB at a time, all but the oldest: {blocks} steps"));
+    let mut unmapping = Unmapping::new();
+    unmapping.write_in_order();
+    unmapping.tell("in order");
+    (256..BLOCKS).step_by(256).for_each(|first| unmapping.trim(first, 256));
+    let blocks = unmapping.steps.values().map(|(_, count)| count).sum::<u64>();
+    unmapping.tell(&format!("TRIM of 1 MiB at a time, all but the oldest: {blocks} steps"));
 }

@@ -105,7 +105,6 @@ fn last_of_full<T>(entries: &[(Vec<u8>, T)], wanted: usize) -> Option<&Vec<u8>> 
 mod tests {
     use super::*;
     use crate::event::{Event, Token};
-    use crate::state::prefetch_state::Economy;
     use crate::test_bench::Bench;
     use tombolo_base::{EntryChange, MetadataChange};
 
@@ -118,7 +117,7 @@ mod tests {
             },
             None => EntryChange::Delete { key: vec![*key] },
         });
-        let mut bench = Bench::new(Economy::default());
+        let mut bench = Bench::new();
         bench.step(Event::Commit {
             token: Token(1),
             change: MetadataChange {

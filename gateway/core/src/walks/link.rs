@@ -169,7 +169,6 @@ impl Link {
 mod tests {
     use super::*;
     use crate::format::page::PAGE_ENTRIES;
-    use crate::state::prefetch_state::Economy;
     use crate::test_bench::{Bench, FIRST_PVBN, VOLUME};
     use tombolo_base::Pvbn;
 
@@ -185,7 +184,7 @@ mod tests {
     /// The core knows of blocks 0 to 64 of the source; of the stored page the first block is stored, two are dirty.
     #[test]
     fn a_vast_file_is_linked_by_its_few_blocks() {
-        let bench = Bench::new(Economy::default());
+        let bench = Bench::new();
         let target = VolumeId(VOLUME.0 + 1);
         let from = span(VOLUME, 0, COUNT);
         let to = span(target, TO_FIRST, COUNT);
