@@ -1,7 +1,7 @@
 //! What grows while something outside does not get on: checkpoints that fail, a disk that is full.
 
 use crate::config::Config;
-use crate::event::{Answer, Command, Event, MetadataError, Refusal, Token};
+use crate::event::{Answer, Command, Event, MetadataError, PartialWrite, Refusal, Token};
 use crate::test_bench::{Bench, SLOTS, is_checkpoint, span};
 use tombolo_base::MetadataChange;
 
@@ -120,4 +120,36 @@ fn what_finds_the_disk_full_waits_and_is_refused_in_the_end() {
     bench.zero(8, span(1_006, 1));
     assert_eq!(bench.answers, [7, 8].map(|token| (Token(token), Ok(Answer::Done))));
     assert!(bench.journal_writes().count() > batches);
+}
+
+/// It waited for the lock of the first, and comes into the line of those without room when that one is refused.
+#[test]
+fn a_write_behind_one_that_is_refused_is_refused_with_it() {
+    let mut bench = Bench::with(Config {
+        slot_count: SLOTS,
+        dirty_blocks_max: 4,
+        stall_timeout_ms: STALL_MS,
+        // Every batch needs a segment of its own.
+        segment_bytes: 1,
+        ..Config::default()
+    })
+    .holding(|command| matches!(command, Command::Upload { .. } | Command::Merge { .. }));
+    bench.write(1, span(1_000, 4), 100);
+    let write = PartialWrite {
+        span: span(2_000, 1),
+        head: Some(Token(20)),
+        tail: None,
+        zeroes: None,
+        force_unit_access: false,
+    };
+    bench.step(Event::WritePartly { token: Token(2), write });
+    bench.write(3, span(2_000, 1), 3);
+    // The first has waited for its data until now, and waits for room from here on.
+    bench.pass_millis(STALL_MS / 2);
+    bench.finish_held(|command| matches!(command, Command::Merge { .. }));
+    let segment = bench.core.journal_mark().segment + 1;
+    bench.step(Event::JournalFull { segment });
+    assert_eq!(bench.answers.len(), 1);
+    bench.pass_millis(STALL_MS);
+    assert_eq!((bench.answers.len(), refused(&bench)), (3, 2));
 }
