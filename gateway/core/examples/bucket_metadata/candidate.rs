@@ -41,7 +41,7 @@ impl Candidate {
     fn tree_shape(self, given: SegmentShape) -> Option<Shape> {
         let segments = |leaf_bytes: usize| Shape {
             leaf_bytes,
-            fanout: given.fanout.unwrap_or(64),
+            fanout: given.fanout.unwrap_or(128),
             segments_max: given.segments_max.unwrap_or(8),
             leaf_pending_bytes: leaf_bytes * given.leaf_pending_percent.unwrap_or(50) / 100,
             node_pending_bytes: given.node_pending_kib.map_or(2 * leaf_bytes, |kib| kib << 10),

@@ -261,6 +261,7 @@ fn snapshots_row(candidate: Candidate, arguments: &SnapshotsArguments, seed: u64
     )?;
     let mut references = References::new(arguments.blocks);
     let before = run.store.live_bytes();
+    let mut listed_bytes = 0;
     for epoch in 1..=arguments.snapshots {
         let records = run.changes.next(arguments.changes);
         for record in &records {
@@ -271,6 +272,7 @@ fn snapshots_row(candidate: Candidate, arguments: &SnapshotsArguments, seed: u64
         run.structure.checkpoint(&mut run.store, epoch, records)?;
         run.processor_seconds += processor_seconds()? - processor;
         run.structure.snapshot(epoch);
+        listed_bytes += references.take_listed_bytes();
         references.snapshot(epoch, run.changes.next_pvbn());
     }
     let changed = arguments.changes * u64::from(arguments.snapshots);
@@ -284,6 +286,10 @@ fn snapshots_row(candidate: Candidate, arguments: &SnapshotsArguments, seed: u64
     row.insert(
         "B/change",
         rounded((run.store.live_bytes() - before) as f64 / changed as f64),
+    );
+    row.insert(
+        "B/change of PVBNs' dead lists",
+        rounded(listed_bytes as f64 / changed as f64),
     );
     row.insert(
         "$/month",

@@ -4,8 +4,9 @@
 //! PVBNs are given out in order, so a mapping's PVBN says after which snapshots it was born. Only a mapping that deduplication
 //! redirected to an older PVBN needs its birth written down.
 
+use crate::codec::varint_bytes;
 use crate::lifetimes::DeadLists;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[derive(Clone, Copy, Default)]
 struct Mapping {
@@ -21,6 +22,8 @@ pub struct References {
     /// The next PVBN when a snapshot was taken, and the snapshot.
     births: BTreeSet<(u64, u32)>,
     freed: Vec<u64>,
+    /// Put on lists since the last checkpoint, by the first snapshot that has them.
+    listed: BTreeMap<u32, Vec<u64>>,
 }
 
 impl References {
@@ -32,6 +35,7 @@ impl References {
             dead: DeadLists::default(),
             births: BTreeSet::new(),
             freed: Vec::new(),
+            listed: BTreeMap::new(),
         }
     }
 
@@ -42,8 +46,10 @@ impl References {
             Some(birth) => self.dead.first_holder_of(birth),
             None => self.births.range((old.pvbn + 1, 0)..).next().map(|&(_, epoch)| epoch),
         };
-        if let Some(pvbn) = self.dead.died(old.pvbn, first) {
-            self.release(pvbn);
+        match (self.dead.died(old.pvbn, first), first) {
+            (Some(pvbn), _) => self.release(pvbn),
+            (None, Some(first)) => self.listed.entry(first).or_default().push(old.pvbn),
+            (None, None) => {}
         }
     }
 
@@ -77,6 +83,21 @@ impl References {
     /// PVBNs that lost their last reference since the last call.
     pub fn take_freed(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.freed)
+    }
+
+    /// What the lists of this checkpoint add to the bucket: a key each, and PVBNs as differences.
+    pub fn take_listed_bytes(&mut self) -> u64 {
+        const KEY_BYTES: usize = 12;
+        let mut bytes = 0;
+        for mut list in std::mem::take(&mut self.listed).into_values() {
+            list.sort_unstable();
+            bytes += KEY_BYTES + varint_bytes(list[0]);
+            bytes += list
+                .windows(2)
+                .map(|pair| varint_bytes(pair[1] - pair[0]))
+                .sum::<usize>();
+        }
+        bytes as u64
     }
 
     pub fn counted(&self) -> BTreeSet<u64> {

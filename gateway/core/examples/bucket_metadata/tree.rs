@@ -66,7 +66,8 @@ pub struct Tree {
     epoch: u32,
     /// In this checkpoint.
     freed: Vec<Pointer>,
-    dead_list_pieces: u64,
+    /// Of the dead lists; they go with the last snapshot.
+    dead_list_pieces: Vec<Pointer>,
 }
 
 /// Leaves of a bulk load, in quarters, as random insertion would leave them.
@@ -117,7 +118,7 @@ impl Tree {
             dead: DeadLists::default(),
             epoch: 0,
             freed: Vec::new(),
-            dead_list_pieces: 0,
+            dead_list_pieces: Vec::new(),
         })
     }
 
@@ -274,8 +275,7 @@ impl Structure for Tree {
             }
         }
         if dead_bytes > 0 {
-            store.write(vec![0; dead_bytes], epoch)?;
-            self.dead_list_pieces += 1;
+            self.dead_list_pieces.push(store.write(vec![0; dead_bytes], epoch)?);
         }
         store.checkpoint(encoded_subtrees(std::slice::from_ref(&self.root.subtree)).len() as u64);
         Ok(())
@@ -296,6 +296,11 @@ impl Structure for Tree {
             deleted.bytes += u64::from(node.bytes);
         }
         deleted.steps = freed.lists;
+        if self.snapshots.is_empty() {
+            for piece in std::mem::take(&mut self.dead_list_pieces) {
+                store.free(&piece)?;
+            }
+        }
         Ok(deleted)
     }
 
@@ -334,7 +339,7 @@ impl Structure for Tree {
         for root in self.snapshots.values().chain([&self.root]) {
             collect(store, &root.subtree, root.height, &mut names)?;
         }
-        Ok(names.len() as u64 + self.dead_list_pieces)
+        Ok((names.len() + self.dead_list_pieces.len()) as u64)
     }
 
     fn shape(&self) -> String {
