@@ -350,7 +350,7 @@ fn delete_middle(run: &mut Run, references: &mut References, victim: u32, row: &
 const PAYLOADS: [(&str, usize, bool); 3] = [
     ("entries, 100 B, random updates", 100, true),
     ("descriptors, 3,100 B, appended", 3_100, false),
-    ("object names, 48 B, appended", 48, false),
+    ("object records, 200 B, appended", 200, false),
 ];
 
 pub fn payloads(candidates: &[Candidate], keys: u64, seed: u64, table: &mut Table) -> Result<(), Failure> {
