@@ -144,6 +144,9 @@ fn compare(
     if references.counted() != model.reachable() {
         return Err("the counted PVBNs are not those that are reachable".into());
     }
+    if !references.are_found_by_a_scan() {
+        return Err("the counts are not what a scan finds".into());
+    }
     let reachable = structure.reachable(store)?;
     if store.live_nodes() != reachable {
         return Err(format!("{} nodes are kept, {reachable} are reachable", store.live_nodes()).into());

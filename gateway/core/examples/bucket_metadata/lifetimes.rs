@@ -47,6 +47,11 @@ impl<T> DeadLists<T> {
         None
     }
 
+    /// What is on a list.
+    pub fn items(&self) -> impl Iterator<Item = &T> {
+        self.lists.values().flatten()
+    }
+
     /// What only this snapshot had.
     pub fn delete(&mut self, epoch: u32) -> Freed<T> {
         self.snapshots.remove(&epoch);

@@ -100,6 +100,15 @@ impl References {
         bytes as u64
     }
 
+    /// Whether the counts are what one scan of the live map and the dead lists finds, however many snapshots there are.
+    pub fn are_found_by_a_scan(&self) -> bool {
+        let mut found: HashMap<u64, u32> = HashMap::new();
+        for pvbn in self.live.iter().map(|mapping| &mapping.pvbn).chain(self.dead.items()) {
+            *found.entry(*pvbn).or_default() += 1;
+        }
+        found == self.counts
+    }
+
     pub fn counted(&self) -> BTreeSet<u64> {
         self.counts.keys().copied().collect()
     }

@@ -8,6 +8,8 @@ use tombolo_base::Prng;
 pub enum Workload {
     /// Single blocks all over a map in which no two blocks continue each other.
     Random,
+    /// The same, nine of ten in the first tenth of the map.
+    Hot,
     /// Two streams of 1 MiB writes side by side, over a map of such runs.
     Sequential,
 }
@@ -19,6 +21,7 @@ impl Workload {
     pub fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
+            Self::Hot => "hot",
             Self::Sequential => "sequential",
         }
     }
@@ -26,14 +29,14 @@ impl Workload {
     /// Blocks a second: 10,000 random ones, 100 MiB sequentially.
     pub fn rate(self) -> u64 {
         match self {
-            Self::Random => 10_000,
+            Self::Random | Self::Hot => 10_000,
             Self::Sequential => 25_600,
         }
     }
 
     fn record_blocks(self) -> u64 {
         match self {
-            Self::Random => 1,
+            Self::Random | Self::Hot => 1,
             Self::Sequential => WRITE_BLOCKS,
         }
     }
@@ -105,6 +108,8 @@ impl Changes {
     fn start(&mut self) -> u64 {
         match self.workload {
             Workload::Random => self.prng.below(self.blocks),
+            Workload::Hot if self.prng.chance(900) => self.prng.below(self.blocks / 10),
+            Workload::Hot => self.prng.below(self.blocks),
             Workload::Sequential => {
                 let writes = self.blocks / WRITE_BLOCKS;
                 let stream = self.writes % 2 * (writes / 2);
