@@ -20,7 +20,7 @@ const UPTIME_SLACK_S: f64 = 0.01;
 
 /// Why a drain did not end as it should.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DrainError {
+pub(crate) enum DrainError {
     #[error("{dirty_bytes} bytes are still dirty after {seconds} s{}", reason.as_ref().map(|reason| format!("; the store: {reason}")).unwrap_or_default())]
     Timeout {
         dirty_bytes: u64,
