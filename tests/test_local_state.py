@@ -488,3 +488,13 @@ def test_foreign_store_that_is_reached_late_gets_nothing_and_loses_nothing(
     gateway.drain()
     assert read(gateway, len(data)) == data
     assert read(gateway, MIB, 64 * MIB) == new
+
+
+def test_what_is_kept_is_private_to_its_user(gateway: Gateway) -> None:
+    gateway.create_volume("vol", "64MiB")
+    write(gateway, unique_data(1))
+    gateway.drain()
+    gateway.restart()
+    folders = (gateway.state_directory, gateway.runtime_directory, gateway.store_directory)
+    modes = {path: path.stat().st_mode & 0o077 for folder in folders for path in folder.rglob("*")}
+    assert not [path for path, others in modes.items() if others]

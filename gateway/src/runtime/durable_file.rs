@@ -2,9 +2,9 @@
 //! to stable storage, then gets its own name, and then that is brought there. What need not outlive a power failure,
 //! such as the notes of `generation.rs`, has no business here.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Writes a file in place of what has its name.
@@ -42,6 +42,11 @@ pub fn publish(path: &Path) -> io::Result<()> {
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_directory_of(to)
+}
+
+/// Makes a directory that is its owner's alone, and those above it, as far as they are not there.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Makes the name of a file or directory durable.

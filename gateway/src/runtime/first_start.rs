@@ -48,7 +48,7 @@ pub fn make_if_new(paths: &Paths, slot_count: u32, map_bytes: u64) -> Result<(),
         return Err(OpenError::MetadataLost(data));
     }
     let identity = fresh_identity();
-    fs::create_dir_all(&paths.journal).map_err(disk(&paths.journal, "cannot make the journal"))?;
+    durable_file::make_directory(&paths.journal).map_err(disk(&paths.journal, "cannot make the journal"))?;
     let header = CacheHeader {
         identity,
         slot_count,
@@ -84,7 +84,7 @@ fn make_metadata(paths: &Paths, data: &Path, map_bytes: u64, superblock: &Superb
         path: new.clone(),
         error,
     })?;
-    let moved = fs::create_dir_all(&paths.metadata)
+    let moved = durable_file::make_directory(&paths.metadata)
         .and_then(|()| durable_file::sync_directory_of(&paths.metadata))
         .and_then(|()| durable_file::rename(&new.join(DATA_FILE), data));
     moved.map_err(disk(data, "cannot make local metadata"))?;

@@ -15,7 +15,7 @@
 
 use super::fresh_identity;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -298,7 +298,9 @@ impl LastServed {
         }
         let path = state.join(Self::NAME);
         let new = path.with_extension("new");
-        fs::write(&new, Self::encode(number))?;
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&Self::encode(number))?;
         fs::rename(&new, &path)
     }
 }

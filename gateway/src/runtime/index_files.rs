@@ -17,7 +17,7 @@ pub struct IndexFiles {
 
 impl IndexFiles {
     pub fn open(directory: PathBuf) -> io::Result<Self> {
-        fs::create_dir_all(&directory)?;
+        durable_file::make_directory(&directory)?;
         Ok(Self {
             directory,
             open: Mutex::new(HashMap::new()),

@@ -68,7 +68,7 @@ pub enum MetadataOpenError {
 }
 
 fn open_environment(directory: &Path, map_bytes: u64) -> Result<Env<WithTls>, heed::Error> {
-    std::fs::create_dir_all(directory)?;
+    durable_file::make_directory(directory)?;
     let mut options = EnvOpenOptions::new();
     options
         .map_size(map_bytes as usize)

@@ -21,7 +21,7 @@ use crate::settings::PolicySettings;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
@@ -119,11 +119,7 @@ impl Gateway {
             let path = path.to_owned();
             move |error| OpenError::Disk { path, action, error }
         };
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&state)
-            .map_err(disk("cannot make the state directory", &state))?;
+        durable_file::make_directory(&state).map_err(disk("cannot make the state directory", &state))?;
         let lock = lock(&state)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
