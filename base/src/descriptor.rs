@@ -105,6 +105,22 @@ impl ObjectId {
         key
     }
 
+    /// Its first eight bytes, in whose order a store lists objects.
+    pub fn prefix(self) -> u64 {
+        let mut prefix = [0; 8];
+        prefix.copy_from_slice(&self.0[..8]);
+        u64::from_be_bytes(prefix)
+    }
+
+    /// What the keys of all names with this prefix begin with.
+    pub fn key_prefix(prefix: u64) -> String {
+        let mut id = Self([0; 32]);
+        id.0[..8].copy_from_slice(&prefix.to_be_bytes());
+        let mut key = id.key();
+        key.truncate("objects/".len() + 2 * 8 + 1);
+        key
+    }
+
     /// The name with this key, if the key is one that [`Self::key`] gives.
     pub fn from_key(key: &str) -> Option<Self> {
         let digits = key.strip_prefix("objects/")?.as_bytes();
@@ -399,6 +415,8 @@ mod tests {
     fn a_name_comes_back_from_its_key() {
         let id = ObjectId(core::array::from_fn(|index| 0xf0 ^ index as u8));
         assert_eq!(ObjectId::from_key(&id.key()), Some(id));
+        assert!(id.key().starts_with(&ObjectId::key_prefix(id.prefix())));
+        assert_eq!(ObjectId::key_prefix(0x0102), "objects/00/00000000000102");
         for key in [
             "",
             "objects/",

@@ -65,7 +65,7 @@ fn carry_out<E: Display>(arguments: Arguments, serve: impl FnOnce(Settings) -> R
         Command::Share(command) => share::run(&client(&connection)?, command),
         Command::Checkpoint { json } => checkpoint::run(&client(&connection)?, json),
         Command::Key(command) => key::run(&client(&connection)?, command),
-        Command::Check { json } => check::run(&client(&connection)?, json),
+        Command::Check { store, json } => check::run(&client(&connection)?, store, json),
         Command::Export(command) => protocol_servers::run(&client(&connection)?, command),
         Command::Status { json } => status::run(&client(&connection)?, json),
         Command::Trace(command) => trace::run(&client(&connection)?, command),

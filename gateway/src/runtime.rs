@@ -28,6 +28,7 @@ mod trace_recorder;
 mod workers;
 mod zeroed_ahead;
 
+pub use cloud::CheckedObject;
 pub use data_keys::{DataKeyInfo, DataKeysError, EncryptionInfo, EncryptionOptions, MasterKeySource};
 pub use generation::{Generation, TAG_BITS};
 pub(crate) use open::fresh_identity;

@@ -4,7 +4,7 @@
 use super::endpoint::{Description, Endpoint, Method, Request, endpoints};
 use super::model::{
     CheckStatus, ControlError, EncryptionStatus, ErrorKind, JournalStatus, PolicyStatus, ShareInfo, Status,
-    TraceStatus, VolumeInfo, check_share_name, check_share_quota, check_trace_path, check_trace_size,
+    StoreCheckStatus, TraceStatus, VolumeInfo, check_share_name, check_share_quota, check_trace_path, check_trace_size,
     check_volume_name, check_volume_size,
 };
 use schemars::JsonSchema;
@@ -47,6 +47,12 @@ endpoints! {
     CHECK_STATUS: Get "/v1/check", () => 200 CheckStatus;
     /// Begins to check all shares, or joins the check that is under way; the answer tells which `run` it is.
     CHECK_START: Post "/v1/check", () => 202 CheckStatus;
+
+    /// The check of the store that is under way, else the latest.
+    STORE_CHECK_STATUS: Get "/v1/check/store", () => 200 StoreCheckStatus;
+    /// Begins to read and verify every object in the store, or joins the check that is under way; the answer tells which
+    /// `run` it is.
+    STORE_CHECK_START: Post "/v1/check/store", () => 202 StoreCheckStatus;
 
     /// The policies at work and how they fare.
     POLICY: Get "/v1/policy", () => 200 PolicyStatus;

@@ -1,6 +1,7 @@
 //! The running gateway as the admin API sees it.
 
 mod policies;
+mod store_check;
 
 use crate::admin::endpoints::{
     self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, RotateKey, ShareQuota,
@@ -19,6 +20,7 @@ use crate::settings::Settings;
 use policies::PolicyControl;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use store_check::StoreCheck;
 use tombolo_base::BLOCK_BYTES;
 use tombolo_cloud_driver::ErrorKind as StoreErrorKind;
 use tombolo_core::{Event, LostRun, Refusal, Snapshot, Token, Volume};
@@ -43,6 +45,7 @@ pub struct GatewayControl {
     started: Instant,
     rate: Mutex<Rate>,
     policy: PolicyControl,
+    store_check: Arc<StoreCheck>,
 }
 
 /// Blocks that became clean, and the rate derived from two looks at them.
@@ -62,6 +65,7 @@ impl GatewayControl {
         let now = Instant::now();
         Self {
             policy: PolicyControl::new(gateway.clone(), settings),
+            store_check: Arc::default(),
             gateway,
             shares,
             server,
@@ -287,6 +291,12 @@ impl GatewayControl {
                 Ok(gateway.shares.checking.status())
             })
             .on(&endpoints::CHECK_START, |gateway, ()| Ok(gateway.shares.check()))
+            .on(&endpoints::STORE_CHECK_STATUS, |gateway, ()| {
+                Ok(gateway.store_check.status())
+            })
+            .on(&endpoints::STORE_CHECK_START, |gateway, ()| {
+                Ok(gateway.store_check.start(&gateway.gateway))
+            })
             .on(&endpoints::POLICY, |gateway, ()| Ok(gateway.policy_status()))
             .on(&endpoints::POLICY_SET, Self::policy_set)
             .on(&endpoints::TRACE_STATUS, |gateway, ()| {

@@ -10,7 +10,7 @@ mod status;
 mod trace;
 mod volume;
 
-pub use check::{CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus};
+pub use check::{CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus, StoreCheckStatus, StoreFinding};
 pub use error::{ControlError, ErrorKind};
 pub use name::NAME_BYTES_MAX;
 pub use policy::{PolicySetting, PolicyStatus, PolicyTally};

@@ -17,7 +17,7 @@ Exit codes:
   4  there is no such volume or share
   5  the name is taken
   6  busy: in use, or the store cannot be reached; try again later
-  7  the check has found something, or blocks were lost before a drain could upload them";
+  7  a check has found something, or blocks were lost before a drain could upload them";
 
 /// The Tombolo storage gateway: local disks and file shares in front of an object store, deduplicated and compressed.
 #[derive(Debug, Parser)]
@@ -76,8 +76,11 @@ pub(super) enum Command {
     /// Show and replace the keys that objects in the store are encrypted with
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Check all shares for contradictions, while they are in use
+    /// Check all shares for contradictions, or every object in the store, while they are in use
     Check {
+        /// Read and verify every object in the store, which costs its requests and egress
+        #[arg(long)]
+        store: bool,
         /// Print the result as one JSON object
         #[arg(long)]
         json: bool,

@@ -1,20 +1,137 @@
-//! `tombolo check`: begins a check of all shares in the gateway, or joins the one under way, and waits for its end.
-//! Findings go to standard output, the progress to standard error.
+//! `tombolo check`: begins a check of all shares or of the store in the gateway, or joins the one under way, and waits for
+//! its end. Findings go to standard output, the progress to standard error.
 
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
+use crate::admin::endpoint::Endpoint;
 use crate::admin::endpoints;
-use crate::admin::model::{CheckFinding, CheckState, CheckStatus};
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use crate::admin::model::{CheckFinding, CheckState, CheckStatus, StoreCheckStatus, StoreFinding};
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-pub(super) fn run(client: &Client, as_json: bool) -> Result<(), CliError> {
-    let status = wait(client)?;
+pub(super) fn run(client: &Client, of_store: bool, as_json: bool) -> Result<(), CliError> {
+    match of_store {
+        true => carry_out(
+            client,
+            &endpoints::STORE_CHECK_START,
+            &endpoints::STORE_CHECK_STATUS,
+            as_json,
+        ),
+        false => carry_out(client, &endpoints::CHECK_START, &endpoints::CHECK_STATUS, as_json),
+    }
+}
+
+/// What both kinds of check tell.
+trait Check: Serialize + DeserializeOwned + JsonSchema {
+    /// What is counted.
+    const WHAT: &'static str;
+    fn run(&self) -> u64;
+    fn state(&self) -> CheckState;
+    fn checked(&self) -> u64;
+    fn total(&self) -> u64;
+    fn findings_count(&self) -> u64;
+    fn error(&self) -> Option<&str>;
+    /// A line each.
+    fn findings(&self) -> Vec<String>;
+    /// What else there is to say at the end.
+    fn remark(&self) -> Option<String>;
+}
+
+impl Check for CheckStatus {
+    const WHAT: &'static str = "inodes";
+
+    fn run(&self) -> u64 {
+        self.run
+    }
+
+    fn state(&self) -> CheckState {
+        self.state
+    }
+
+    fn checked(&self) -> u64 {
+        self.inodes_checked
+    }
+
+    fn total(&self) -> u64 {
+        self.inodes
+    }
+
+    fn findings_count(&self) -> u64 {
+        self.findings_count
+    }
+
+    fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    fn findings(&self) -> Vec<String> {
+        self.findings.iter().map(finding_shown).collect()
+    }
+
+    fn remark(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Check for StoreCheckStatus {
+    const WHAT: &'static str = "objects";
+
+    fn run(&self) -> u64 {
+        self.run
+    }
+
+    fn state(&self) -> CheckState {
+        self.state
+    }
+
+    fn checked(&self) -> u64 {
+        self.objects_checked
+    }
+
+    fn total(&self) -> u64 {
+        self.objects
+    }
+
+    fn findings_count(&self) -> u64 {
+        self.findings_count
+    }
+
+    fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    fn findings(&self) -> Vec<String> {
+        self.findings.iter().map(store_finding_shown).collect()
+    }
+
+    fn remark(&self) -> Option<String> {
+        let orphans = match self.orphans_count {
+            0 => String::new(),
+            count => format!(
+                "; {} orphans, such as {}: garbage of interrupted uploads, or of another gateway",
+                HumanCount(count),
+                self.orphans.first().map_or("", String::as_str)
+            ),
+        };
+        Some(format!("{} verified{orphans}", HumanBytes(self.bytes_read)))
+    }
+}
+
+fn carry_out<S: Check>(
+    client: &Client,
+    start: &Endpoint<(), S>,
+    status: &Endpoint<(), S>,
+    as_json: bool,
+) -> Result<(), CliError> {
+    let status = wait(client, start, status)?;
     if as_json {
         output::json(&status)?;
     } else {
@@ -23,16 +140,16 @@ pub(super) fn run(client: &Client, as_json: bool) -> Result<(), CliError> {
     verdict(&status)
 }
 
-fn wait(client: &Client) -> Result<CheckStatus, CliError> {
+fn wait<S: Check>(client: &Client, start: &Endpoint<(), S>, latest: &Endpoint<(), S>) -> Result<S, CliError> {
     let mut display = Display::new();
-    let mut status = client.ask(&endpoints::CHECK_START, &())?;
-    let run = status.run;
-    while status.state == CheckState::Running {
+    let mut status = client.ask(start, &())?;
+    let run = status.run();
+    while status.state() == CheckState::Running {
         display.show(&status);
         std::thread::sleep(POLL_INTERVAL);
-        status = client.ask(&endpoints::CHECK_STATUS, &())?;
+        status = client.ask(latest, &())?;
         // Another number: a gateway that was restarted, or somebody else's next check. What ours found is gone.
-        if status.run != run {
+        if status.run() != run {
             display.finish();
             return Err(CliError::CheckFailed("the gateway knows nothing of it any more".into()));
         }
@@ -42,30 +159,44 @@ fn wait(client: &Client) -> Result<CheckStatus, CliError> {
 }
 
 /// Findings count, even if the check did not come to its end.
-fn verdict(status: &CheckStatus) -> Result<(), CliError> {
-    let reason = || status.error.clone().unwrap_or_else(|| "no reason was given".into());
-    match (status.state, status.findings_count) {
+fn verdict(status: &impl Check) -> Result<(), CliError> {
+    match (status.state(), status.findings_count()) {
         (CheckState::Finished, 0) => Ok(()),
-        (_, 0) => Err(CliError::CheckFailed(reason())),
+        (_, 0) => Err(CliError::CheckFailed(
+            status.error().unwrap_or("no reason was given").to_owned(),
+        )),
         (_, findings) => Err(CliError::CheckFindings { findings }),
     }
 }
 
-fn shown(status: &CheckStatus) -> String {
-    let mut text: String = status.findings.iter().map(finding_shown).collect();
-    let more = status.findings_count.saturating_sub(status.findings.len() as u64);
+fn shown<S: Check>(status: &S) -> String {
+    let findings = status.findings();
+    let more = status.findings_count().saturating_sub(findings.len() as u64);
+    let mut text = findings.concat();
     if more > 0 {
         text += &format!("... and {} more\n", HumanCount(more));
     }
-    if let (CheckState::Failed, Some(error)) = (status.state, &status.error) {
+    if let (CheckState::Failed, Some(error)) = (status.state(), status.error()) {
         text += &format!("did not finish: {error}\n");
     }
-    let findings = match status.findings_count {
+    let found = match status.findings_count() {
         0 => "nothing found".to_owned(),
         1 => "1 finding".to_owned(),
         count => format!("{} findings", HumanCount(count)),
     };
-    text + &format!("{} inodes checked, {findings}\n", HumanCount(status.inodes_checked))
+    let remark = status.remark().map(|remark| format!("; {remark}")).unwrap_or_default();
+    text + &format!(
+        "{} {} checked, {found}{remark}\n",
+        HumanCount(status.checked()),
+        S::WHAT
+    )
+}
+
+fn store_finding_shown(finding: &StoreFinding) -> String {
+    format!(
+        "{}, {} blocks, PVBN {} to {}: {}\n",
+        finding.object, finding.blocks, finding.first_pvbn, finding.last_pvbn, finding.message
+    )
 }
 
 fn finding_shown(finding: &CheckFinding) -> String {
@@ -89,13 +220,15 @@ impl Display {
         Self::Bar(ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
-    fn show(&mut self, status: &CheckStatus) {
-        let (checked, findings) = (HumanCount(status.inodes_checked), HumanCount(status.findings_count));
-        let message = format!("{checked} of {} inodes, {findings} findings", HumanCount(status.inodes));
+    fn show<S: Check>(&mut self, status: &S) {
+        let (checked, total) = (status.checked(), status.total());
+        let findings = HumanCount(status.findings_count());
+        let (shown_checked, shown_total) = (HumanCount(checked), HumanCount(total));
+        let message = format!("{shown_checked} of {shown_total} {}, {findings} findings", S::WHAT);
         match self {
             Self::Bar(bar) => {
-                bar.set_length(status.inodes.max(status.inodes_checked));
-                bar.set_position(status.inodes_checked);
+                bar.set_length(total.max(checked));
+                bar.set_position(checked);
                 bar.set_message(message);
             }
             Self::Lines { last } if last.elapsed() < LINE_INTERVAL => {}
@@ -148,6 +281,34 @@ a session without a share
 1,000 inodes checked, 1,002 findings
 ";
         let status = finished(1_002, vec![finding, general]);
+        assert_eq!(shown(&status), expected);
+        assert_eq!(verdict(&status).unwrap_err().exit_code(), 7);
+    }
+
+    #[test]
+    fn a_check_of_the_store_names_objects_and_what_lies_there_besides() {
+        let status = StoreCheckStatus {
+            run: 1,
+            state: CheckState::Finished,
+            objects_checked: 2_000,
+            bytes_read: 3 << 20,
+            orphans_count: 2,
+            orphans: vec!["objects/ab/cd".into(), "objects/ef/01".into()],
+            findings_count: 1,
+            findings: vec![StoreFinding {
+                object: "objects/12/34".into(),
+                first_pvbn: 7,
+                last_pvbn: 90,
+                blocks: 64,
+                message: "it is missing".into(),
+            }],
+            ..StoreCheckStatus::default()
+        };
+        let expected = "\
+objects/12/34, 64 blocks, PVBN 7 to 90: it is missing
+2,000 objects checked, 1 finding; 3.00 MiB verified; 2 orphans, such as objects/ab/cd: garbage of interrupted uploads, or of \
+                        another gateway
+";
         assert_eq!(shown(&status), expected);
         assert_eq!(verdict(&status).unwrap_err().exit_code(), 7);
     }

@@ -4,12 +4,14 @@
 use super::Gateway;
 use super::execute::disk_error;
 use std::sync::{Arc, Mutex, PoisonError};
-use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor};
-use tombolo_cloud_driver::object::{Compression, ObjectReader, byte_range};
+use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId};
+use tombolo_cloud_driver::object::{Compression, ObjectError, ObjectReader, byte_range, decode_object};
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
-    Counting, ErrorKind, Limited, Limits, ObjectStore, Priority, PutMode, Retrying, StoreCounts, StoreError,
+    Counting, ErrorKind, Limited, Limits, ListedObject, ObjectStore, Priority, PutMode, Retrying, StoreCounts,
+    StoreError,
 };
+use tombolo_core::local_metadata::{MetadataRead, Table};
 use tombolo_core::{BlockLoss, Event, FetchItem, JobId, Loss, LossCause, StoreFailure, UploadFailure};
 
 pub struct Cloud {
@@ -186,6 +188,95 @@ impl Gateway {
             let worker = gateway.clone();
             gateway.io.run(move || worker.submit(Event::Uploaded { job, result }));
         });
+    }
+}
+
+/// What a check finds of an object that the gateway has put.
+#[derive(Debug)]
+pub enum CheckedObject {
+    Whole,
+    Missing,
+    /// It does not decrypt, decode or verify, or holds other blocks than were put there.
+    Altered(String),
+    /// The store does not answer, or the object's key is missing: nothing is known of the object.
+    Unknown(String),
+}
+
+/// For a check of the store, which waits for those who read and write.
+impl Gateway {
+    /// Whether local metadata has all that the journal has.
+    pub fn is_checkpointed(&self) -> bool {
+        self.core().is_checkpointed()
+    }
+
+    pub fn list_store(
+        &self,
+        prefix: &str,
+        start_after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ListedObject>, StoreError> {
+        let store = &self.cloud.prefetch;
+        self.cloud.runtime.block_on(store.list(prefix, start_after, limit))
+    }
+
+    /// Of the table of objects as the last checkpoint left it, those whose first PVBN is not below `first`.
+    pub fn objects_from(&self, first: u64, limit: usize) -> Result<Vec<ObjectDescriptor>, String> {
+        let reading = self.metadata.read().map_err(|error| error.to_string())?;
+        let (mut first, mut descriptors) = (first, Vec::new());
+        while descriptors.len() < limit {
+            let found = reading.ceiling(Table::Objects, &first.to_be_bytes());
+            let Some((_, bytes)) = found.map_err(|error| error.clone())? else {
+                break;
+            };
+            let descriptor = ObjectDescriptor::decode(&bytes).map_err(|error| error.to_string())?;
+            first = descriptor.first_pvbn().0 + 1;
+            descriptors.push(descriptor);
+        }
+        Ok(descriptors)
+    }
+
+    /// Reads objects at the same time, and verifies one after the other.
+    pub fn check_objects(&self, descriptors: &[ObjectDescriptor]) -> Vec<CheckedObject> {
+        let gets: Vec<_> = descriptors
+            .iter()
+            .map(|descriptor| {
+                let (store, key) = (self.cloud.prefetch.clone(), descriptor.id().key());
+                self.cloud.runtime.spawn(async move { store.get(&key, None).await })
+            })
+            .collect();
+        let ring = self.data_keys.ring();
+        let checked = gets.into_iter().zip(descriptors).map(|(get, descriptor)| {
+            let object = match self.cloud.runtime.block_on(get) {
+                Ok(Ok(object)) => object,
+                Ok(Err(StoreError::NotFound { .. })) => return CheckedObject::Missing,
+                Ok(Err(error)) => return CheckedObject::Unknown(error.to_string()),
+                Err(error) => return CheckedObject::Unknown(error.to_string()),
+            };
+            match decode_object(&object, descriptor.id(), &ring) {
+                Ok((found, _)) if found == *descriptor => CheckedObject::Whole,
+                Ok(_) => CheckedObject::Altered("it holds other blocks than were put there".into()),
+                Err(error @ ObjectError::KeyMissing(_)) => CheckedObject::Unknown(error.to_string()),
+                Err(error) => CheckedObject::Altered(error.to_string()),
+            }
+        });
+        checked.collect()
+    }
+
+    /// Whether the table of objects has the one with this key. One that cannot be read is none of its.
+    pub fn has_put(&self, key: &str) -> Result<bool, String> {
+        let get = self.cloud.prefetch.get(key, None);
+        let object = match self.cloud.runtime.block_on(get) {
+            Ok(object) => object,
+            Err(StoreError::NotFound { .. }) => return Ok(false),
+            Err(error) => return Err(error.to_string()),
+        };
+        let id = ObjectId::from_key(key);
+        let decoded = id.and_then(|id| decode_object(&object, id, &self.data_keys.ring()).ok());
+        let Some((descriptor, _)) = decoded else {
+            return Ok(false);
+        };
+        let put = self.objects_from(descriptor.first_pvbn().0, 1)?;
+        Ok(put.first() == Some(&descriptor))
     }
 }
 

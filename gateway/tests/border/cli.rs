@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use tombolo::admin::model::{EncryptionStatus, ErrorKind, JournalStatus, Status};
+use tombolo::admin::model::{CheckState, EncryptionStatus, ErrorKind, JournalStatus, Status, StoreCheckStatus};
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -185,6 +185,23 @@ fn a_checkpoint_tells_what_it_takes_in() {
     assert_eq!(journal["replay_records"], json!(0));
     gateway.refuse(ErrorKind::ReadOnly, "the disk is broken");
     assert!(gateway.cli(&["checkpoint"], 1).err.contains("the disk is broken"));
+}
+
+#[test]
+fn a_check_of_the_store_ends_with_what_it_found() {
+    let gateway = Gateway::start();
+    let finished = StoreCheckStatus {
+        run: 1,
+        state: CheckState::Finished,
+        objects_checked: 5,
+        ..Default::default()
+    };
+    gateway.fake.0.lock().unwrap().store_check = finished;
+    let said = gateway.cli(&["check", "--store"], 0).out;
+    assert!(said.starts_with("5 objects checked, nothing found"), "{said}");
+    gateway.fake.0.lock().unwrap().store_check.findings_count = 2;
+    let status = parsed(&gateway.cli(&["check", "--store", "--json"], 7).out);
+    assert_eq!(status["findings_count"], json!(2));
 }
 
 #[test]

@@ -14,7 +14,8 @@ use tombolo::admin::endpoints::{
 };
 use tombolo::admin::model::{
     CheckState, CheckStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, JournalStatus,
-    PolicyStatus, ShareInfo, Status, StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus, VolumeInfo,
+    PolicyStatus, ShareInfo, Status, StoreCheckStatus, StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus,
+    VolumeInfo,
 };
 use tombolo::admin::server::{Handlers, RECEIVE_TIMEOUT, Server};
 use tombolo::metrics::model::Metrics;
@@ -44,6 +45,7 @@ pub struct FakeState {
     /// What every change is refused with.
     pub refusal: Option<ControlError>,
     pub encryption: EncryptionStatus,
+    pub store_check: StoreCheckStatus,
 }
 
 #[derive(Default)]
@@ -76,6 +78,12 @@ impl Fake {
             .on(&endpoints::SHARE_DELETE, Self::share_delete)
             .on(&endpoints::CHECK_STATUS, |fake, ()| Ok(fake.check_status()))
             .on(&endpoints::CHECK_START, Self::check_start)
+            .on(&endpoints::STORE_CHECK_STATUS, |fake, ()| {
+                Ok(fake.0.lock().unwrap().store_check.clone())
+            })
+            .on(&endpoints::STORE_CHECK_START, |fake, ()| {
+                Ok(fake.0.lock().unwrap().store_check.clone())
+            })
             .on(&endpoints::POLICY, |fake, ()| Ok(fake.policy()))
             .on(&endpoints::POLICY_SET, Self::policy_set)
             .on(&endpoints::TRACE_STATUS, |fake, ()| {

@@ -137,6 +137,8 @@ fn every_endpoint_answers_as_it_is_described() {
         ("share_list", "/v1/shares", ""),
         ("check_start", "/v1/check", ""),
         ("check_status", "/v1/check", ""),
+        ("store_check_start", "/v1/check/store", ""),
+        ("store_check_status", "/v1/check/store", ""),
         ("policy_set", "/v1/policy", r#"{"combination": "sarc_graph"}"#),
         ("policy", "/v1/policy", ""),
         ("trace_start", "/v1/trace", trace.as_str()),

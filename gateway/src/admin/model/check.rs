@@ -48,3 +48,43 @@ pub struct CheckFinding {
     /// What was found and what was expected.
     pub message: String,
 }
+
+/// How far a check of the store is, and what it found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StoreCheckStatus {
+    /// Counts the checks since the gateway's start; 0 before the first. Tells a check from the next one.
+    pub run: u64,
+    /// Whether the numbers below still grow.
+    pub state: CheckState,
+    /// Read and verified so far, or found missing.
+    pub objects_checked: u64,
+    /// How many there are, as far as is known; more are put during a check.
+    pub objects: u64,
+    /// Of objects that are whole.
+    pub bytes_read: u64,
+    /// Objects in the store that are none of this gateway's: garbage that an interrupted upload has left.
+    pub orphans_count: u64,
+    /// Their keys, at most [`CHECK_FINDINGS_KEPT_MAX`].
+    pub orphans: Vec<String>,
+    /// All findings; `findings` has the first of them, at most [`CHECK_FINDINGS_KEPT_MAX`].
+    pub findings_count: u64,
+    /// In the order of PVBNs.
+    pub findings: Vec<StoreFinding>,
+    /// Why it ended before its end.
+    pub error: Option<String>,
+}
+
+/// An object that is missing or altered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StoreFinding {
+    /// Its key, below the store's prefix.
+    pub object: String,
+    /// Of its first block.
+    pub first_pvbn: u64,
+    /// Of its last block.
+    pub last_pvbn: u64,
+    /// In it; those that are still referred to read as errors.
+    pub blocks: u64,
+    /// What is wrong with it.
+    pub message: String,
+}
