@@ -213,3 +213,14 @@ def test_a_second_gateway_does_not_begin_in_the_store_of_another(filled: Gateway
             assert code == 1 and "one gateway serves one prefix" in refusal, refusal
         assert not (second.state_directory / "master.key").exists()
         assert stored_bytes(filled) == stored
+
+
+def test_a_mistyped_store_gets_no_keys(filled: Gateway) -> None:
+    filled.stop()
+    mistyped = filled.folder / "mistyped"
+    mistyped.mkdir()
+    filled.settings = merged(filled.settings, {"store": {"url": f"dir:{mistyped}"}})
+    for _ in range(2):
+        code, refusal = filled.refused_start()
+        assert code == 1 and "has none of the objects" in refusal, refusal
+    assert not (mistyped / "keys").exists()

@@ -28,8 +28,9 @@ def cut_off(make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy) -> Ca
     """A gateway that cannot upload, so that all it takes stays dirty."""
 
     def make(changes: dict[str, object]) -> Gateway:
+        gateway = make_gateway(s3_settings(proxy.endpoint) | changes, s3.environment).start()
         proxy.refuse()
-        return make_gateway(s3_settings(proxy.endpoint) | changes, s3.environment).start()
+        return gateway
 
     return make
 

@@ -10,7 +10,7 @@
 use super::durable_file;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -394,25 +394,15 @@ fn master_or_new(source: &MasterKeySource) -> Result<SecretKey> {
     }
 }
 
-/// Never in place of another. It is on stable storage before anything is encrypted with it.
+/// Where there is none. It is on stable storage in full before it has its name, and before anything is encrypted with it.
 fn make_master(path: &Path) -> Result<SecretKey> {
     let disk = |error| DataKeysError::Disk {
         path: path.to_owned(),
         error,
     };
     let master = SecretKey::generate()?;
-    let mut options = fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(disk)?;
-    let made = file
-        .write_all(master_key_text(&master).as_bytes())
-        .and_then(|()| file.sync_all())
-        .and_then(|()| durable_file::sync_directory_of(path));
-    made.map_err(disk)?;
+    let text = master_key_text(&master);
+    durable_file::replace(path, |mut file| file.write_all(text.as_bytes())).map_err(disk)?;
     tracing::warn!(
         file = %path.display(),
         "a master key was made. COPY THIS FILE TO A SAFE PLACE, away from this machine and from the store: without it nothing \

@@ -198,15 +198,16 @@ impl Gateway {
             };
             (core, report, store_samples)
         };
+        core.learn_replay_cost(report.records, began.elapsed().as_micros() as u64);
+        let store = Arc::new(OwnStore::new(options.store.clone(), store_samples));
+        if store_answers {
+            store.check_at_start(&runtime)?;
+        }
+        // Only now: a store that is not this gateway's gets no keys.
         let data_keys = match new_keys {
             Some(keys) => keys,
             None => open_keys(false)?,
         };
-        core.learn_replay_cost(report.records, began.elapsed().as_micros() as u64);
-        let store = Arc::new(OwnStore::new(options.store, store_samples));
-        if store_answers {
-            store.check_at_start(&runtime)?;
-        }
         let found = Found {
             identity: core.identity(),
             journal_end: core.journal_mark().lsn,
