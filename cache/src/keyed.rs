@@ -123,11 +123,6 @@ impl KeyedCache {
         &*self.policy
     }
 
-    /// For advice; inserting or removing behind the cache's back breaks it.
-    pub fn policy_mut(&mut self) -> &mut dyn Replacement {
-        &mut *self.policy
-    }
-
     /// The sizes of all that is cached.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes

@@ -119,11 +119,6 @@ impl Admission {
         }
     }
 
-    /// From the next question on.
-    pub fn set_prices(&mut self, prices: Prices) {
-        self.prices = prices;
-    }
-
     /// A demand fetch took so long from request to answer.
     pub fn on_fetch(&mut self, micros: u64) {
         self.fetch_micros = smoothed(self.fetch_micros, micros);

@@ -315,6 +315,7 @@ impl GatewayControl {
     /// Taken together with one status.
     fn metrics(&self) -> Metrics {
         let snapshot = self.gateway.snapshot();
+        let (store_retries, store_gate) = self.gateway.store_load();
         Metrics {
             status: self.status_of(&snapshot),
             local: self.gateway.local_use(),
@@ -322,6 +323,8 @@ impl GatewayControl {
             file_requests: self.shares.meters.snapshot(),
             check_findings: self.shares.checking.findings(),
             store: self.gateway.store_counts(),
+            store_retries,
+            store_gate,
             core: snapshot,
         }
     }

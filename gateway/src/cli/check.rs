@@ -30,89 +30,43 @@ pub(super) fn run(client: &Client, of_store: bool, as_json: bool) -> Result<(), 
 }
 
 /// What both kinds of check tell.
-trait Check: Serialize + DeserializeOwned + JsonSchema {
+struct Summary<'s> {
+    run: u64,
+    state: CheckState,
     /// What is counted.
-    const WHAT: &'static str;
-    fn run(&self) -> u64;
-    fn state(&self) -> CheckState;
-    fn checked(&self) -> u64;
-    fn total(&self) -> u64;
-    fn findings_count(&self) -> u64;
-    fn error(&self) -> Option<&str>;
+    what: &'static str,
+    checked: u64,
+    total: u64,
+    findings_count: u64,
     /// A line each.
-    fn findings(&self) -> Vec<String>;
+    findings: Vec<String>,
     /// What else there is to say at the end.
-    fn remark(&self) -> Option<String>;
+    remark: String,
+    error: Option<&'s str>,
+}
+
+trait Check: Serialize + DeserializeOwned + JsonSchema {
+    fn summary(&self) -> Summary<'_>;
 }
 
 impl Check for CheckStatus {
-    const WHAT: &'static str = "inodes";
-
-    fn run(&self) -> u64 {
-        self.run
-    }
-
-    fn state(&self) -> CheckState {
-        self.state
-    }
-
-    fn checked(&self) -> u64 {
-        self.inodes_checked
-    }
-
-    fn total(&self) -> u64 {
-        self.inodes
-    }
-
-    fn findings_count(&self) -> u64 {
-        self.findings_count
-    }
-
-    fn error(&self) -> Option<&str> {
-        self.error.as_deref()
-    }
-
-    fn findings(&self) -> Vec<String> {
-        self.findings.iter().map(finding_shown).collect()
-    }
-
-    fn remark(&self) -> Option<String> {
-        None
+    fn summary(&self) -> Summary<'_> {
+        Summary {
+            run: self.run,
+            state: self.state,
+            what: "inodes",
+            checked: self.inodes_checked,
+            total: self.inodes,
+            findings_count: self.findings_count,
+            findings: self.findings.iter().map(finding_shown).collect(),
+            remark: String::new(),
+            error: self.error.as_deref(),
+        }
     }
 }
 
 impl Check for StoreCheckStatus {
-    const WHAT: &'static str = "objects";
-
-    fn run(&self) -> u64 {
-        self.run
-    }
-
-    fn state(&self) -> CheckState {
-        self.state
-    }
-
-    fn checked(&self) -> u64 {
-        self.objects_checked
-    }
-
-    fn total(&self) -> u64 {
-        self.objects
-    }
-
-    fn findings_count(&self) -> u64 {
-        self.findings_count
-    }
-
-    fn error(&self) -> Option<&str> {
-        self.error.as_deref()
-    }
-
-    fn findings(&self) -> Vec<String> {
-        self.findings.iter().map(store_finding_shown).collect()
-    }
-
-    fn remark(&self) -> Option<String> {
+    fn summary(&self) -> Summary<'_> {
         let orphans = match self.orphans_count {
             0 => String::new(),
             count => format!(
@@ -121,35 +75,45 @@ impl Check for StoreCheckStatus {
                 self.orphans.first().map_or("", String::as_str)
             ),
         };
-        Some(format!("{} verified{orphans}", HumanBytes(self.bytes_read)))
+        Summary {
+            run: self.run,
+            state: self.state,
+            what: "objects",
+            checked: self.objects_checked,
+            total: self.objects,
+            findings_count: self.findings_count,
+            findings: self.findings.iter().map(store_finding_shown).collect(),
+            remark: format!("; {} verified{orphans}", HumanBytes(self.bytes_read)),
+            error: self.error.as_deref(),
+        }
     }
 }
 
 fn carry_out<S: Check>(
     client: &Client,
     start: &Endpoint<(), S>,
-    status: &Endpoint<(), S>,
+    latest: &Endpoint<(), S>,
     as_json: bool,
 ) -> Result<(), CliError> {
-    let status = wait(client, start, status)?;
+    let status = wait(client, start, latest)?;
     if as_json {
         output::json(&status)?;
     } else {
-        output::text(&shown(&status))?;
+        output::text(&shown(&status.summary()))?;
     }
-    verdict(&status)
+    verdict(&status.summary())
 }
 
 fn wait<S: Check>(client: &Client, start: &Endpoint<(), S>, latest: &Endpoint<(), S>) -> Result<S, CliError> {
     let mut display = Display::new();
     let mut status = client.ask(start, &())?;
-    let run = status.run();
-    while status.state() == CheckState::Running {
-        display.show(&status);
+    let run = status.summary().run;
+    while status.summary().state == CheckState::Running {
+        display.show(&status.summary());
         std::thread::sleep(POLL_INTERVAL);
         status = client.ask(latest, &())?;
         // Another number: a gateway that was restarted, or somebody else's next check. What ours found is gone.
-        if status.run() != run {
+        if status.summary().run != run {
             display.finish();
             return Err(CliError::CheckFailed("the gateway knows nothing of it any more".into()));
         }
@@ -159,37 +123,32 @@ fn wait<S: Check>(client: &Client, start: &Endpoint<(), S>, latest: &Endpoint<()
 }
 
 /// Findings count, even if the check did not come to its end.
-fn verdict(status: &impl Check) -> Result<(), CliError> {
-    match (status.state(), status.findings_count()) {
+fn verdict(summary: &Summary<'_>) -> Result<(), CliError> {
+    match (summary.state, summary.findings_count) {
         (CheckState::Finished, 0) => Ok(()),
         (_, 0) => Err(CliError::CheckFailed(
-            status.error().unwrap_or("no reason was given").to_owned(),
+            summary.error.unwrap_or("no reason was given").to_owned(),
         )),
         (_, findings) => Err(CliError::CheckFindings { findings }),
     }
 }
 
-fn shown<S: Check>(status: &S) -> String {
-    let findings = status.findings();
-    let more = status.findings_count().saturating_sub(findings.len() as u64);
-    let mut text = findings.concat();
+fn shown(summary: &Summary<'_>) -> String {
+    let mut text = summary.findings.concat();
+    let more = summary.findings_count.saturating_sub(summary.findings.len() as u64);
     if more > 0 {
         text += &format!("... and {} more\n", HumanCount(more));
     }
-    if let (CheckState::Failed, Some(error)) = (status.state(), status.error()) {
+    if let (CheckState::Failed, Some(error)) = (summary.state, summary.error) {
         text += &format!("did not finish: {error}\n");
     }
-    let found = match status.findings_count() {
+    let found = match summary.findings_count {
         0 => "nothing found".to_owned(),
         1 => "1 finding".to_owned(),
         count => format!("{} findings", HumanCount(count)),
     };
-    let remark = status.remark().map(|remark| format!("; {remark}")).unwrap_or_default();
-    text + &format!(
-        "{} {} checked, {found}{remark}\n",
-        HumanCount(status.checked()),
-        S::WHAT
-    )
+    let (checked, what, remark) = (HumanCount(summary.checked), summary.what, &summary.remark);
+    text + &format!("{checked} {what} checked, {found}{remark}\n")
 }
 
 fn store_finding_shown(finding: &StoreFinding) -> String {
@@ -220,11 +179,11 @@ impl Display {
         Self::Bar(ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
-    fn show<S: Check>(&mut self, status: &S) {
-        let (checked, total) = (status.checked(), status.total());
-        let findings = HumanCount(status.findings_count());
+    fn show(&mut self, summary: &Summary<'_>) {
+        let (checked, total) = (summary.checked, summary.total);
+        let findings = HumanCount(summary.findings_count);
         let (shown_checked, shown_total) = (HumanCount(checked), HumanCount(total));
-        let message = format!("{shown_checked} of {shown_total} {}, {findings} findings", S::WHAT);
+        let message = format!("{shown_checked} of {shown_total} {}, {findings} findings", summary.what);
         match self {
             Self::Bar(bar) => {
                 bar.set_length(total.max(checked));
@@ -281,8 +240,8 @@ a session without a share
 1,000 inodes checked, 1,002 findings
 ";
         let status = finished(1_002, vec![finding, general]);
-        assert_eq!(shown(&status), expected);
-        assert_eq!(verdict(&status).unwrap_err().exit_code(), 7);
+        assert_eq!(shown(&status.summary()), expected);
+        assert_eq!(verdict(&status.summary()).unwrap_err().exit_code(), 7);
     }
 
     #[test]
@@ -309,22 +268,22 @@ objects/12/34, 64 blocks, PVBN 7 to 90: it is missing
 2,000 objects checked, 1 finding; 3.00 MiB verified; 2 orphans, such as objects/ab/cd: garbage of interrupted uploads, or of \
                         another gateway
 ";
-        assert_eq!(shown(&status), expected);
-        assert_eq!(verdict(&status).unwrap_err().exit_code(), 7);
+        assert_eq!(shown(&status.summary()), expected);
+        assert_eq!(verdict(&status.summary()).unwrap_err().exit_code(), 7);
     }
 
     #[test]
     fn only_a_finished_check_without_findings_is_good() {
         let mut status = finished(0, Vec::new());
-        assert_eq!(shown(&status), "1,000 inodes checked, nothing found\n");
-        verdict(&status).unwrap();
+        assert_eq!(shown(&status.summary()), "1,000 inodes checked, nothing found\n");
+        verdict(&status.summary()).unwrap();
         status.state = CheckState::Failed;
         status.error = Some("disk".into());
-        assert!(shown(&status).contains("did not finish: disk\n"));
-        assert_eq!(verdict(&status).unwrap_err().exit_code(), 1);
+        assert!(shown(&status.summary()).contains("did not finish: disk\n"));
+        assert_eq!(verdict(&status.summary()).unwrap_err().exit_code(), 1);
         status.findings_count = 1;
-        assert_eq!(verdict(&status).unwrap_err().exit_code(), 7);
+        assert_eq!(verdict(&status.summary()).unwrap_err().exit_code(), 7);
         status.state = CheckState::None;
-        assert!(verdict(&status).is_err());
+        assert!(verdict(&status.summary()).is_err());
     }
 }

@@ -134,6 +134,30 @@ pub(super) const METRICS: &[Metric] = &[
         "Failed attempts, by operation and kind.",
         store_failures,
     ),
+    counter(
+        "tombolo_store_retries_total",
+        "Requests to the store that were sent again after a passing failure.",
+        |m| Integer(m.store_retries.retries),
+    ),
+    counter(
+        "tombolo_store_requests_given_up_total",
+        "Requests to the store that failed in all their attempts; uploads begin anew later.",
+        |m| Integer(m.store_retries.gave_up),
+    ),
+    gauge(
+        "tombolo_store_requests_waiting",
+        "Requests to the store that wait for earlier ones, by class.",
+        |m| {
+            let gate = &m.store_gate;
+            let classes = [
+                ("demand", gate.demands_waiting),
+                ("prefetch", gate.prefetches_waiting),
+                ("put", gate.puts_waiting),
+            ];
+            let labelled = classes.map(|(class, waiting)| (vec![("class", class.to_owned())], waiting as u64));
+            Integers(labelled.to_vec())
+        },
+    ),
     gauge(
         "tombolo_store_bytes",
         "Bytes of all objects, after deduplication and compression.",

@@ -5,7 +5,7 @@ use crate::admin::model::{
     VolumeInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use tombolo_cloud_driver::{ErrorKind, Operation, OperationCounts};
+use tombolo_cloud_driver::{ErrorKind, GateDepth, Operation, OperationCounts, RetryCounts};
 use tombolo_core::{Counters, PolicyCounters, Snapshot, Tally};
 
 fn example() -> Metrics {
@@ -77,6 +77,15 @@ fn example() -> Metrics {
             micros: micros.clone(),
         }],
         check_findings: Some(0),
+        store_retries: RetryCounts {
+            retries: 7,
+            gave_up: 1,
+            ..RetryCounts::default()
+        },
+        store_gate: GateDepth {
+            demands_waiting: 2,
+            ..GateDepth::default()
+        },
         store: vec![OperationCounts {
             operation: Operation::Put,
             bytes: 7,
@@ -170,6 +179,9 @@ fn values_arrive_under_their_names() {
         ("tombolo_file_request_duration_seconds_count{operation=\"lookup\"}", 6.0),
         ("tombolo_file_request_errors_total{operation=\"lookup\"}", 2.0),
         ("tombolo_check_findings", 0.0),
+        ("tombolo_store_retries_total", 7.0),
+        ("tombolo_store_requests_given_up_total", 1.0),
+        ("tombolo_store_requests_waiting{class=\"demand\"}", 2.0),
         (
             "tombolo_policy_reads_total{replacement=\"sarc\",prefetch=\"graph\",result=\"partial_miss\"}",
             5.0,

@@ -8,8 +8,8 @@ use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId};
 use tombolo_cloud_driver::object::{Compression, ObjectError, ObjectReader, byte_range, decode_object};
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
-    Counting, ErrorKind, Limited, Limits, ListedObject, ObjectStore, Priority, PutMode, Retrying, StoreCounts,
-    StoreError,
+    Counting, ErrorKind, GateDepth, Limited, Limits, ListedObject, ObjectStore, Priority, PutMode, RetryCounts,
+    Retrying, StoreCounts, StoreError,
 };
 use tombolo_core::local_metadata::{MetadataRead, Table};
 use tombolo_core::{BlockLoss, Event, FetchItem, JobId, Loss, LossCause, StoreFailure, UploadFailure};
@@ -18,6 +18,8 @@ pub struct Cloud {
     pub demand: Arc<dyn ObjectStore>,
     pub prefetch: Arc<dyn ObjectStore>,
     pub counts: StoreCounts,
+    retrying: Arc<Retrying>,
+    limited: Arc<Limited>,
     pub compression: Compression,
     pub runtime: tokio::runtime::Runtime,
     /// What kind of failure was the last.
@@ -36,13 +38,15 @@ impl Cloud {
     ) -> Self {
         let counting = Counting::new(store);
         let counts = counting.counts();
-        let retrying = Retrying::new(Arc::new(counting), policy);
-        let limited = Limited::new(Arc::new(retrying), limits);
+        let retrying = Arc::new(Retrying::new(Arc::new(counting), policy));
+        let limited = Arc::new(Limited::new(retrying.clone(), limits));
         let prefetch = Arc::new(limited.with_priority(Priority::Prefetch));
         Self {
-            demand: Arc::new(limited),
+            demand: limited.clone(),
             prefetch,
             counts,
+            retrying,
+            limited,
             compression,
             runtime,
             last_failure: Mutex::default(),
@@ -54,6 +58,11 @@ impl Gateway {
     /// Of the last request that failed; whether later ones succeeded is the core's to say.
     pub fn last_store_failure(&self) -> Option<ErrorKind> {
         *self.cloud.last_failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was repeated since the start, and what waits to be admitted now.
+    pub fn store_load(&self) -> (RetryCounts, GateDepth) {
+        (self.cloud.retrying.counts(), self.cloud.limited.depth())
     }
 
     fn store_failure(&self, error: &StoreError) -> StoreFailure {
