@@ -7,13 +7,17 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from conftest import SEED, GatewayFactory
+from conftest import SEED, GatewayFactory, s3_settings
+from harness.fault_proxy import FaultProxy
 from harness.gateway import Gateway, merged
 from harness.nbd import NbdError
+from harness.object_store import S3Server
 from harness.store_reader import BLOCK, key_id, read_store
 
 MIB = 1 << 20
@@ -224,3 +228,64 @@ def test_a_mistyped_store_gets_no_keys(filled: Gateway) -> None:
         code, refusal = filled.refused_start()
         assert code == 1 and "has none of the objects" in refusal, refusal
     assert not (mistyped / "keys").exists()
+
+
+def test_a_rotation_that_waits_for_the_store_keeps_nobody_waiting(
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy
+) -> None:
+    gateway = make_gateway(s3_settings(proxy.endpoint), s3.environment).start()
+    before = json.loads(gateway.cli("key", "list", "--json"))
+    proxy.refuse()
+    command: list[str | Path] = [gateway.binary, "--socket", gateway.admin_socket, "key", "rotate"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | gateway.environment) as waiting:
+        for _ in range(20):
+            begun = time.monotonic()
+            assert gateway.status()["encryption"] == before
+            assert time.monotonic() - begun < 5
+            time.sleep(0.1)
+        _, said = waiting.communicate(timeout=60)
+        assert waiting.returncode == 6 and "cannot connect" in said, said
+    proxy.listen()
+    gateway.restart()
+    assert json.loads(gateway.cli("key", "list", "--json")) == before
+
+
+def test_keys_that_are_gone_are_not_replaced(filled: Gateway) -> None:
+    filled.stop()
+    local, stored = filled.state_directory / "keys", filled.store_directory / "keys"
+    kept = filled.folder / "kept"
+    shutil.move(stored, kept)
+    local.unlink()
+    for settings in ({}, CLEAR):
+        changed = merged(filled.settings, settings)
+        filled.settings, before = changed, filled.settings
+        for _ in range(2):
+            code, refusal = filled.refused_start()
+            assert code == 1 and "put back one of the two" in refusal, refusal
+            assert not local.exists() and not stored.exists()
+        filled.settings = before
+    shutil.move(kept, stored)
+    filled.start()
+    without_cache(filled)
+    assert reads(filled, contents())
+
+
+def test_a_wrong_url_without_local_keys_spoils_nothing(filled: Gateway, make_gateway: GatewayFactory) -> None:
+    other = make_gateway().start()
+    other.create_volume("vol", "64MiB")
+    write(other, random.Random(SEED + 5).randbytes(MIB))
+    other.stop()
+    filled.stop()
+    (filled.state_directory / "keys").unlink()
+    right = filled.settings
+    empty = filled.folder / "empty"
+    empty.mkdir()
+    for wrong in (empty, other.store_directory):
+        filled.settings = merged(right, {"store": {"url": f"dir:{wrong}"}})
+        code, refusal = filled.refused_start()
+        assert code == 1 and "has none of the objects" in refusal, refusal
+    assert not (empty / "keys").exists()
+    filled.settings = right
+    filled.start()
+    without_cache(filled)
+    assert reads(filled, contents())

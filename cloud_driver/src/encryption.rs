@@ -181,6 +181,11 @@ impl KeyRing {
         self.keys.get(self.current.as_ref()?)
     }
 
+    /// Whether what this key has encrypted cannot be decrypted.
+    pub fn lacks(&self, id: KeyId) -> bool {
+        id != KeyId::NONE && !self.keys.contains_key(&id)
+    }
+
     /// The key of this id, if it is one of the ring.
     pub fn get(&self, id: KeyId) -> Option<&SecretKey> {
         self.keys.get(&id)

@@ -16,12 +16,15 @@
 use crate::encryption::{
     Digest, Head, KeyRing, MessageKey, NoRandomness, NotAuthentic, ObjectKind, SECRET_BYTES, SecretKey,
 };
-use tombolo_base::{DecodeError, KeyId, OBJECT_HEAD_BYTES, Reader, Writer};
+use tombolo_base::{DecodeError, KeyId, OBJECT_HEAD_BYTES, Reader, TAG_BYTES, Writer};
 
 /// Where the data keys are, below the store's prefix.
 pub const KEYS_NAME: &str = "keys";
 /// One a minute for more than a month; a rotation is an act of a person.
 const KEYS_MAX: usize = 1 << 16;
+const KEY_BYTES: usize = 8 + SECRET_BYTES;
+/// More than this is not the object.
+pub const KEYS_BYTES_MAX: usize = OBJECT_HEAD_BYTES + 12 + KEYS_MAX * KEY_BYTES + TAG_BYTES;
 const MASTER_KEY_DIGITS: usize = 2 * SECRET_BYTES;
 
 /// Why the data keys cannot be had from an object.
@@ -36,6 +39,17 @@ pub enum KeysError {
     WrongMasterKey { needed: KeyId, given: KeyId },
     #[error("the data keys were altered, or are not those of this store: {0}")]
     NotAuthentic(#[from] NotAuthentic),
+}
+
+/// Why there is no other data key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NewKeyError {
+    /// It could not be made.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    /// A list of keys ends somewhere.
+    #[error("there are {KEYS_MAX} data keys already, which is as many as there can be")]
+    TooMany,
 }
 
 /// The text is not a master key.
@@ -89,19 +103,23 @@ impl StoreKeys {
     /// # Errors
     /// When the system gives no random numbers.
     pub fn generate(now_s: u64) -> Result<Self, NoRandomness> {
-        let identity = SecretKey::generate()?.id().0;
-        let keys = Self {
-            identity,
-            keys: Vec::new(),
-        };
-        keys.with_new_key(now_s)
+        Ok(Self {
+            identity: SecretKey::generate()?.id().0,
+            keys: vec![MadeKey {
+                made_s: now_s,
+                key: SecretKey::generate()?,
+            }],
+        })
     }
 
     /// These and one more, which encrypts from then on.
     ///
     /// # Errors
-    /// When the system gives no random numbers.
-    pub fn with_new_key(&self, now_s: u64) -> Result<Self, NoRandomness> {
+    /// When the system gives no random numbers, or there are too many keys.
+    pub fn with_new_key(&self, now_s: u64) -> Result<Self, NewKeyError> {
+        if self.keys.len() >= KEYS_MAX {
+            return Err(NewKeyError::TooMany);
+        }
         let mut keys = self.clone();
         keys.keys.push(MadeKey {
             made_s: now_s,
@@ -128,7 +146,7 @@ impl StoreKeys {
 
     /// The object that keeps them in the store.
     pub fn encode(&self, master: &SecretKey) -> Vec<u8> {
-        let mut text = Writer::with_capacity(12 + self.keys.len() * 40);
+        let mut text = Writer::with_capacity(12 + self.keys.len() * KEY_BYTES);
         text.u64(self.identity).u32(self.keys.len() as u32);
         for made in &self.keys {
             text.u64(made.made_s).bytes(made.key.secret());
@@ -234,6 +252,18 @@ mod tests {
         let older = StoreKeys::generate(100).unwrap();
         assert!(!read.hold_all_of(&older));
         assert!(read.hold_all_of(&keys));
+    }
+
+    /// What a reader refuses is never written.
+    #[test]
+    fn a_list_of_keys_ends_where_readers_end() {
+        let mut keys = StoreKeys::generate(1).unwrap();
+        keys.keys = vec![keys.keys[0].clone(); KEYS_MAX - 1];
+        let full = keys.with_new_key(2).unwrap();
+        let object = full.encode(&master(1));
+        assert_eq!(object.len(), KEYS_BYTES_MAX);
+        assert_eq!(StoreKeys::decode(&object, &master(1)).unwrap().keys().len(), KEYS_MAX);
+        assert_eq!(full.with_new_key(3).unwrap_err(), NewKeyError::TooMany);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod flusher;
 mod generation;
 mod index_files;
 mod journal_files;
+mod master_key;
 mod metadata;
 mod metadata_file;
 mod open;
@@ -29,8 +30,9 @@ mod workers;
 mod zeroed_ahead;
 
 pub use cloud::CheckedObject;
-pub use data_keys::{DataKeyInfo, DataKeysError, EncryptionInfo, EncryptionOptions, MasterKeySource};
+pub use data_keys::{DataKeyInfo, DataKeysError, EncryptionInfo, EncryptionOptions};
 pub use generation::{Generation, TAG_BITS};
+pub use master_key::MasterKeySource;
 pub(crate) use open::fresh_identity;
 pub use open::{OpenError, Options};
 pub use requests::Reply;

@@ -497,9 +497,15 @@ fn share_error(name: &str, error: &FileError) -> ControlError {
 
 fn kind_of(error: &DataKeysError) -> ErrorKind {
     match error {
-        DataKeysError::Store(error) if error.kind().is_retryable() => ErrorKind::Unavailable,
-        DataKeysError::ChangedMeanwhile => ErrorKind::Busy,
-        DataKeysError::Store(_) | DataKeysError::Disk { .. } | DataKeysError::NoRandomness(_) => ErrorKind::Internal,
+        DataKeysError::Store(error) | DataKeysError::Unconfirmed(error) if error.kind().is_retryable() => {
+            ErrorKind::Unavailable
+        }
+        DataKeysError::ChangedMeanwhile | DataKeysError::Busy => ErrorKind::Busy,
+        DataKeysError::Store(_)
+        | DataKeysError::Unconfirmed(_)
+        | DataKeysError::Disk { .. }
+        | DataKeysError::HalfDone { .. }
+        | DataKeysError::NewKey(_) => ErrorKind::Internal,
         _ => ErrorKind::Invalid,
     }
 }

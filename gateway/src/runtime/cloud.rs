@@ -110,11 +110,7 @@ impl Gateway {
         base: u64,
         bytes: &[u8],
     ) -> Result<Vec<Result<BlockSum, BlockLoss>>, StoreFailure> {
-        // A key that is missing says nothing about the object, so nothing is lost by it.
-        let reader = ObjectReader::new(descriptor, &self.data_keys.ring()).map_err(|error| StoreFailure {
-            retryable: true,
-            reason: format!("object {}: {error}", descriptor.id().key()),
-        })?;
+        let reader = ObjectReader::new(descriptor, &self.data_keys.ring()).map_err(|_| key_missing(descriptor))?;
         let mut blocks = vec![0; items.len() * BLOCK_BYTES];
         let mut results: Vec<_> = items
             .iter()
@@ -138,22 +134,30 @@ impl Gateway {
     pub(super) fn verify(self: &Arc<Self>, job: JobId, descriptor: Arc<ObjectDescriptor>) {
         let gateway = self.clone();
         self.cloud.runtime.spawn(async move {
-            let key = descriptor.id().key();
-            let result = match gateway.cloud.prefetch.head(&key).await {
-                Ok(found) if found.size_bytes == descriptor.object_bytes() as u64 => Ok(()),
-                Ok(found) => Err(StoreFailure {
-                    retryable: false,
-                    reason: format!(
-                        "object {key} has {} bytes instead of {}",
-                        found.size_bytes,
-                        descriptor.object_bytes()
-                    ),
-                }),
-                Err(error) => Err(store_failure(&error)),
-            };
+            let result = gateway.find_object(&descriptor).await;
             let worker = gateway.clone();
             gateway.io.run(move || worker.submit(Event::Verified { job, result }));
         });
+    }
+
+    /// Nothing is redirected to what is not there in full, or cannot be decrypted.
+    async fn find_object(&self, descriptor: &ObjectDescriptor) -> Result<(), StoreFailure> {
+        let key = descriptor.id().key();
+        if self.data_keys.ring().lacks(descriptor.key_id()) {
+            return Err(key_missing(descriptor));
+        }
+        match self.cloud.prefetch.head(&key).await {
+            Ok(found) if found.size_bytes == descriptor.object_bytes() as u64 => Ok(()),
+            Ok(found) => Err(StoreFailure {
+                retryable: false,
+                reason: format!(
+                    "object {key} has {} bytes instead of {}",
+                    found.size_bytes,
+                    descriptor.object_bytes()
+                ),
+            }),
+            Err(error) => Err(store_failure(&error)),
+        }
     }
 
     /// One line for each loss of data.
@@ -308,6 +312,19 @@ fn decode_fetched(
     let decoded = reader.decode_block(item.index.into(), stored, block);
     decoded.map_err(|error| loss(error.to_string()))?;
     Ok(BlockSum::of(block))
+}
+
+/// It says nothing about the object, so nothing is lost by it.
+fn key_missing(descriptor: &ObjectDescriptor) -> StoreFailure {
+    let (object, key) = (descriptor.id().key(), descriptor.key_id());
+    tracing::warn!(object, %key, "the data key of an object is missing");
+    StoreFailure {
+        retryable: true,
+        reason: format!(
+            "object {object} is encrypted with data key {key}, which this gateway does not have; restart it if the store has \
+             newer keys, or put them back"
+        ),
+    }
 }
 
 fn store_failure(error: &StoreError) -> StoreFailure {

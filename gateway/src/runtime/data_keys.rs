@@ -3,50 +3,30 @@
 //!
 //! A data key encrypts nothing before the store has it, so whoever has bucket and master key can read every object. The
 //! copy in the state directory lets a gateway start while the store does not answer. At a start the two are compared: the
-//! store may have one more key, if a rotation was interrupted.
+//! store may have one more key, if a rotation was interrupted. Keys that objects need are never replaced by new ones.
 //!
-//! It owns where keys come from and when they change. It does not own their form (`tombolo_cloud_driver::keys`).
+//! It owns when keys come and change. It does not own their form (`tombolo_cloud_driver::keys`) or where the master key is
+//! kept ([`super::master_key`]).
 
 use super::durable_file;
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use super::master_key::{self, MasterKeyError, MasterKeySource};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;
 use tombolo_base::KeyId;
 use tombolo_cloud_driver::encryption::{KeyRing, NoRandomness, SecretKey};
-use tombolo_cloud_driver::keys::{KEYS_NAME, KeysError, NotAMasterKey, StoreKeys, master_key_text, parse_master_key};
+use tombolo_cloud_driver::keys::{KEYS_BYTES_MAX, KEYS_NAME, KeysError, NewKeyError, StoreKeys, master_key_of};
 use tombolo_cloud_driver::{ErrorKind, ObjectStore, PutMode, StoreError};
 
 /// How long a start waits for the store's copy, when it has one of its own.
 const START_PATIENCE: Duration = Duration::from_secs(5);
-/// A master key is 65 bytes; more is something else.
-const MASTER_KEY_BYTES_MAX: u64 = 4096;
-/// A directory of objects that is not empty belongs to somebody.
+/// A prefix with objects belongs to somebody.
 const OBJECTS_PREFIX: &str = "objects/";
-
-/// Where the master key is kept. It is read at a start, and never written but for a file that is not there yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MasterKeySource {
-    File(PathBuf),
-    /// The name of an environment variable.
-    Environment(String),
-    /// A program and its arguments; it writes the key to its standard output.
-    Command(Vec<String>),
-}
-
-impl std::fmt::Display for MasterKeySource {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(path) => write!(out, "{}", path.display()),
-            Self::Environment(name) => write!(out, "environment variable {name}"),
-            Self::Command(words) => write!(out, "command {:?}", words.join(" ")),
-        }
-    }
-}
+const IN_THE_STORE: &str = "the object `keys` in the store";
 
 /// How objects are encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,29 +36,16 @@ pub struct EncryptionOptions {
     pub master_key: MasterKeySource,
 }
 
-/// Why the data keys cannot be had or changed. Nothing was changed in the store.
+/// Why the data keys cannot be had or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum DataKeysError {
-    #[error("master key: {origin}: {error}")]
-    Unreadable { origin: MasterKeySource, error: io::Error },
-    #[error("master key: {origin} is not set")]
-    NotSet { origin: MasterKeySource },
-    #[error("master key: {origin} failed: {said}")]
-    Command { origin: MasterKeySource, said: String },
-    #[error("master key: {origin}: {error}")]
-    NotAKey {
-        origin: MasterKeySource,
-        error: NotAMasterKey,
-    },
+    #[error(transparent)]
+    MasterKey(#[from] MasterKeyError),
     #[error(
-        "master key: {path} can be read by others (mode {mode:o}); chmod 600 it, and rotate the key if it was shared"
+        "master key: {path} is missing, and {keys} needs master key {needed}; put back the copy that was kept, or name it in \
+         [store] master_key_file: without it nothing in the store can be read"
     )]
-    OpenToOthers { path: PathBuf, mode: u32 },
-    #[error(
-        "master key: {path} is missing, and the data keys in {keys} need master key {needed}; put back the copy that was \
-         kept, or name it in [store] master_key_file: without it nothing in the store can be read"
-    )]
-    Missing {
+    MasterKeyMissing {
         path: PathBuf,
         keys: String,
         needed: String,
@@ -88,30 +55,57 @@ pub enum DataKeysError {
     } else { "" })]
     Keys { keys: String, error: KeysError },
     #[error(
-        "{path} and {KEYS_NAME} in the store are the keys of two different stores; correct [store] url, or put back the \
-         state directory that belongs to it"
+        "{IN_THE_STORE}: {error}; {path} is whole: remove the object, and the next start puts these keys there again"
+    )]
+    StoredDamaged { path: PathBuf, error: KeysError },
+    #[error(
+        "objects in the store are encrypted with data key {key}, which is neither in {path} nor in {IN_THE_STORE}; put \
+         back one of the two from a copy: without the key these objects cannot be read. If they are lost for good, set \
+         [store] accept_foreign = true"
+    )]
+    KeyLost { key: KeyId, path: PathBuf },
+    #[error(
+        "{path} and {IN_THE_STORE} are the keys of two different stores; correct [store] url, or put back the state \
+         directory that belongs to it"
     )]
     TwoStores { path: PathBuf },
+    #[error(
+        "{path} and {IN_THE_STORE} have each a data key that the other lacks: one of them was changed by another gateway, \
+         on a copy of this state directory; put back the one that this gateway has written last"
+    )]
+    Diverged { path: PathBuf },
     #[error(
         "the store has data of a gateway already, and {state} is not its state directory: put that back, or name another \
          prefix or directory in [store] url; one gateway serves one prefix"
     )]
     Occupied { state: PathBuf },
     #[error(
-        "store: {0}; it must have the data keys before it gets any data, so a first start needs it: start again when it \
-         answers"
+        "store: {0}; it must have the data keys before it gets any data, so it is needed to begin with encryption: start \
+         again when it answers"
     )]
     NoAnswer(StoreError),
+    #[error("store: {0}; the change may be in force already: repeat the command when the store answers")]
+    Unconfirmed(StoreError),
     #[error("store: {0}")]
-    Store(#[from] StoreError),
+    Store(StoreError),
     #[error("{path}: {error}")]
     Disk { path: PathBuf, error: io::Error },
+    #[error("{path}: {error}; the store has the change already: repeat the command when this is mended")]
+    HalfDone { path: PathBuf, error: io::Error },
     #[error(transparent)]
-    NoRandomness(#[from] NoRandomness),
+    NewKey(#[from] NewKeyError),
     #[error("nothing is encrypted here; set [store] encryption = \"aes-256-gcm\" and restart")]
     Off,
-    #[error("the keys in the store have changed since this gateway looked; restart it to take them over")]
+    #[error("another change of the keys is under way")]
+    Busy,
+    #[error("{IN_THE_STORE} is not this gateway's any more; restart it, and it says what is wrong")]
     ChangedMeanwhile,
+}
+
+impl From<NoRandomness> for DataKeysError {
+    fn from(error: NoRandomness) -> Self {
+        Self::NewKey(error.into())
+    }
 }
 
 type Result<T, E = DataKeysError> = std::result::Result<T, E>;
@@ -135,9 +129,16 @@ pub struct EncryptionInfo {
     pub data_keys: Vec<DataKeyInfo>,
 }
 
+#[derive(Clone)]
 struct Held {
     keys: StoreKeys,
     master: SecretKey,
+}
+
+impl Held {
+    fn encode(&self) -> Vec<u8> {
+        self.keys.encode(&self.master)
+    }
 }
 
 /// The keys of a running gateway.
@@ -146,42 +147,78 @@ pub struct DataKeys {
     is_on: bool,
     /// `None`: nothing was ever encrypted.
     held: Mutex<Option<Held>>,
+    /// One change at a time. It waits for the store, for which whoever asks for the status must not wait.
+    changing: Mutex<()>,
     ring: RwLock<Arc<KeyRing>>,
 }
 
-/// The store as a start finds it: bare, and whether it answers.
-pub struct StoreAtStart<'s> {
+/// What a start knows besides.
+pub struct AtStart<'s> {
     pub runtime: &'s Runtime,
+    /// Bare, without retries.
     pub store: &'s Arc<dyn ObjectStore>,
+    /// Whether it answered a moment ago.
     pub answers: bool,
-    /// What it holds already is taken for this gateway's.
+    /// What it holds already is taken for this gateway's, and what it lacks is given up.
     pub accept_foreign: bool,
 }
 
 impl DataKeys {
-    /// `is_new`: the state directory is about to be made. Then the store must be empty, and gets the keys.
-    pub fn open(state: &Path, options: &EncryptionOptions, store: &StoreAtStart<'_>, is_new: bool) -> Result<Self> {
+    /// Before there is a state directory: the store must be empty, and gets the keys.
+    pub fn first(state: &Path, options: &EncryptionOptions, start: &AtStart<'_>) -> Result<Self> {
         let path = state.join(KEYS_NAME);
-        let held = match read_if_there(&path)? {
-            Some(bytes) => Some(compared(&path, &bytes, &options.master_key, store)?),
+        let held = match read_file_if_there(&path)? {
+            // They got their name when the store had them.
+            Some(bytes) => Some(compared(&path, &bytes, &options.master_key, start)?),
             None => {
-                if is_new && !store.accept_foreign {
-                    refuse_occupied(state, store)?;
-                }
-                match options.is_on {
-                    true => Some(first(&path, &options.master_key, store)?),
-                    false => None,
-                }
+                refuse_occupied(state, options, start)?;
+                let begin = || begun(state, &path, &options.master_key, start);
+                options.is_on.then(begin).transpose()?
             }
         };
+        Ok(Self::new(path, options, held))
+    }
+
+    /// `used`: keys of objects that this gateway has put, some of each time. `start.store` is its own.
+    pub fn open(
+        state: &Path,
+        options: &EncryptionOptions,
+        start: &AtStart<'_>,
+        used: &BTreeSet<KeyId>,
+    ) -> Result<Self> {
+        let path = state.join(KEYS_NAME);
+        let held = match read_file_if_there(&path)? {
+            Some(bytes) => Some(compared(&path, &bytes, &options.master_key, start)?),
+            None if options.is_on || !used.is_empty() => regained(&path, options, start, used)?,
+            None => None,
+        };
+        let keys = Self::new(path, options, held);
+        let ring = keys.ring();
+        match used.iter().find(|id| ring.get(**id).is_none()) {
+            Some(key) if start.accept_foreign => {
+                tracing::warn!(%key, "a data key is lost, and with it the objects that it has encrypted");
+                Ok(keys)
+            }
+            Some(key) => Err(DataKeysError::KeyLost {
+                key: *key,
+                path: keys.path,
+            }),
+            None => Ok(keys),
+        }
+    }
+
+    fn new(path: PathBuf, options: &EncryptionOptions, held: Option<Held>) -> Self {
         let keys = Self {
             path,
             is_on: options.is_on,
+            held: Mutex::default(),
+            changing: Mutex::default(),
             ring: RwLock::default(),
-            held: Mutex::new(held),
         };
-        keys.publish(keys.held().as_ref());
-        Ok(keys)
+        if let Some(held) = held {
+            keys.publish(held);
+        }
+        keys
     }
 
     /// Of now. One upload or download uses one.
@@ -207,46 +244,62 @@ impl DataKeys {
 
     /// Another data key for new objects. Those that are there stay as they are.
     pub fn rotate_data_key(&self, runtime: &Runtime, store: &Arc<dyn ObjectStore>) -> Result<()> {
-        self.change(runtime, store, |held| {
-            let keys = held.keys.with_new_key(now_s())?;
-            let master = held.master.clone();
-            Ok(Held { keys, master })
-        })
+        self.change(runtime, store, None)
     }
 
     /// Another master key for the same data keys. The one before opens them no longer.
     pub fn rotate_master_key(&self, runtime: &Runtime, store: &Arc<dyn ObjectStore>, file: &Path) -> Result<()> {
-        let master = read_master(&MasterKeySource::File(file.to_owned()))?;
-        self.change(runtime, store, |held| {
-            let keys = held.keys.clone();
-            Ok(Held { keys, master })
-        })
+        let master = MasterKeySource::File(file.to_owned()).read()?;
+        master_key::sync(file)?;
+        self.change(runtime, store, Some(master))
     }
 
-    /// In the store first: what it does not have must not encrypt. A kill in between is mended by the next start.
-    fn change(
-        &self,
-        runtime: &Runtime,
-        store: &Arc<dyn ObjectStore>,
-        change: impl FnOnce(&Held) -> Result<Held>,
-    ) -> Result<()> {
-        let mut held = self.held();
-        let Some(before) = held.as_ref().filter(|_| self.is_on) else {
+    /// In the store first: what it does not have must not encrypt. An attempt whose end nobody heard of is taken up by the
+    /// next one, and by a start.
+    fn change(&self, runtime: &Runtime, store: &Arc<dyn ObjectStore>, new_master: Option<SecretKey>) -> Result<()> {
+        let Ok(_changing) = self.changing.try_lock() else {
+            return Err(DataKeysError::Busy);
+        };
+        let Some(mut before) = self.held().clone().filter(|_| self.is_on) else {
             return Err(DataKeysError::Off);
         };
-        let after = change(before)?;
-        let (old, new) = (before.keys.encode(&before.master), after.keys.encode(&after.master));
-        runtime.block_on(replace(store, &old, &new))?;
-        write(&self.path, &new)?;
-        self.publish(Some(&after));
-        *held = Some(after);
+        let stored = runtime.block_on(stored_keys(store)).map_err(DataKeysError::Store)?;
+        if let Some(stored) = stored.as_deref().filter(|stored| *stored != before.encode()) {
+            before = earlier_attempt(&before, new_master.as_ref(), stored).ok_or(DataKeysError::ChangedMeanwhile)?;
+            self.keep(&before, stored)?;
+        }
+        let after = match new_master {
+            Some(master) if master.id() == before.master.id() => return Ok(()),
+            Some(master) => Held {
+                keys: before.keys.clone(),
+                master,
+            },
+            None => Held {
+                keys: before.keys.with_new_key(now_s())?,
+                master: before.master.clone(),
+            },
+        };
+        let bytes = after.encode();
+        let old = stored.is_some().then(|| before.encode());
+        runtime.block_on(put_in_place_of(store, old.as_deref(), &bytes))?;
+        self.keep(&after, &bytes)
+    }
+
+    /// The store has it.
+    fn keep(&self, held: &Held, bytes: &[u8]) -> Result<()> {
+        write(&self.path, bytes).map_err(|error| DataKeysError::HalfDone {
+            path: self.path.clone(),
+            error,
+        })?;
+        self.publish(held.clone());
         Ok(())
     }
 
-    fn publish(&self, held: Option<&Held>) {
-        let ring = held.map(|held| held.keys.ring()).unwrap_or_default();
+    fn publish(&self, held: Held) {
+        let ring = held.keys.ring();
         let ring = if self.is_on { ring } else { ring.reading_only() };
         *self.ring.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ring);
+        *self.held() = Some(held);
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Held>> {
@@ -254,81 +307,126 @@ impl DataKeys {
     }
 }
 
+/// What the store has may be what an earlier attempt put there, of which no answer came: then it lacks none of our keys.
+fn earlier_attempt(before: &Held, new_master: Option<&SecretKey>, stored: &[u8]) -> Option<Held> {
+    let masters = [Some(&before.master), new_master];
+    masters.into_iter().flatten().find_map(|master| {
+        let keys = StoreKeys::decode(stored, master).ok()?;
+        let master = master.clone();
+        keys.hold_all_of(&before.keys).then_some(Held { keys, master })
+    })
+}
+
 /// The keys in the state directory, and those in the store if it answers.
-fn compared(path: &Path, bytes: &[u8], source: &MasterKeySource, store: &StoreAtStart<'_>) -> Result<Held> {
+fn compared(path: &Path, bytes: &[u8], source: &MasterKeySource, start: &AtStart<'_>) -> Result<Held> {
     let master = master_for(source, &path.display().to_string(), bytes)?;
     let local = decode(&path.display().to_string(), bytes, &master);
-    let stored = match ask(store) {
+    let stored = match ask(start) {
         Stored::Unknown => return Ok(Held { keys: local?, master }),
         Stored::Keys(stored) if stored == bytes => return Ok(Held { keys: local?, master }),
         Stored::Keys(stored) => stored,
         Stored::Nothing => {
             let keys = local?;
             tracing::warn!("the store has lost its data keys; they are put there again");
-            put_new(store, bytes)?;
+            start.runtime.block_on(put_in_place_of(start.store, None, bytes))?;
             return Ok(Held { keys, master });
         }
     };
-    // The store's are those of a rotation that was interrupted here; or the state directory's are damaged.
-    let keys = decode("keys in the store", &stored, &master)?;
-    if let Ok(local) = local
-        && !keys.hold_all_of(&local)
-    {
-        if !local.hold_all_of(&keys) {
-            return Err(DataKeysError::TwoStores { path: path.to_owned() });
+    let keys = match (StoreKeys::decode(&stored, &master), &local) {
+        (Ok(keys), _) => keys,
+        (Err(error), Ok(_)) if !matches!(error, KeysError::WrongMasterKey { .. }) => {
+            let path = path.to_owned();
+            return Err(DataKeysError::StoredDamaged { path, error });
         }
-        tracing::warn!("the store has older data keys than the state directory; these are put there again");
-        store.runtime.block_on(replace(store.store, &stored, bytes))?;
-        return Ok(Held { keys: local, master });
+        (Err(error), _) => {
+            let keys = IN_THE_STORE.to_owned();
+            return Err(DataKeysError::Keys { keys, error });
+        }
+    };
+    match local {
+        Ok(local) if keys.hold_all_of(&local) => {}
+        Ok(local) if local.hold_all_of(&keys) => {
+            tracing::warn!("the store has older data keys than the state directory; these are put there again");
+            start
+                .runtime
+                .block_on(put_in_place_of(start.store, Some(&stored), bytes))?;
+            return Ok(Held { keys: local, master });
+        }
+        Ok(local) if local.identity == keys.identity => return Err(DataKeysError::Diverged { path: path.to_owned() }),
+        Ok(_) => return Err(DataKeysError::TwoStores { path: path.to_owned() }),
+        // Damaged, or of a master key that was replaced.
+        Err(_) => {}
     }
     tracing::warn!("the data keys are taken from the store, which has other ones than the state directory");
-    write(path, &stored)?;
+    write_at_start(path, &stored)?;
     Ok(Held { keys, master })
 }
 
-/// There are none in the state directory yet, or no more.
-fn first(path: &Path, source: &MasterKeySource, store: &StoreAtStart<'_>) -> Result<Held> {
-    let stored = store.runtime.block_on(store.store.get(KEYS_NAME, None));
-    let held = match stored {
-        Ok(stored) => {
-            let master = master_for(source, "keys in the store", &stored)?;
-            let keys = decode("keys in the store", &stored, &master)?;
-            Held { keys, master }
-        }
-        Err(StoreError::NotFound { .. }) => {
-            let held = Held {
-                master: master_or_new(source)?,
-                keys: StoreKeys::generate(now_s())?,
-            };
-            put_new(store, &held.keys.encode(&held.master))?;
-            held
+/// The first keys of a store. They lie under another name until the store has them, so that a start that was cut short is
+/// gone on with, and the keys of another gateway are told from ours.
+fn begun(state: &Path, path: &Path, source: &MasterKeySource, start: &AtStart<'_>) -> Result<Held> {
+    let master = source.read_or_make()?;
+    let left = read_file_if_there(&durable_file::new_path(path))?;
+    let left = left.and_then(|bytes| StoreKeys::decode(&bytes, &master).ok());
+    let keys = match left {
+        Some(keys) => keys,
+        None => StoreKeys::generate(now_s())?,
+    };
+    let held = Held { keys, master };
+    let bytes = held.encode();
+    durable_file::make(path, |mut file| file.write_all(&bytes)).map_err(at(path))?;
+    match start
+        .runtime
+        .block_on(start.store.put(KEYS_NAME, bytes.clone().into(), PutMode::IfAbsent))
+    {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::Precondition => {
+            let stored = start.runtime.block_on(stored_keys(start.store));
+            if stored.map_err(DataKeysError::NoAnswer)?.as_deref() != Some(&bytes) {
+                fs::remove_file(durable_file::new_path(path)).map_err(at(path))?;
+                return Err(DataKeysError::Occupied {
+                    state: state.to_owned(),
+                });
+            }
         }
         Err(error) => return Err(DataKeysError::NoAnswer(error)),
-    };
-    write(path, &held.keys.encode(&held.master))?;
+    }
+    durable_file::publish(path).map_err(at(path))?;
     Ok(held)
 }
 
-/// Puts `new` in place of `old`, and of nothing else.
-async fn replace(store: &Arc<dyn ObjectStore>, old: &[u8], new: &[u8]) -> Result<()> {
-    let found = store.head(KEYS_NAME).await?;
-    if store.get(KEYS_NAME, None).await? != old {
-        return Err(DataKeysError::ChangedMeanwhile);
-    }
-    let put = store.put(KEYS_NAME, new.to_vec().into(), PutMode::IfMatch(found.etag));
-    match put.await {
-        Err(error) if error.kind() == ErrorKind::Precondition => Err(DataKeysError::ChangedMeanwhile),
-        put => Ok(put.map(drop)?),
-    }
-}
-
-/// In place of nothing: another gateway may be about to do the same.
-fn put_new(store: &StoreAtStart<'_>, bytes: &[u8]) -> Result<()> {
-    let put = store.store.put(KEYS_NAME, bytes.to_vec().into(), PutMode::IfAbsent);
-    match store.runtime.block_on(put) {
-        Err(error) if error.kind() == ErrorKind::Precondition => Err(DataKeysError::ChangedMeanwhile),
-        put => Ok(put.map(drop)?),
-    }
+/// The state directory has none. The store's, if it has any; new ones only where nothing was ever encrypted.
+fn regained(
+    path: &Path,
+    options: &EncryptionOptions,
+    start: &AtStart<'_>,
+    used: &BTreeSet<KeyId>,
+) -> Result<Option<Held>> {
+    let stored = start.runtime.block_on(stored_keys(start.store));
+    let held = match (stored.map_err(DataKeysError::NoAnswer)?, used.first()) {
+        (Some(stored), _) => {
+            let master = master_for(&options.master_key, IN_THE_STORE, &stored)?;
+            let keys = decode(IN_THE_STORE, &stored, &master)?;
+            Held { keys, master }
+        }
+        (None, Some(_)) if start.accept_foreign && !options.is_on => return Ok(None),
+        (None, Some(key)) if !start.accept_foreign => {
+            let (key, path) = (*key, path.to_owned());
+            return Err(DataKeysError::KeyLost { key, path });
+        }
+        (None, _) => {
+            let held = Held {
+                master: options.master_key.read_or_make()?,
+                keys: StoreKeys::generate(now_s())?,
+            };
+            start
+                .runtime
+                .block_on(put_in_place_of(start.store, None, &held.encode()))?;
+            held
+        }
+    };
+    write_at_start(path, &held.encode())?;
+    Ok(Some(held))
 }
 
 /// What the store has under the name of the keys.
@@ -339,17 +437,17 @@ enum Stored {
     Keys(Vec<u8>),
 }
 
-fn ask(store: &StoreAtStart<'_>) -> Stored {
-    if !store.answers {
+fn ask(start: &AtStart<'_>) -> Stored {
+    if !start.answers {
         return Stored::Unknown;
     }
-    let get = store.store.get(KEYS_NAME, None);
-    match store
+    let get = stored_keys(start.store);
+    match start
         .runtime
         .block_on(async { tokio::time::timeout(START_PATIENCE, get).await })
     {
-        Ok(Ok(bytes)) => Stored::Keys(bytes.to_vec()),
-        Ok(Err(StoreError::NotFound { .. })) => Stored::Nothing,
+        Ok(Ok(Some(bytes))) => Stored::Keys(bytes),
+        Ok(Ok(None)) => Stored::Nothing,
         Ok(Err(error)) => {
             tracing::warn!(%error, "the store's data keys cannot be compared with those of the state directory");
             Stored::Unknown
@@ -361,103 +459,66 @@ fn ask(store: &StoreAtStart<'_>) -> Stored {
     }
 }
 
-/// Objects that are there before this gateway has put any are another's, or those of a state directory that is lost.
-fn refuse_occupied(state: &Path, store: &StoreAtStart<'_>) -> Result<()> {
-    if !store.answers {
+/// No more of the object than it can have, whatever lies there.
+async fn stored_keys(store: &Arc<dyn ObjectStore>) -> Result<Option<Vec<u8>>, StoreError> {
+    match store.get(KEYS_NAME, Some(0..KEYS_BYTES_MAX as u64 + 1)).await {
+        Ok(bytes) => Ok(Some(bytes.to_vec())),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(StoreError::RangeOutside { .. }) => Ok(Some(Vec::new())),
+        Err(error) => Err(error),
+    }
+}
+
+/// In place of `old` (`None`: of nothing) and of nothing else: another gateway may be about to do the same.
+async fn put_in_place_of(store: &Arc<dyn ObjectStore>, old: Option<&[u8]>, new: &[u8]) -> Result<()> {
+    let mode = match old {
+        None => PutMode::IfAbsent,
+        Some(old) => {
+            let found = store.head(KEYS_NAME).await.map_err(DataKeysError::Store)?;
+            let stored = stored_keys(store).await.map_err(DataKeysError::Store)?;
+            if stored.as_deref() != Some(old) {
+                return Err(DataKeysError::ChangedMeanwhile);
+            }
+            PutMode::IfMatch(found.etag)
+        }
+    };
+    match store.put(KEYS_NAME, new.to_vec().into(), mode).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::Precondition => Err(DataKeysError::ChangedMeanwhile),
+        Err(error) => Err(DataKeysError::Unconfirmed(error)),
+    }
+}
+
+/// Objects or keys that are there before this gateway has put any are another's, or those of a state directory that is lost.
+fn refuse_occupied(state: &Path, options: &EncryptionOptions, start: &AtStart<'_>) -> Result<()> {
+    if !start.answers || start.accept_foreign {
         return Ok(());
     }
-    let found = store.runtime.block_on(store.store.list(OBJECTS_PREFIX, None, 1))?;
-    match found.is_empty() {
-        true => Ok(()),
-        false => Err(DataKeysError::Occupied {
+    let list = start.store.list(OBJECTS_PREFIX, None, 1);
+    let has_objects = !start.runtime.block_on(list).map_err(DataKeysError::Store)?.is_empty();
+    let has_keys = || {
+        let stored = start.runtime.block_on(stored_keys(start.store));
+        Ok::<_, DataKeysError>(stored.map_err(DataKeysError::Store)?.is_some())
+    };
+    // With encryption the keys are compared with what an interrupted first start has left.
+    if has_objects || (!options.is_on && has_keys()?) {
+        return Err(DataKeysError::Occupied {
             state: state.to_owned(),
-        }),
+        });
     }
+    Ok(())
 }
 
 /// The master key that opens `bytes`; `keys` says what they are.
 fn master_for(source: &MasterKeySource, keys: &str, bytes: &[u8]) -> Result<SecretKey> {
-    match source {
-        MasterKeySource::File(path) if !path.exists() => Err(DataKeysError::Missing {
-            path: path.clone(),
+    if let Some(path) = source.missing_file() {
+        return Err(DataKeysError::MasterKeyMissing {
+            path: path.to_owned(),
             keys: keys.to_owned(),
-            needed: tombolo_cloud_driver::keys::master_key_of(bytes).map_or("unknown".into(), |id| id.to_string()),
-        }),
-        source => read_master(source),
+            needed: master_key_of(bytes).map_or("of an id that cannot be read".into(), |id| id.to_string()),
+        });
     }
-}
-
-fn master_or_new(source: &MasterKeySource) -> Result<SecretKey> {
-    match source {
-        MasterKeySource::File(path) if !path.exists() => make_master(path),
-        source => read_master(source),
-    }
-}
-
-/// Where there is none. It is on stable storage in full before it has its name, and before anything is encrypted with it.
-fn make_master(path: &Path) -> Result<SecretKey> {
-    let disk = |error| DataKeysError::Disk {
-        path: path.to_owned(),
-        error,
-    };
-    let master = SecretKey::generate()?;
-    let text = master_key_text(&master);
-    durable_file::replace(path, |mut file| file.write_all(text.as_bytes())).map_err(disk)?;
-    tracing::warn!(
-        file = %path.display(),
-        "a master key was made. COPY THIS FILE TO A SAFE PLACE, away from this machine and from the store: without it nothing \
-         in the store can be read or recovered"
-    );
-    Ok(master)
-}
-
-fn read_master(source: &MasterKeySource) -> Result<SecretKey> {
-    let origin = || source.clone();
-    let unreadable = |error| DataKeysError::Unreadable {
-        origin: origin(),
-        error,
-    };
-    let text = match source {
-        MasterKeySource::File(path) => {
-            let about = fs::metadata(path).map_err(unreadable)?;
-            if about.mode() & 0o077 != 0 {
-                let (path, mode) = (path.clone(), about.mode() & 0o777);
-                return Err(DataKeysError::OpenToOthers { path, mode });
-            }
-            if about.len() > MASTER_KEY_BYTES_MAX {
-                let (origin, error) = (origin(), NotAMasterKey);
-                return Err(DataKeysError::NotAKey { origin, error });
-            }
-            fs::read(path).map_err(unreadable)?
-        }
-        MasterKeySource::Environment(name) => match std::env::var_os(name) {
-            Some(text) => text.into_encoded_bytes(),
-            None => return Err(DataKeysError::NotSet { origin: origin() }),
-        },
-        MasterKeySource::Command(words) => run(source, words)?,
-    };
-    parse_master_key(&String::from_utf8_lossy(&text)).map_err(|error| DataKeysError::NotAKey {
-        origin: origin(),
-        error,
-    })
-}
-
-fn run(source: &MasterKeySource, words: &[String]) -> Result<Vec<u8>> {
-    let failed = |said: String| DataKeysError::Command {
-        origin: source.clone(),
-        said,
-    };
-    let [program, arguments @ ..] = words else {
-        return Err(failed("it is empty".into()));
-    };
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null());
-    let output = command.output().map_err(|error| failed(error.to_string()))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(failed(format!("{}: {}", output.status, said.trim())));
-    }
-    Ok(output.stdout)
+    Ok(source.read()?)
 }
 
 fn decode(keys: &str, bytes: &[u8], master: &SecretKey) -> Result<StoreKeys> {
@@ -467,22 +528,30 @@ fn decode(keys: &str, bytes: &[u8], master: &SecretKey) -> Result<StoreKeys> {
     })
 }
 
-fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
-    match fs::read(path) {
+fn read_file_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
+    let read = File::open(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(KEYS_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    match read {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(DataKeysError::Disk {
-            path: path.to_owned(),
-            error,
-        }),
+        Err(error) => Err(at(path)(error)),
     }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    durable_file::replace(path, |mut file| file.write_all(bytes)).map_err(|error| DataKeysError::Disk {
-        path: path.to_owned(),
-        error,
-    })
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    durable_file::replace(path, |mut file| file.write_all(bytes))
+}
+
+fn write_at_start(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, bytes).map_err(at(path))
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> DataKeysError {
+    let path = path.to_owned();
+    move |error| DataKeysError::Disk { path, error }
 }
 
 fn now_s() -> u64 {

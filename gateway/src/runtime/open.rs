@@ -4,7 +4,7 @@ use super::Gateway;
 use super::cache_file::CacheFile;
 use super::clock::{self, Clock};
 use super::cloud::Cloud;
-use super::data_keys::{DataKeys, DataKeysError, EncryptionOptions, StoreAtStart};
+use super::data_keys::{AtStart, DataKeys, DataKeysError, EncryptionOptions};
 use super::durable_file;
 use super::first_start::{self, Paths, make_cache, make_if_new};
 use super::generation::{Directories, Found, Generation};
@@ -25,7 +25,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
-use tombolo_base::{BlockSum, Lcbn};
+use tombolo_base::{BlockSum, KeyId, Lcbn, ObjectDescriptor};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, StoreError};
@@ -129,15 +129,17 @@ impl Gateway {
             .map_err(disk("cannot start threads", &state))?;
         let store_answers = check_store(&runtime, &options.store)?;
         let paths = Paths::new(&state);
-        let at_start = StoreAtStart {
+        let at_start = AtStart {
             runtime: &runtime,
             store: &options.store,
             answers: store_answers,
             accept_foreign: options.accept_foreign_store,
         };
-        let open_keys = |is_new| DataKeys::open(&state, &options.encryption, &at_start, is_new);
-        // Before there is any state; of one that is there it has to be known first that it can be read.
-        let new_keys = first_start::is_new(&paths).then(|| open_keys(true)).transpose()?;
+        let first_keys = match first_start::is_new(&paths) {
+            true => Some(DataKeys::first(&state, &options.encryption, &at_start)?),
+            // Of a state that is there it has to be known first that it can be read.
+            false => None,
+        };
         make_if_new(&paths, options.core.slot_count, options.metadata_map_bytes)?;
         let opened = CacheFile::open(&paths.cache).map_err(disk("cannot open the cache file", &paths.cache))?;
         if let Some((found, made)) = opened.as_ref().and_then(CacheFile::cut) {
@@ -177,7 +179,7 @@ impl Gateway {
             policies,
         };
         let began = std::time::Instant::now();
-        let (mut core, report, store_samples) = {
+        let (mut core, report, samples) = {
             let reading = metadata.read().map_err(metadata_fault)?;
             let (core, report) = recover(
                 clock.now(),
@@ -192,21 +194,26 @@ impl Gateway {
                 path: state.clone(),
                 error,
             })?;
-            let store_samples = match options.accept_foreign_store {
-                true => Vec::new(),
-                false => samples(&reading, &report.objects),
-            };
-            (core, report, store_samples)
+            let samples = samples(&reading, &report.objects);
+            (core, report, samples)
         };
         core.learn_replay_cost(report.records, began.elapsed().as_micros() as u64);
-        let store = Arc::new(OwnStore::new(options.store.clone(), store_samples));
+        let wanted = match options.accept_foreign_store {
+            true => &[][..],
+            false => &samples,
+        };
+        let store = Arc::new(OwnStore::new(options.store.clone(), wanted));
         if store_answers {
             store.check_at_start(&runtime)?;
         }
         // Only now: a store that is not this gateway's gets no keys.
-        let data_keys = match new_keys {
+        let data_keys = match first_keys {
             Some(keys) => keys,
-            None => open_keys(false)?,
+            None => {
+                let used = samples.iter().map(ObjectDescriptor::key_id);
+                let used = used.filter(|key| *key != KeyId::NONE).collect();
+                DataKeys::open(&state, &options.encryption, &at_start, &used)?
+            }
         };
         let found = Found {
             identity: core.identity(),

@@ -59,8 +59,10 @@ pub(super) struct OwnStore {
 }
 
 impl OwnStore {
-    /// `samples`: keys of objects that were put; without any, every store will do.
-    pub(super) fn new(inner: Arc<dyn ObjectStore>, samples: Vec<String>) -> Self {
+    /// `samples`: objects that were put; without any, every store will do.
+    pub(super) fn new(inner: Arc<dyn ObjectStore>, samples: &[ObjectDescriptor]) -> Self {
+        let mut samples: Vec<String> = samples.iter().map(|descriptor| descriptor.id().key()).collect();
+        samples.dedup();
         Self {
             inner,
             is_known: AtomicBool::new(samples.is_empty()),
@@ -122,22 +124,14 @@ impl OwnStore {
     }
 }
 
-/// Keys of up to three objects that the store must have: first, middle and last. A record that cannot be read is left to
-/// those who need it.
-pub(super) fn samples<R: MetadataRead>(reader: &R, replayed: &[Arc<ObjectDescriptor>]) -> Vec<String> {
-    let of_metadata = checkpointed(reader);
-    let descriptors = if of_metadata.is_empty() {
-        let places = [0, replayed.len() / 2, replayed.len().saturating_sub(1)];
-        places
-            .iter()
-            .filter_map(|place| replayed.get(*place).map(Arc::as_ref).cloned())
-            .collect()
-    } else {
-        of_metadata
-    };
-    let mut keys: Vec<String> = descriptors.iter().map(|descriptor| descriptor.id().key()).collect();
-    keys.dedup();
-    keys
+/// Up to six objects that the store must have: first, middle and last of those in local metadata and of those that were
+/// confirmed since. A record that cannot be read is left to those who need it.
+pub(super) fn samples<R: MetadataRead>(reader: &R, replayed: &[Arc<ObjectDescriptor>]) -> Vec<ObjectDescriptor> {
+    let mut samples = checkpointed(reader);
+    let places = [0, replayed.len() / 2, replayed.len().saturating_sub(1)];
+    let of_journal = places.iter().filter_map(|place| replayed.get(*place));
+    samples.extend(of_journal.map(|descriptor| ObjectDescriptor::clone(descriptor)));
+    samples
 }
 
 fn checkpointed<R: MetadataRead>(reader: &R) -> Vec<ObjectDescriptor> {

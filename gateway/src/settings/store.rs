@@ -60,7 +60,7 @@ section! {
         /// The file with the master key, which encrypts the keys of the data: 64 hexadecimal digits, mode 0600. **Keep a copy away
         /// from this machine: without it nothing in the store can be read or recovered.**
         master_key_file: Option<PathBuf> = None, Permitted::Words("an absolute path"),
-            "Unset: `master.key` in the state directory, which a first start makes.";
+            "Unset: `master.key` in the state directory, which a first start makes; a file that is named here is never made.";
         /// The environment variable with the master key, in place of a file.
         master_key_environment: Option<String> = None, Permitted::Words("a variable's name"),
             "For supervisors that hand out secrets so.";
@@ -117,7 +117,7 @@ impl Store {
     pub fn encryption_options(&self, state_directory: &Path) -> EncryptionOptions {
         let file = || match &self.master_key_file {
             Some(file) => MasterKeySource::File(file.clone()),
-            None => MasterKeySource::File(state_directory.join("master.key")),
+            None => MasterKeySource::OwnFile(state_directory.join("master.key")),
         };
         let environment = self.master_key_environment.clone().map(MasterKeySource::Environment);
         let command = self.master_key_command.clone().map(MasterKeySource::Command);
