@@ -289,3 +289,16 @@ def test_a_wrong_url_without_local_keys_spoils_nothing(filled: Gateway, make_gat
     filled.start()
     without_cache(filled)
     assert reads(filled, contents())
+
+
+def test_keys_are_replaced_in_a_bucket_too(make_gateway: GatewayFactory, s3: S3Server) -> None:
+    gateway = make_gateway(s3_settings(s3.endpoint), s3.environment).start()
+    gateway.create_volume("vol", "64MiB")
+    write(gateway, contents())
+    gateway.cli("key", "rotate")
+    new = new_master_key(gateway, "new.key")
+    gateway.cli("key", "rotate", "--master-key-file", str(new))
+    gateway.settings = merged(gateway.settings, {"store": {"master_key_file": str(new)}})
+    without_cache(gateway)
+    assert reads(gateway, contents())
+    gateway.cli("check", "--store")
