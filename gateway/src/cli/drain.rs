@@ -1,7 +1,7 @@
 //! `tombolo drain`: a bar for people, plain lines for logs, JSON lines for programs.
 
 use super::arguments::DrainOptions;
-use super::error::CliError;
+use super::error::{CliError, DrainError};
 use super::output;
 use super::status::duration;
 use crate::admin::client::Client;
@@ -17,31 +17,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// For rounding: between two answers of one daemon its uptime grows by no less than the time between them.
 const UPTIME_SLACK_S: f64 = 0.01;
-
-/// Why a drain did not end as it should.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DrainError {
-    #[error("{dirty_bytes} bytes are still dirty after {seconds} s{}", reason.as_ref().map(|reason| format!("; the store: {reason}")).unwrap_or_default())]
-    Timeout {
-        dirty_bytes: u64,
-        seconds: u64,
-        reason: Option<String>,
-    },
-    #[error("the store has everything but {blocks} lost {}; see `tombolo status`", if *blocks == 1 { "block" } else { "blocks" })]
-    Lost { blocks: u64 },
-    #[error("the local disk has failed, and nothing is uploaded until a restart: {0}")]
-    DiskFailed(String),
-}
-
-impl DrainError {
-    pub(super) fn exit_code(&self) -> u8 {
-        match self {
-            Self::DiskFailed(_) => 1,
-            Self::Timeout { .. } => 6,
-            Self::Lost { .. } => 7,
-        }
-    }
-}
 
 pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliError> {
     let before = client.ask(&endpoints::STATUS, &())?;

@@ -1,4 +1,3 @@
-use super::drain::DrainError;
 use crate::admin::model::{ControlError, ErrorKind};
 use crate::mount::MountError;
 use crate::settings::SettingsError;
@@ -44,6 +43,31 @@ pub(crate) enum CliError {
     Mount(#[from] MountError),
     #[error("{0}")]
     Serve(String),
+}
+
+/// Why a drain did not end as it should.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DrainError {
+    #[error("{dirty_bytes} bytes are still dirty after {seconds} s{}", reason.as_ref().map(|reason| format!("; the store: {reason}")).unwrap_or_default())]
+    Timeout {
+        dirty_bytes: u64,
+        seconds: u64,
+        reason: Option<String>,
+    },
+    #[error("the store has everything but {blocks} lost {}; see `tombolo status`", if *blocks == 1 { "block" } else { "blocks" })]
+    Lost { blocks: u64 },
+    #[error("the local disk has failed, and nothing is uploaded until a restart: {0}")]
+    DiskFailed(String),
+}
+
+impl DrainError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::DiskFailed(_) => 1,
+            Self::Timeout { .. } => 6,
+            Self::Lost { .. } => 7,
+        }
+    }
 }
 
 impl CliError {
