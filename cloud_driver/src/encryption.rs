@@ -31,7 +31,6 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{hkdf, hmac};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use tombolo_base::{DecodeError, KeyId, OBJECT_HEAD_BYTES, Reader, TAG_BYTES, Writer};
 
 const MAGIC: &[u8; 4] = b"TOMB";
@@ -162,11 +161,14 @@ impl KeyRing {
     /// A ring whose last key encrypts; without any, nothing is encrypted.
     pub fn new(keys: impl IntoIterator<Item = SecretKey>) -> Self {
         let mut ring = Self::default();
-        for key in keys {
-            ring.current = Some(key.id);
-            ring.keys.insert(key.id, key);
-        }
+        keys.into_iter().for_each(|key| ring.add(key));
         ring
+    }
+
+    /// One more key, which encrypts from then on.
+    pub fn add(&mut self, key: SecretKey) {
+        self.current = Some(key.id);
+        self.keys.insert(key.id, key);
     }
 
     /// The same keys to read with, and new objects are not encrypted.
@@ -191,9 +193,6 @@ impl KeyRing {
         self.keys.get(&id)
     }
 }
-
-/// A ring that is exchanged while objects are read and written.
-pub type SharedKeyRing = Arc<KeyRing>;
 
 /// The digest that names an object or salts its key. Fed with everything that will be encrypted.
 pub(crate) struct Digest(hmac::Context);

@@ -194,7 +194,7 @@ impl DataKeys {
         };
         let keys = Self::new(path, options, held);
         let ring = keys.ring();
-        match used.iter().find(|id| ring.get(**id).is_none()) {
+        match used.iter().find(|id| ring.lacks(**id)) {
             Some(key) if start.accept_foreign => {
                 tracing::warn!(%key, "a data key is lost, and with it the objects that it has encrypted");
                 Ok(keys)

@@ -15,6 +15,9 @@ use tombolo_core::local_metadata::{MetadataRead, Table};
 /// How long a start waits for the answer. It is asked for again when the store is first used.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How many objects a start asks the store for: enough to tell it from another one.
+const SAMPLES_MAX: usize = 3;
+
 /// The store has none of the objects that were looked for.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -61,7 +64,8 @@ pub(super) struct OwnStore {
 impl OwnStore {
     /// `samples`: objects that were put; without any, every store will do.
     pub(super) fn new(inner: Arc<dyn ObjectStore>, samples: &[ObjectDescriptor]) -> Self {
-        let mut samples: Vec<String> = samples.iter().map(|descriptor| descriptor.id().key()).collect();
+        let samples = samples.iter().take(SAMPLES_MAX);
+        let mut samples: Vec<String> = samples.map(|descriptor| descriptor.id().key()).collect();
         samples.dedup();
         Self {
             inner,

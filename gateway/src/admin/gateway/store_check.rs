@@ -2,7 +2,7 @@
 //! and what lies there besides is listed.
 //!
 //! The store is listed first and the table of objects is read after the next checkpoint, so that an object that is put
-//! meanwhile is not called an orphan. Eight bytes of each name are kept in memory, and nothing else grows with the
+//! meanwhile is not called an orphan. Sixteen bytes for each name are kept in memory, and nothing else grows with the
 //! store.
 
 use crate::admin::model::{CHECK_FINDINGS_KEPT_MAX, CheckState, StoreCheckStatus, StoreFinding};

@@ -843,7 +843,7 @@ impl World {
         let Some(stored) = stored.map(<[u8]>::to_vec) else {
             return Err(self.tell_lost(descriptor));
         };
-        let reader = ObjectReader::new(descriptor, &self.store.ring()).expect("the ring keeps all keys");
+        let reader = ObjectReader::new(descriptor, self.store.ring()).expect("the ring keeps all keys");
         let mut results = Vec::with_capacity(items.len());
         for item in items {
             let packed = &descriptor.blocks()[usize::from(item.index)];

@@ -7,8 +7,8 @@ use tombolo_cloud_driver::object::{Compression, ObjectError, decode_object, enco
 
 #[derive(Debug, Default)]
 pub struct Store {
-    /// Empty: nothing is encrypted. The last encrypts.
-    keys: Vec<SecretKey>,
+    /// Empty: nothing is encrypted.
+    ring: KeyRing,
     objects: BTreeMap<String, Vec<u8>>,
     /// What was put under each key, at any time.
     sums: BTreeMap<String, BlockSum>,
@@ -25,22 +25,22 @@ impl Store {
     }
 
     pub fn is_encrypted(&self) -> bool {
-        !self.keys.is_empty()
+        self.ring.current().is_some()
     }
 
     /// Another data key for new objects.
     pub fn rotate_key(&mut self, prng: &mut Prng) {
         let mut secret = [0; SECRET_BYTES];
         prng.fill(&mut secret);
-        self.keys.push(SecretKey::new(secret));
+        self.ring.add(SecretKey::new(secret));
     }
 
-    pub fn ring(&self) -> KeyRing {
-        KeyRing::new(self.keys.iter().cloned())
+    pub fn ring(&self) -> &KeyRing {
+        &self.ring
     }
 
     pub fn pack(&self, blocks: &[(Pvbn, Fingerprint, &[u8])], compression: Compression) -> (ObjectDescriptor, Vec<u8>) {
-        encode_object(blocks, compression, &self.ring())
+        encode_object(blocks, compression, &self.ring)
     }
 
     /// # Panics
@@ -81,7 +81,7 @@ impl Store {
 
     fn open(&self, key: &str, bytes: &[u8]) -> Result<(ObjectDescriptor, Vec<u8>), ObjectError> {
         let id = ObjectId::from_key(key).expect("objects have keys of their form");
-        decode_object(bytes, id, &self.ring())
+        decode_object(bytes, id, &self.ring)
     }
 
     /// What the whole ones hold.
