@@ -145,7 +145,9 @@ static bool is_ephemeral(const char *path)
 	return length >= 9 && strcmp(path + length - 9, "/lock.mdb") == 0;
 }
 
-static bool names_ephemeral(int fd)
+/* Whether its content need not be noted. Asks for the path: the number of a removed file's inode may be that of a new
+ * table of readers, or of a file elsewhere. */
+static bool may_be_mapped(int fd)
 {
 	char link[64], path[PATH_MAX];
 	ssize_t length;
@@ -155,7 +157,7 @@ static bool names_ephemeral(int fd)
 	if (length < 0)
 		return false;
 	path[length] = 0;
-	return is_ephemeral(path);
+	return is_ephemeral(path) || !below(path);
 }
 
 static uint64_t *slot_of(uint64_t inode)
@@ -566,8 +568,7 @@ int fallocate64(int fd, int mode, off64_t offset, off64_t length)
 
 void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
 {
-	/* The number of a removed file's or folder's inode may be that of a new table of readers. */
-	if ((flags & MAP_SHARED) && (protection & PROT_WRITE) && fd >= 0 && !names_ephemeral(fd) && enter_known(fd))
+	if ((flags & MAP_SHARED) && (protection & PROT_WRITE) && fd >= 0 && !may_be_mapped(fd) && enter_known(fd))
 		give_up("a writable shared mapping");
 	return REAL(mmap)(address, length, protection, flags, fd, offset);
 }
