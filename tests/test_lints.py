@@ -14,6 +14,7 @@ PURE = {
     "gateway/core/src/lib.rs": "tombolo-core",
     "gateway/file_storage/src/lib.rs": "tombolo-file-storage",
     "gateway/files/src/lib.rs": "tombolo-files",
+    "gateway/metadata_tree/src/lib.rs": "tombolo-metadata-tree",
     "prefetch/src/lib.rs": "tombolo-prefetch",
     "simulator/engine/src/faults.rs": "tombolo-engine",
     "simulator/engine/src/replay.rs": "tombolo-engine",

@@ -1,0 +1,322 @@
+//! Maps: runs of blocks of files, and the PVBNs that they have.
+//!
+//! ```text
+//! key   file: varint of the difference to the key before, or to 0
+//!       block: varint of the difference to the key before, if that is of the same file, else itself
+//! run   file: varint of the difference to the run before, or to 0
+//!       block: varint of the difference to the end of the run before, if that is of the same file, else itself
+//!       length << 2 | has a birth << 1 | is a hole, varint; a hole has nothing more
+//!       first PVBN: zigzag varint of the difference to the end of the mapped run before, or to 0
+//!       birth: varint, if it has one
+//! ```
+
+use crate::codec::Codec;
+use crate::varint;
+use alloc::vec::Vec;
+use tombolo_base::{DecodeError, Pvbn, Reader, Writer};
+
+/// Blocks are below this: a file of 2^64 bytes has no more.
+pub const BLOCKS_MAX: u64 = 1 << 52;
+
+/// A block of a file or volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MapKey {
+    /// A file's or a volume's number, as of [`tombolo_base::VolumeId`].
+    pub file: u64,
+    /// Below [`BLOCKS_MAX`].
+    pub block: u64,
+}
+
+impl MapKey {
+    /// Whether there is no key from this one, as an end, to `next`.
+    fn is_followed_by(&self, next: &Self) -> bool {
+        let is_end_of_file = self.block == BLOCKS_MAX && next.block == 0;
+        self == next || (is_end_of_file && self.file.checked_add(1) == Some(next.file))
+    }
+}
+
+/// What the first block of a run is mapped to; those behind it follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The block's name.
+    pub pvbn: Pvbn,
+    /// The checkpoint that mapped it, where this does not follow from the PVBN.
+    pub birth: Option<u32>,
+}
+
+/// Consecutive blocks of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first block.
+    pub start: MapKey,
+    /// How many blocks; at least one.
+    pub length: u64,
+    /// None for a hole, which takes away what lies below.
+    pub target: Option<Target>,
+}
+
+impl Run {
+    /// The key behind the last block.
+    pub fn end(&self) -> MapKey {
+        MapKey {
+            block: self.start.block.saturating_add(self.length),
+            ..self.start
+        }
+    }
+
+    /// What is left of it from a key in it on.
+    fn from(&self, start: MapKey) -> Self {
+        let skipped = start.block - self.start.block;
+        Self {
+            start,
+            length: self.length - skipped,
+            target: self.target.map(|target| target.plus(skipped)),
+        }
+    }
+
+    /// What is left of it below a key in it.
+    fn until(&self, end: MapKey) -> Self {
+        Self {
+            length: end.block - self.start.block,
+            ..*self
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        let is_in_file = self.start.block < BLOCKS_MAX && self.end().block <= BLOCKS_MAX;
+        let has_names = self
+            .target
+            .is_none_or(|target| target.pvbn.0.checked_add(self.length).is_some());
+        self.length > 0 && is_in_file && has_names
+    }
+}
+
+impl Target {
+    fn plus(self, count: u64) -> Self {
+        Self {
+            pvbn: self.pvbn.plus(count),
+            ..self
+        }
+    }
+}
+
+/// Trees of maps.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs;
+
+/// Where the run before ends, and the PVBN behind it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunPosition {
+    end: MapKey,
+    pvbn: u64,
+}
+
+const IS_HOLE: u64 = 1;
+const HAS_BIRTH: u64 = 2;
+
+fn put_place(out: &mut Writer, before: MapKey, key: MapKey) {
+    varint::put(out, key.file - before.file);
+    let is_same_file = key.file == before.file;
+    varint::put(
+        out,
+        if is_same_file {
+            key.block - before.block
+        } else {
+            key.block
+        },
+    );
+}
+
+fn get_place(reader: &mut Reader<'_>, before: MapKey) -> Result<MapKey, DecodeError> {
+    let difference = varint::get(reader, "file")?;
+    let file = before.file.checked_add(difference).ok_or(DecodeError::Invalid {
+        what: "file",
+        value: difference,
+    })?;
+    let offset = varint::get(reader, "block")?;
+    let base = if difference == 0 { before.block } else { 0 };
+    match base.checked_add(offset) {
+        Some(block) if block < BLOCKS_MAX => Ok(MapKey { file, block }),
+        _ => Err(DecodeError::Invalid {
+            what: "block",
+            value: offset,
+        }),
+    }
+}
+
+impl Codec for Runs {
+    type Key = MapKey;
+    type Record = Run;
+    type Value = Target;
+    type Position = RunPosition;
+    const LEAF_KIND: u8 = 1;
+
+    fn lowest_key() -> MapKey {
+        MapKey::default()
+    }
+
+    fn put_key(out: &mut Writer, before: Option<&MapKey>, key: &MapKey) {
+        put_place(out, before.copied().unwrap_or_default(), *key);
+    }
+
+    fn get_key(reader: &mut Reader<'_>, before: Option<&MapKey>) -> Result<MapKey, DecodeError> {
+        get_place(reader, before.copied().unwrap_or_default())
+    }
+
+    fn put_record(out: &mut Writer, position: &mut RunPosition, run: &Run) {
+        put_place(out, position.end, run.start);
+        position.end = run.end();
+        let Some(target) = run.target else {
+            varint::put(out, run.length << 2 | IS_HOLE);
+            return;
+        };
+        let flag = if target.birth.is_some() { HAS_BIRTH } else { 0 };
+        varint::put(out, run.length << 2 | flag);
+        varint::put_difference(out, position.pvbn, target.pvbn.0);
+        if let Some(birth) = target.birth {
+            varint::put(out, birth.into());
+        }
+        position.pvbn = target.pvbn.0 + run.length;
+    }
+
+    fn get_record(reader: &mut Reader<'_>, position: &mut RunPosition) -> Result<Run, DecodeError> {
+        let start = get_place(reader, position.end)?;
+        let field = varint::get(reader, "run's length")?;
+        let length = field >> 2;
+        let target = match (field & IS_HOLE, field & HAS_BIRTH) {
+            (0, has_birth) => {
+                let pvbn = Pvbn(varint::get_difference(reader, "run's PVBN", position.pvbn)?);
+                let birth = match has_birth {
+                    0 => None,
+                    _ => Some(varint::get_u32(reader, "run's birth")?),
+                };
+                Some(Target { pvbn, birth })
+            }
+            (_, 0) => None,
+            _ => {
+                return Err(DecodeError::Invalid {
+                    what: "hole's length",
+                    value: field,
+                });
+            }
+        };
+        let run = Run { start, length, target };
+        if !run.is_valid() {
+            return Err(DecodeError::Invalid {
+                what: "run's length",
+                value: field,
+            });
+        }
+        position.end = run.end();
+        if let Some(target) = target {
+            position.pvbn = target.pvbn.0 + length;
+        }
+        Ok(run)
+    }
+
+    fn start(run: &Run) -> MapKey {
+        run.start
+    }
+
+    fn is_deletion(run: &Run) -> bool {
+        run.target.is_none()
+    }
+
+    fn check(runs: &[Run]) -> Result<(), DecodeError> {
+        let mut end = MapKey::default();
+        for (index, run) in runs.iter().enumerate() {
+            if !run.is_valid() || run.start < end {
+                return Err(DecodeError::Invalid {
+                    what: "index of a run that is too long or out of order",
+                    value: index as u64,
+                });
+            }
+            end = run.end();
+        }
+        Ok(())
+    }
+
+    fn find<'a>(runs: &'a [Run], key: &MapKey) -> Option<&'a Run> {
+        let run = runs.get(runs.partition_point(|run| run.end() <= *key))?;
+        (run.start <= *key).then_some(run)
+    }
+
+    fn value(run: &Run, key: &MapKey) -> Option<Target> {
+        run.from(*key).target
+    }
+
+    fn lay_over(older: Vec<Run>, newer: Vec<Run>) -> Vec<Run> {
+        let mut runs = Vec::with_capacity(older.len() + newer.len());
+        let mut rest = older.into_iter();
+        let mut current = rest.next();
+        for new in newer {
+            while let Some(old) = current
+                && old.start < new.end()
+            {
+                if old.start < new.start {
+                    push_joined(&mut runs, old.until(old.end().min(new.start)));
+                }
+                if old.end() > new.end() {
+                    current = Some(old.from(new.end()));
+                    break;
+                }
+                current = rest.next();
+            }
+            push_joined(&mut runs, new);
+        }
+        for old in current.into_iter().chain(rest) {
+            push_joined(&mut runs, old);
+        }
+        runs
+    }
+
+    fn cut(runs: &[Run], low: &MapKey, high: Option<&MapKey>) -> Vec<Run> {
+        let from = runs.partition_point(|run| run.end() <= *low);
+        let to = high.map_or(runs.len(), |high| runs.partition_point(|run| run.start < *high));
+        let mut part = runs[from..to.max(from)].to_vec();
+        if let Some(first) = part.first_mut()
+            && first.start < *low
+        {
+            *first = first.from(*low);
+        }
+        if let Some(last) = part.last_mut()
+            && let Some(high) = high
+            && last.end() > *high
+        {
+            *last = last.until(*high);
+        }
+        part
+    }
+
+    fn is_within(runs: &[Run], low: &MapKey, high: Option<&MapKey>) -> bool {
+        let is_above = runs.first().is_none_or(|run| run.start >= *low);
+        is_above && runs.last().is_none_or(|run| high.is_none_or(|high| run.end() <= *high))
+    }
+
+    fn covers(runs: &[Run], low: &MapKey, high: Option<&MapKey>) -> bool {
+        let Some(high) = high else { return false };
+        let mut covered = *low;
+        for run in runs {
+            if !covered.is_followed_by(&run.start) {
+                return false;
+            }
+            covered = run.end();
+        }
+        covered.is_followed_by(high)
+    }
+}
+
+/// Runs that continue each other become one.
+fn push_joined(runs: &mut Vec<Run>, run: Run) {
+    if let Some(last) = runs.last_mut()
+        && last.end() == run.start
+        && last.target.map(|target| target.plus(last.length)) == run.target
+    {
+        last.length += run.length;
+        return;
+    }
+    runs.push(run);
+}
+
+#[cfg(test)]
+mod tests;
