@@ -1,0 +1,1 @@
+//! Single properties, each with what it is for.
