@@ -20,9 +20,9 @@ pub struct Shape {
     pub fanout: usize,
     /// Segments before one subtree; none makes a plain copy-on-write B-tree.
     pub segments_max: u8,
-    /// Bytes of segments before a leaf.
+    /// Bytes of segments before a leaf, and of what their deletions hide: see [`Codec::hidden_bytes`].
     pub leaf_pending_bytes: usize,
-    /// Bytes of segments before an interior node.
+    /// Bytes of segments before an interior node, counted in the same way.
     pub node_pending_bytes: usize,
 }
 
@@ -78,6 +78,12 @@ pub fn apply<C: Codec, N: Nodes>(
     Ok(Applied { root, died: apply.died })
 }
 
+/// What a segment takes, and what its deletions make superfluous in the nodes below: a segment of deletions is small, but
+/// waits no longer than another that changes as much.
+fn weight_bytes<C: Codec>(segment: &[u8], changes: &[C::Record]) -> usize {
+    segment.len() + TAG_BYTES + changes.iter().map(C::hidden_bytes).sum::<usize>()
+}
+
 /// One application under way.
 pub struct Apply<'a, N> {
     pub nodes: &'a mut N,
@@ -117,10 +123,13 @@ impl<N: Nodes> Apply<'_, N> {
         } else {
             changes
         };
-        if changes.is_empty() || self.postpone::<C>(&mut root.segments, root.height, &bounds, &changes)? {
+        if changes.is_empty() {
             return Ok(root);
         }
-        let fresh = self.rewrite::<C>(root.node, &root.segments, root.height, bounds.clone(), changes)?;
+        let Some(changes) = self.postpone::<C>(&mut root.segments, root.height, &bounds, changes)? else {
+            return Ok(root);
+        };
+        let fresh = self.rewrite::<C>(root.node, &root.segments, root.height, bounds, changes)?;
         self.grow(fresh, root.height)
     }
 
@@ -148,14 +157,15 @@ impl<N: Nodes> Apply<'_, N> {
         })
     }
 
-    /// Lays changes before a subtree, unless there are enough to rewrite its node.
+    /// Lays changes before a subtree, unless there are enough to rewrite its node: then these are given back, and with them
+    /// what was in segments that had to be read.
     fn postpone<C: Codec>(
         &mut self,
         segments: &mut Vec<Pointer>,
         height: u8,
         bounds: &Bounds<C::Key>,
-        changes: &[C::Record],
-    ) -> Result<bool, TreeError<N::Error>> {
+        changes: Vec<C::Record>,
+    ) -> Result<Option<Vec<C::Record>>, TreeError<N::Error>> {
         let limit_bytes = match height {
             0 => self.shape.leaf_pending_bytes,
             _ => self.shape.node_pending_bytes,
@@ -163,20 +173,23 @@ impl<N: Nodes> Apply<'_, N> {
         let segments_max = usize::from(self.shape.segments_max);
         let pending_bytes: usize = segments.iter().map(|segment| segment.bytes as usize).sum();
         if segments_max == 0 || pending_bytes > limit_bytes {
-            return Ok(false);
+            return Ok(Some(changes));
         }
-        let mut segment = encode_records::<C>(RecordNode::Segment, changes);
-        if pending_bytes + segment.len() + TAG_BYTES > limit_bytes {
-            return Ok(false);
+        let mut segment = encode_records::<C>(RecordNode::Segment, &changes);
+        if pending_bytes + weight_bytes::<C>(&segment, &changes) > limit_bytes {
+            return Ok(Some(changes));
         }
         if segments.len() >= segments_max {
-            // Many small ones: joined, since that costs less than the node.
-            let joined = self.take_segments::<C>(segments, bounds, changes.to_vec())?;
+            // Many small ones: joined, since that costs less than the node, unless they turn out to hide much of it.
+            let joined = self.take_segments::<C>(segments, bounds, changes)?;
             segments.clear();
             segment = encode_records::<C>(RecordNode::Segment, &joined);
+            if weight_bytes::<C>(&segment, &joined) > limit_bytes {
+                return Ok(Some(joined));
+            }
         }
         segments.push(self.write(segment)?);
-        Ok(true)
+        Ok(None)
     }
 
     /// The segments and, over them, the changes. The segments are given up.
@@ -233,11 +246,11 @@ impl<N: Nodes> Apply<'_, N> {
             }
             if let Some(fresh) = self.replace::<C>(&child, height, &bounds, &part)? {
                 level.add(self, fresh)?;
-            } else if self.postpone::<C>(&mut child.segments, height, &bounds, &part)? {
-                level.keep(self, child, bounds)?;
-            } else {
+            } else if let Some(part) = self.postpone::<C>(&mut child.segments, height, &bounds, part)? {
                 let fresh = self.rewrite::<C>(Some(child.node), &child.segments, height, bounds, part)?;
                 level.add(self, fresh)?;
+            } else {
+                level.keep(self, child, bounds)?;
             }
         }
         level.finish(self)

@@ -35,6 +35,9 @@ pub trait Codec {
     fn start(record: &Self::Record) -> Self::Key;
     /// Whether it takes away what lies below.
     fn is_deletion(record: &Self::Record) -> bool;
+    /// About how many bytes a deletion makes superfluous below it; nothing for a value, which takes as much itself. A guess, as
+    /// nobody has looked: leaves whose contents are deleted have to be rewritten at some time.
+    fn hidden_bytes(record: &Self::Record) -> usize;
     /// Whether the records are what can be encoded: within the bounds of each field, ascending, not overlapping.
     ///
     /// # Errors

@@ -114,6 +114,11 @@ impl Codec for Entries {
         entry.value.is_none()
     }
 
+    /// An inode has some 100 bytes, a name 30.
+    fn hidden_bytes(entry: &Entry) -> usize {
+        if entry.value.is_some() { 0 } else { 64 }
+    }
+
     fn check(entries: &[Entry]) -> Result<(), DecodeError> {
         let ascends = |index: usize| index == 0 || entries[index - 1].key < entries[index].key;
         for (index, entry) in entries.iter().enumerate() {

@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use tombolo_base::{DecodeError, Reader, Writer};
 
 const MAGIC: &[u8; 2] = b"TN";
-pub const HEADER_BYTES: usize = 12;
+const HEADER_BYTES: usize = 12;
 /// Interior nodes above each other; with two children each they would reach 2^16 leaves.
 pub const HEIGHT_MAX: u8 = 16;
 

@@ -111,6 +111,8 @@ pub struct RunPosition {
     pvbn: u64,
 }
 
+const RANDOM_RUN_BYTES: usize = 6;
+const HIDDEN_RUNS_MAX: u64 = 16;
 const IS_HOLE: u64 = 1;
 const HAS_BIRTH: u64 = 2;
 
@@ -220,6 +222,14 @@ impl Codec for Runs {
 
     fn is_deletion(run: &Run) -> bool {
         run.target.is_none()
+    }
+
+    /// Of a random run for each block, but only some: holes to the end of a file mostly hide a small one.
+    fn hidden_bytes(run: &Run) -> usize {
+        match run.target {
+            Some(_) => 0,
+            None => run.length.min(HIDDEN_RUNS_MAX) as usize * RANDOM_RUN_BYTES,
+        }
     }
 
     fn check(runs: &[Run]) -> Result<(), DecodeError> {
