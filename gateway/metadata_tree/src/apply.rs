@@ -4,7 +4,7 @@
 use crate::codec::{Codec, without_deletions};
 use crate::level::{Contents, Fresh, Level, write};
 use crate::load::{Bounds, Nodes, TreeError, load_children, load_records, load_segments};
-use crate::node::{Child, HEIGHT_MAX, RecordNode, Root, encode_records};
+use crate::node::{Child, HEIGHT_MAX, RecordNode, Root, Segments, encode_records};
 use crate::pointer::Pointer;
 use crate::read::visit_subtree;
 use alloc::vec::Vec;
@@ -78,10 +78,9 @@ pub fn apply<C: Codec, N: Nodes>(
     Ok(Applied { root, died: apply.died })
 }
 
-/// What a segment takes, and what its deletions make superfluous in the nodes below: a segment of deletions is small, but
-/// waits no longer than another that changes as much.
-fn weight_bytes<C: Codec>(segment: &[u8], changes: &[C::Record]) -> usize {
-    segment.len() + TAG_BYTES + changes.iter().map(C::hidden_bytes).sum::<usize>()
+fn hidden_bytes<C: Codec>(changes: &[C::Record]) -> u32 {
+    let hidden = changes.iter().map(C::hidden_bytes);
+    hidden.fold(0, u32::saturating_add)
 }
 
 /// One application under way.
@@ -126,10 +125,12 @@ impl<N: Nodes> Apply<'_, N> {
         if changes.is_empty() {
             return Ok(root);
         }
-        let Some(changes) = self.postpone::<C>(&mut root.segments, root.height, &bounds, changes)? else {
+        let Some(changes) =
+            self.postpone::<C>(root.node.as_ref(), &mut root.segments, root.height, &bounds, changes)?
+        else {
             return Ok(root);
         };
-        let fresh = self.rewrite::<C>(root.node, &root.segments, root.height, bounds, changes)?;
+        let fresh = self.rewrite::<C>(root.node, root.segments, root.height, bounds, changes)?;
         self.grow(fresh, root.height)
     }
 
@@ -157,50 +158,53 @@ impl<N: Nodes> Apply<'_, N> {
         })
     }
 
-    /// Lays changes before a subtree, unless there are enough to rewrite its node: then these are given back, and with them
-    /// what was in segments that had to be read.
+    /// Lays changes before a subtree, unless there are enough to rewrite its node: then they are given back.
     fn postpone<C: Codec>(
         &mut self,
-        segments: &mut Vec<Pointer>,
+        node: Option<&Pointer>,
+        segments: &mut Segments,
         height: u8,
         bounds: &Bounds<C::Key>,
         changes: Vec<C::Record>,
     ) -> Result<Option<Vec<C::Record>>, TreeError<N::Error>> {
-        let limit_bytes = match height {
-            0 => self.shape.leaf_pending_bytes,
-            _ => self.shape.node_pending_bytes,
-        };
         let segments_max = usize::from(self.shape.segments_max);
-        let pending_bytes: usize = segments.iter().map(|segment| segment.bytes as usize).sum();
-        if segments_max == 0 || pending_bytes > limit_bytes {
+        let (limit_bytes, hidden_max) = match (height, node) {
+            // A leaf may be small, and then little is enough to hide all of it.
+            (0, Some(leaf)) => (self.shape.leaf_pending_bytes, leaf.bytes / 2),
+            (0, None) => (self.shape.leaf_pending_bytes, u32::MAX),
+            _ => (self.shape.node_pending_bytes, u32::MAX),
+        };
+        let mut hidden_bytes = hidden_bytes::<C>(&changes);
+        let pending_bytes = segments.weight_bytes() + hidden_bytes as usize;
+        let hides_much = segments.hidden_bytes.saturating_add(hidden_bytes) > hidden_max;
+        if segments_max == 0 || hides_much || pending_bytes > limit_bytes {
             return Ok(Some(changes));
         }
         let mut segment = encode_records::<C>(RecordNode::Segment, &changes);
-        if pending_bytes + weight_bytes::<C>(&segment, &changes) > limit_bytes {
+        if pending_bytes + segment.len() + TAG_BYTES > limit_bytes {
             return Ok(Some(changes));
         }
-        if segments.len() >= segments_max {
-            // Many small ones: joined, since that costs less than the node, unless they turn out to hide much of it.
+        if segments.pointers.len() >= segments_max {
+            // Many small ones: joined, since that costs less than the node.
             let joined = self.take_segments::<C>(segments, bounds, changes)?;
-            segments.clear();
             segment = encode_records::<C>(RecordNode::Segment, &joined);
-            if weight_bytes::<C>(&segment, &joined) > limit_bytes {
-                return Ok(Some(joined));
-            }
+            hidden_bytes = self::hidden_bytes::<C>(&joined);
         }
-        segments.push(self.write(segment)?);
+        segments.pointers.push(self.write(segment)?);
+        segments.hidden_bytes = segments.hidden_bytes.saturating_add(hidden_bytes);
         Ok(None)
     }
 
     /// The segments and, over them, the changes. The segments are given up.
     fn take_segments<C: Codec>(
         &mut self,
-        segments: &[Pointer],
+        segments: &mut Segments,
         bounds: &Bounds<C::Key>,
         changes: Vec<C::Record>,
     ) -> Result<Vec<C::Record>, TreeError<N::Error>> {
-        let older = load_segments::<C, N>(self.nodes, segments, bounds)?;
-        self.died.extend(segments);
+        let taken = core::mem::take(segments);
+        let older = load_segments::<C, N>(self.nodes, &taken.pointers, bounds)?;
+        self.died.extend(taken.pointers);
         Ok(C::lay_over(older, changes))
     }
 
@@ -208,12 +212,12 @@ impl<N: Nodes> Apply<'_, N> {
     fn rewrite<C: Codec>(
         &mut self,
         node: Option<Pointer>,
-        segments: &[Pointer],
+        mut segments: Segments,
         height: u8,
         bounds: Bounds<C::Key>,
         changes: Vec<C::Record>,
     ) -> Result<Fresh<C>, TreeError<N::Error>> {
-        let changes = self.take_segments::<C>(segments, &bounds, changes)?;
+        let changes = self.take_segments::<C>(&mut segments, &bounds, changes)?;
         self.died.extend(node);
         let contents = match (node, height) {
             (None, _) => Contents::Records(without_deletions::<C>(changes)),
@@ -246,8 +250,10 @@ impl<N: Nodes> Apply<'_, N> {
             }
             if let Some(fresh) = self.replace::<C>(&child, height, &bounds, &part)? {
                 level.add(self, fresh)?;
-            } else if let Some(part) = self.postpone::<C>(&mut child.segments, height, &bounds, part)? {
-                let fresh = self.rewrite::<C>(Some(child.node), &child.segments, height, bounds, part)?;
+            } else if let Some(part) =
+                self.postpone::<C>(Some(&child.node), &mut child.segments, height, &bounds, part)?
+            {
+                let fresh = self.rewrite::<C>(Some(child.node), child.segments, height, bounds, part)?;
                 level.add(self, fresh)?;
             } else {
                 level.keep(self, child, bounds)?;

@@ -37,7 +37,7 @@ pub trait Codec {
     fn is_deletion(record: &Self::Record) -> bool;
     /// About how many bytes a deletion makes superfluous below it; nothing for a value, which takes as much itself. A guess, as
     /// nobody has looked: leaves whose contents are deleted have to be rewritten at some time.
-    fn hidden_bytes(record: &Self::Record) -> usize;
+    fn hidden_bytes(record: &Self::Record) -> u32;
     /// Whether the records are what can be encoded: within the bounds of each field, ascending, not overlapping.
     ///
     /// # Errors

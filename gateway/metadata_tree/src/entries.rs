@@ -114,9 +114,9 @@ impl Codec for Entries {
         entry.value.is_none()
     }
 
-    /// An inode has some 100 bytes, a name 30.
-    fn hidden_bytes(entry: &Entry) -> usize {
-        if entry.value.is_some() { 0 } else { 64 }
+    /// An inode has some 100 bytes, a name 30, the record of an object 200.
+    fn hidden_bytes(entry: &Entry) -> u32 {
+        if entry.value.is_some() { 0 } else { 100 }
     }
 
     fn check(entries: &[Entry]) -> Result<(), DecodeError> {

@@ -8,8 +8,7 @@
 use crate::apply::Apply;
 use crate::codec::{Codec, record_bytes};
 use crate::load::{Bounds, Nodes, TreeError, load_children, load_records};
-use crate::node::{Child, RecordNode, encode_children, encode_records};
-use crate::pointer::Pointer;
+use crate::node::{Child, RecordNode, Segments, encode_children, encode_records};
 use alloc::vec::Vec;
 
 /// What a node holds.
@@ -23,7 +22,7 @@ pub struct Fresh<C: Codec> {
     pub bounds: Bounds<C::Key>,
     pub contents: Contents<C>,
     /// They come from a neighbour that it was joined with.
-    segments: Vec<Pointer>,
+    segments: Segments,
     /// Bytes of a leaf, children of an interior node.
     size: usize,
 }
@@ -37,7 +36,7 @@ impl<C: Codec> Fresh<C> {
         Self {
             bounds,
             contents,
-            segments: Vec::new(),
+            segments: Segments::default(),
             size,
         }
     }
@@ -54,7 +53,9 @@ impl<C: Codec> Fresh<C> {
             // Neighbours are of one level.
             _ => unreachable!("a leaf beside an interior node"),
         }
-        self.segments.extend(right.segments);
+        if self.segments.pointers.is_empty() {
+            self.segments = right.segments;
+        }
         self.size += right.size;
         self.bounds.high = right.bounds.high;
     }
@@ -180,7 +181,7 @@ impl<C: Codec> Level<C> {
         neighbour: &Fresh<C>,
     ) -> Result<Option<Fresh<C>>, TreeError<N::Error>> {
         // Segments of both would be more than there may be.
-        if !child.segments.is_empty() && !neighbour.segments.is_empty() {
+        if !child.segments.pointers.is_empty() && !neighbour.segments.pointers.is_empty() {
             return Ok(None);
         }
         let contents = if self.height == 0 {
@@ -218,7 +219,7 @@ pub fn write<C: Codec, N: Nodes>(
         Contents::Children(children) => write_interior::<C, N>(apply, height, children)?,
     };
     // What was joined is small, so it is in one piece.
-    debug_assert!(fresh.segments.is_empty() || written.len() == 1);
+    debug_assert!(fresh.segments.pointers.is_empty() || written.len() == 1);
     if let Some(first) = written.first_mut() {
         first.first = fresh.bounds.low;
         first.segments = fresh.segments;
@@ -242,7 +243,7 @@ fn write_leaves<C: Codec, N: Nodes>(
             leaves.push(Child {
                 first: C::start(&piece[0]),
                 node: apply.write(encode_records::<C>(RecordNode::Leaf, piece))?,
-                segments: Vec::new(),
+                segments: Segments::default(),
             });
             (from, filled) = (index + 1, 0);
         }
@@ -262,7 +263,7 @@ fn write_interior<C: Codec, N: Nodes>(
         nodes.push(Child {
             first: piece[0].first.clone(),
             node: apply.write(encode_children::<C>(height, piece))?,
-            segments: Vec::new(),
+            segments: Segments::default(),
         });
     }
     Ok(nodes)

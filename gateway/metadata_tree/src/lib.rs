@@ -39,7 +39,9 @@ pub use apply::{Applied, Shape, apply};
 pub use codec::Codec;
 pub use entries::{Entries, Entry};
 pub use load::{Nodes, TreeError, Written};
-pub use node::{Child, HEIGHT_MAX, RecordNode, Root, decode_children, decode_records, encode_children, encode_records};
+pub use node::{
+    Child, HEIGHT_MAX, RecordNode, Root, Segments, decode_children, decode_records, encode_children, encode_records,
+};
 pub use pointer::{Pointer, PointerSequence};
 pub use read::{Scan, get, visit};
 pub use runs::{BLOCKS_MAX, MapKey, Run, Runs, Target};

@@ -12,8 +12,9 @@
 //!
 //! leaf, segment    count varint, then the records; only segments have deletions
 //! interior         count varint, then per child: its first key, but for the first child; the pointer of its node;
-//!                  segments u8, and the pointer of each, the oldest first
-//! root             height u8 | has a node u8 | the pointer of the node, if it has one | segments u8 | of each its pointer
+//!                  its segments
+//! root             height u8 | has a node u8 | the pointer of the node, if it has one | its segments
+//! segments         count u8 | unless it is 0: bytes that their deletions hide, varint; the pointer of each, the oldest first
 //! ```
 //!
 //! A node's first child begins where the node itself does, which is said one level above. The pointers of one node, and
@@ -52,6 +53,15 @@ fn interior_kind<C: Codec>() -> u8 {
     C::LEAF_KIND + 1
 }
 
+/// The segments before a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    /// The oldest first; at most 255.
+    pub pointers: Vec<Pointer>,
+    /// About how much their deletions make superfluous below: [`Codec::hidden_bytes`] of them all, 0 without segments.
+    pub hidden_bytes: u32,
+}
+
 /// A child of an interior node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child<K> {
@@ -59,8 +69,8 @@ pub struct Child<K> {
     pub first: K,
     /// The child itself.
     pub node: Pointer,
-    /// Changes that lie over it, the oldest first; at most 255.
-    pub segments: Vec<Pointer>,
+    /// Changes that lie over it.
+    pub segments: Segments,
 }
 
 /// A tree: what names its topmost node, and the segments before that.
@@ -70,8 +80,8 @@ pub struct Root {
     pub height: u8,
     /// None in a tree that has nothing but segments, or nothing at all.
     pub node: Option<Pointer>,
-    /// Changes that lie over the node, the oldest first; at most 255.
-    pub segments: Vec<Pointer>,
+    /// Changes that lie over the node.
+    pub segments: Segments,
 }
 
 fn invalid(what: &'static str, value: impl Into<u64>) -> DecodeError {
@@ -164,10 +174,7 @@ pub fn encode_children<C: Codec>(height: u8, children: &[Child<C::Key>]) -> Vec<
             before = Some(&child.first);
         }
         pointers.put(&mut out, &child.node);
-        out.u8(child.segments.len() as u8);
-        for segment in &child.segments {
-            pointers.put(&mut out, segment);
-        }
+        child.segments.put(&mut out, &mut pointers);
     }
     finish(out)
 }
@@ -193,16 +200,40 @@ pub fn decode_children<C: Codec>(height: u8, low: &C::Key, bytes: &[u8]) -> Resu
             }
         }
         let node = pointers.get(&mut reader)?;
-        let segments = get_segments(&mut reader, &mut pointers)?;
+        let segments = Segments::get(&mut reader, &mut pointers)?;
         children.push(Child { first, node, segments });
     }
     reader.finish("node")?;
     Ok(children)
 }
 
-fn get_segments(reader: &mut Reader<'_>, pointers: &mut PointerSequence) -> Result<Vec<Pointer>, DecodeError> {
-    let count = reader.u8("count of segments")?;
-    (0..count).map(|_| pointers.get(reader)).collect()
+impl Segments {
+    /// What they take, and what they make superfluous.
+    pub(crate) fn weight_bytes(&self) -> usize {
+        let bytes: usize = self.pointers.iter().map(|segment| segment.bytes as usize).sum();
+        bytes + self.hidden_bytes as usize
+    }
+
+    fn put(&self, out: &mut Writer, pointers: &mut PointerSequence) {
+        out.u8(self.pointers.len() as u8);
+        if self.pointers.is_empty() {
+            return;
+        }
+        varint::put(out, self.hidden_bytes.into());
+        for segment in &self.pointers {
+            pointers.put(out, segment);
+        }
+    }
+
+    fn get(reader: &mut Reader<'_>, pointers: &mut PointerSequence) -> Result<Self, DecodeError> {
+        let count = reader.u8("count of segments")?;
+        if count == 0 {
+            return Ok(Self::default());
+        }
+        let hidden_bytes = varint::get_u32(reader, "bytes that segments hide")?;
+        let pointers = (0..count).map(|_| pointers.get(reader)).collect::<Result<_, _>>()?;
+        Ok(Self { pointers, hidden_bytes })
+    }
 }
 
 impl Root {
@@ -213,10 +244,7 @@ impl Root {
         if let Some(node) = &self.node {
             pointers.put(out, node);
         }
-        out.u8(self.segments.len() as u8);
-        for segment in &self.segments {
-            pointers.put(out, segment);
-        }
+        self.segments.put(out, &mut pointers);
     }
 
     /// The next root; what follows it is left to be read.
@@ -237,7 +265,7 @@ impl Root {
             0 => None,
             _ => Some(pointers.get(reader)?),
         };
-        let segments = get_segments(reader, &mut pointers)?;
+        let segments = Segments::get(reader, &mut pointers)?;
         Ok(Self { height, node, segments })
     }
 }

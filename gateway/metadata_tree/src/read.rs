@@ -3,7 +3,7 @@
 
 use crate::codec::{Codec, without_deletions};
 use crate::load::{Bounds, Nodes, TreeError, load_children, load_records, load_segments};
-use crate::node::{Child, HEIGHT_MAX, RecordNode, Root};
+use crate::node::{Child, HEIGHT_MAX, RecordNode, Root, Segments};
 use crate::pointer::Pointer;
 use alloc::vec::{self, Vec};
 
@@ -34,7 +34,7 @@ pub fn get<C: Codec, N: Nodes>(
     let mut bounds = all_keys::<C>();
     let (mut node, mut segments, mut height) = (root.node, root.segments.clone(), root.height);
     loop {
-        for segment in segments.iter().rev() {
+        for segment in segments.pointers.iter().rev() {
             let changes = load_records::<C, N>(nodes, segment, RecordNode::Segment, &bounds)?;
             if let Some(change) = C::find(&changes, key) {
                 return Ok(C::value(change, key));
@@ -79,7 +79,7 @@ struct Ahead<C: Codec> {
 
 struct Part<C: Codec> {
     node: Option<Pointer>,
-    segments: Vec<Pointer>,
+    segments: Segments,
     bounds: Bounds<C::Key>,
 }
 
@@ -136,7 +136,7 @@ impl<C: Codec> Scan<C> {
             return Err(TreeError::Height);
         }
         let bounds = part.bounds;
-        let below = load_segments::<C, N>(nodes, &part.segments, &bounds)?;
+        let below = load_segments::<C, N>(nodes, &part.segments.pointers, &bounds)?;
         let changes = C::lay_over(below, above);
         if let Some(node) = part.node
             && height > 0
@@ -188,7 +188,7 @@ pub fn visit<C: Codec, N: Nodes>(
     check_height(root)?;
     let bounds = all_keys::<C>();
     let Some(node) = root.node else {
-        root.segments.iter().for_each(|segment| {
+        root.segments.pointers.iter().for_each(|segment| {
             enter(segment);
         });
         return Ok(());
@@ -208,7 +208,7 @@ pub fn visit_subtree<C: Codec, N: Nodes>(
     bounds: &Bounds<C::Key>,
     enter: &mut impl FnMut(&Pointer) -> bool,
 ) -> Result<(), TreeError<N::Error>> {
-    child.segments.iter().for_each(|segment| {
+    child.segments.pointers.iter().for_each(|segment| {
         enter(segment);
     });
     if !enter(&child.node) || height == 0 {

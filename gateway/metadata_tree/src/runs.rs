@@ -3,12 +3,14 @@
 //! ```text
 //! key   file: varint of the difference to the key before, or to 0
 //!       block: varint of the difference to the key before, if that is of the same file, else itself
-//! run   file: varint of the difference to the run before, or to 0
+//! run   length << 3 | is of another file << 2 | has a birth << 1 | is a hole: varint
+//!       file, if it is another: varint of the difference to the run before, or to 0
 //!       block: varint of the difference to the end of the run before, if that is of the same file, else itself
-//!       length << 2 | has a birth << 1 | is a hole, varint; a hole has nothing more
-//!       first PVBN: zigzag varint of the difference to the end of the mapped run before, or to 0
-//!       birth: varint, if it has one
+//!       first PVBN, unless it is a hole: zigzag varint of the difference to the end of the mapped run before, or to 0
+//!       birth, if it has one: varint
 //! ```
+//!
+//! Of a random write of one block this is five or six bytes, so the file is left out where it is the same.
 
 use crate::codec::Codec;
 use crate::varint;
@@ -111,38 +113,31 @@ pub struct RunPosition {
     pvbn: u64,
 }
 
-const RANDOM_RUN_BYTES: usize = 6;
+const RANDOM_RUN_BYTES: u32 = 6;
 const HIDDEN_RUNS_MAX: u64 = 16;
 const IS_HOLE: u64 = 1;
 const HAS_BIRTH: u64 = 2;
+const IS_OTHER_FILE: u64 = 4;
+const LENGTH_SHIFT: u32 = 3;
 
-fn put_place(out: &mut Writer, before: MapKey, key: MapKey) {
-    varint::put(out, key.file - before.file);
-    let is_same_file = key.file == before.file;
-    varint::put(
-        out,
-        if is_same_file {
-            key.block - before.block
-        } else {
-            key.block
-        },
-    );
+fn invalid(what: &'static str, value: u64) -> DecodeError {
+    DecodeError::Invalid { what, value }
 }
 
-fn get_place(reader: &mut Reader<'_>, before: MapKey) -> Result<MapKey, DecodeError> {
-    let difference = varint::get(reader, "file")?;
-    let file = before.file.checked_add(difference).ok_or(DecodeError::Invalid {
-        what: "file",
-        value: difference,
-    })?;
+/// Relative to a key or the end of a run.
+fn put_block(out: &mut Writer, before: MapKey, key: MapKey) {
+    let base = if key.file == before.file { before.block } else { 0 };
+    varint::put(out, key.block - base);
+}
+
+fn get_block(reader: &mut Reader<'_>, before: MapKey, file_difference: u64) -> Result<MapKey, DecodeError> {
+    let file = before.file.checked_add(file_difference);
+    let file = file.ok_or(invalid("file", file_difference))?;
     let offset = varint::get(reader, "block")?;
-    let base = if difference == 0 { before.block } else { 0 };
+    let base = if file_difference == 0 { before.block } else { 0 };
     match base.checked_add(offset) {
         Some(block) if block < BLOCKS_MAX => Ok(MapKey { file, block }),
-        _ => Err(DecodeError::Invalid {
-            what: "block",
-            value: offset,
-        }),
+        _ => Err(invalid("block", offset)),
     }
 }
 
@@ -158,22 +153,31 @@ impl Codec for Runs {
     }
 
     fn put_key(out: &mut Writer, before: Option<&MapKey>, key: &MapKey) {
-        put_place(out, before.copied().unwrap_or_default(), *key);
+        let before = before.copied().unwrap_or_default();
+        varint::put(out, key.file - before.file);
+        put_block(out, before, *key);
     }
 
     fn get_key(reader: &mut Reader<'_>, before: Option<&MapKey>) -> Result<MapKey, DecodeError> {
-        get_place(reader, before.copied().unwrap_or_default())
+        let file_difference = varint::get(reader, "file")?;
+        get_block(reader, before.copied().unwrap_or_default(), file_difference)
     }
 
     fn put_record(out: &mut Writer, position: &mut RunPosition, run: &Run) {
-        put_place(out, position.end, run.start);
-        position.end = run.end();
-        let Some(target) = run.target else {
-            varint::put(out, run.length << 2 | IS_HOLE);
-            return;
+        let file_difference = run.start.file - position.end.file;
+        let mut flags = if file_difference > 0 { IS_OTHER_FILE } else { 0 };
+        flags |= match run.target {
+            None => IS_HOLE,
+            Some(target) if target.birth.is_some() => HAS_BIRTH,
+            Some(_) => 0,
         };
-        let flag = if target.birth.is_some() { HAS_BIRTH } else { 0 };
-        varint::put(out, run.length << 2 | flag);
+        varint::put(out, run.length << LENGTH_SHIFT | flags);
+        if file_difference > 0 {
+            varint::put(out, file_difference);
+        }
+        put_block(out, position.end, run.start);
+        position.end = run.end();
+        let Some(target) = run.target else { return };
         varint::put_difference(out, position.pvbn, target.pvbn.0);
         if let Some(birth) = target.birth {
             varint::put(out, birth.into());
@@ -182,32 +186,30 @@ impl Codec for Runs {
     }
 
     fn get_record(reader: &mut Reader<'_>, position: &mut RunPosition) -> Result<Run, DecodeError> {
-        let start = get_place(reader, position.end)?;
         let field = varint::get(reader, "run's length")?;
-        let length = field >> 2;
-        let target = match (field & IS_HOLE, field & HAS_BIRTH) {
-            (0, has_birth) => {
-                let pvbn = Pvbn(varint::get_difference(reader, "run's PVBN", position.pvbn)?);
-                let birth = match has_birth {
-                    0 => None,
-                    _ => Some(varint::get_u32(reader, "run's birth")?),
-                };
-                Some(Target { pvbn, birth })
-            }
-            (_, 0) => None,
-            _ => {
-                return Err(DecodeError::Invalid {
-                    what: "hole's length",
-                    value: field,
-                });
-            }
+        let has = |flag| field & flag != 0;
+        let file_difference = match has(IS_OTHER_FILE) {
+            true => varint::get(reader, "file")?,
+            false => 0,
         };
+        let is_same_file = file_difference == 0;
+        if (has(IS_HOLE) && has(HAS_BIRTH)) || has(IS_OTHER_FILE) == is_same_file {
+            return Err(invalid("run's flags", field));
+        }
+        let start = get_block(reader, position.end, file_difference)?;
+        let length = field >> LENGTH_SHIFT;
+        let mut target = None;
+        if !has(IS_HOLE) {
+            let pvbn = Pvbn(varint::get_difference(reader, "run's PVBN", position.pvbn)?);
+            let birth = match has(HAS_BIRTH) {
+                true => Some(varint::get_u32(reader, "run's birth")?),
+                false => None,
+            };
+            target = Some(Target { pvbn, birth });
+        }
         let run = Run { start, length, target };
         if !run.is_valid() {
-            return Err(DecodeError::Invalid {
-                what: "run's length",
-                value: field,
-            });
+            return Err(invalid("run's length", field));
         }
         position.end = run.end();
         if let Some(target) = target {
@@ -225,10 +227,10 @@ impl Codec for Runs {
     }
 
     /// Of a random run for each block, but only some: holes to the end of a file mostly hide a small one.
-    fn hidden_bytes(run: &Run) -> usize {
+    fn hidden_bytes(run: &Run) -> u32 {
         match run.target {
             Some(_) => 0,
-            None => run.length.min(HIDDEN_RUNS_MAX) as usize * RANDOM_RUN_BYTES,
+            None => run.length.min(HIDDEN_RUNS_MAX) as u32 * RANDOM_RUN_BYTES,
         }
     }
 
@@ -236,10 +238,7 @@ impl Codec for Runs {
         let mut end = MapKey::default();
         for (index, run) in runs.iter().enumerate() {
             if !run.is_valid() || run.start < end {
-                return Err(DecodeError::Invalid {
-                    what: "index of a run that is too long or out of order",
-                    value: index as u64,
-                });
+                return Err(invalid("index of a run that is too long or out of order", index as u64));
             }
             end = run.end();
         }

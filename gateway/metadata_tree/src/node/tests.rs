@@ -29,20 +29,25 @@ fn run(file: u64, block: u64, pvbn: Option<u64>) -> Run {
     }
 }
 
+fn segments_of(pointers: Vec<Pointer>) -> Segments {
+    let hidden_bytes = 150 * pointers.len() as u32;
+    Segments { pointers, hidden_bytes }
+}
+
 fn child(file: u64, block: u64, object: u64, segments: u32) -> Child<MapKey> {
     Child {
         first: MapKey { file, block },
         node: pointer(object, 0),
-        segments: (1..=segments).map(|message| pointer(object, message)).collect(),
+        segments: segments_of((1..=segments).map(|message| pointer(object, message)).collect()),
     }
 }
 
 #[test]
 fn nodes_of_records_are_pinned() {
     let leaf = encode_records::<Runs>(RecordNode::Leaf, &[run(1, 2, Some(3))]);
-    assert_eq!(leaf, b"TN\x01\x00\x00\x00\x00\x00\x05\x00\x00\x00\x01\x01\x02\x04\x06");
+    assert_eq!(leaf, b"TN\x01\x00\x00\x00\x00\x00\x05\x00\x00\x00\x01\x0c\x01\x02\x06");
     let segment = encode_records::<Runs>(RecordNode::Segment, &[run(1, 2, None)]);
-    assert_eq!(segment, b"TN\x03\x00\x00\x00\x00\x00\x04\x00\x00\x00\x01\x01\x02\x05");
+    assert_eq!(segment, b"TN\x03\x00\x00\x00\x00\x00\x04\x00\x00\x00\x01\x0d\x01\x02");
     let entry = Entry {
         key: b"k".to_vec(),
         value: Some(b"v".to_vec()),
@@ -59,10 +64,10 @@ fn interior_nodes_and_roots_are_pinned() {
     let node = encode_children::<Runs>(3, &children);
     let expected = [
         &b"TN\x02\x03\x00\x00\x00\x00"[..],
-        &[92, 0, 0, 0, 3],
+        &[94, 0, 0, 0, 3],
         &[14, 0, 56, 40, 2],
         &TAG,
-        &[1, 0, 1, 56, 40, 0],
+        &[1, 0x96, 1, 0, 1, 56, 40, 0],
         &TAG,
         &[0, 9, 0, 0, 56, 40, 0],
         &TAG,
@@ -81,11 +86,17 @@ fn interior_nodes_and_roots_are_pinned() {
     let root = Root {
         height: 3,
         node: Some(pointer(7, 0)),
-        segments: vec![pointer(8, 2)],
+        segments: segments_of(vec![pointer(8, 2)]),
     };
     let mut out = Writer::default();
     root.encode(&mut out);
-    let expected = [&[3, 1, 14, 0, 56, 40, 2][..], &TAG, &[1, 2, 2, 56, 40, 0], &TAG].concat();
+    let expected = [
+        &[3, 1, 14, 0, 56, 40, 2][..],
+        &TAG,
+        &[1, 0x96, 1, 2, 2, 56, 40, 0],
+        &TAG,
+    ]
+    .concat();
     assert_eq!(out.0, expected);
     let mut out = Writer::default();
     Root::default().encode(&mut out);
@@ -172,7 +183,7 @@ fn impossible_roots_are_refused() {
     let too_high = Root {
         height: HEIGHT_MAX + 1,
         node: Some(pointer(1, 1)),
-        segments: Vec::new(),
+        segments: Segments::default(),
     };
     let mut out = Writer::default();
     too_high.encode(&mut out);
@@ -223,13 +234,13 @@ fn samples() -> Vec<Vec<u8>> {
     let key_children = entries.clone().map(|entry| Child {
         first: entry.key,
         node: pointer(1 << 40, 3),
-        segments: vec![pointer(2, 1)],
+        segments: segments_of(vec![pointer(2, 1)]),
     });
     let mut root = Writer::default();
     Root {
         height: 2,
         node: Some(pointer(7, 0)),
-        segments: vec![pointer(8, 2)],
+        segments: segments_of(vec![pointer(8, 2)]),
     }
     .encode(&mut root);
     vec![

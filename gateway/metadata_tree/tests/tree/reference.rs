@@ -162,8 +162,10 @@ fn check_node<C: Subject>(bytes: &[u8], shape: &Shape) -> Result<(), String> {
         } else {
             shape.node_pending_bytes
         };
-        let pending_bytes: usize = child.segments.iter().map(|segment| segment.bytes as usize).sum();
-        child.segments.len() <= usize::from(shape.segments_max) && pending_bytes <= limit_bytes
+        let pointers = &child.segments.pointers;
+        let bytes: usize = pointers.iter().map(|segment| segment.bytes as usize).sum();
+        let pending_bytes = bytes + child.segments.hidden_bytes as usize;
+        pointers.len() <= usize::from(shape.segments_max) && pending_bytes <= limit_bytes
     };
     let is_same = encode_children::<C>(height, &children) == bytes;
     if !is_same || children.len() > shape.fanout.max(2) || !children.iter().all(has_right_segments) {
