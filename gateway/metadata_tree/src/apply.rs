@@ -1,5 +1,5 @@
-//! Changes to a tree: what a checkpoint folds in. Changes lie before a subtree, in segments, as long as there is room; else
-//! its node is rewritten with them, or passes them on to its children, part by part.
+//! Changes to a tree: what a checkpoint folds in. Changes lie before a subtree, in segments, as long as there is room;
+//! else its node is rewritten with them, or passes them on to its children, part by part.
 
 use crate::codec::{Codec, without_deletions};
 use crate::level::{Contents, Fresh, Level, write};
@@ -47,11 +47,11 @@ pub struct Applied {
     pub died: Vec<Pointer>,
 }
 
-/// Applies changes, in ascending order and without overlaps, to a tree; the tree before stays readable as long as its nodes
-/// are kept. `birth` is the number of the checkpoint, which all new nodes carry.
+/// Applies changes, in ascending order and without overlaps, to a tree; the tree before stays readable as long as its
+/// nodes are kept. `birth` is the number of the checkpoint, which all new nodes carry.
 ///
-/// One path from the root to a leaf is in memory at a time, with the changes to it, and the pointers that were given up.
-/// After an error the tree is as it was, and what has been written belongs to no tree.
+/// One path from the root to a leaf is in memory at a time, with the changes to it, and the pointers that were given
+/// up. After an error the tree is as it was, and what has been written belongs to no tree.
 ///
 /// # Errors
 /// When a node cannot be read, written or decoded, the changes are out of order, or the tree becomes higher than
@@ -185,10 +185,13 @@ impl<N: Nodes> Apply<'_, N> {
             return Ok(Some(changes));
         }
         if segments.pointers.len() >= segments_max {
-            // Many small ones: joined, since that costs less than the node.
+            // Many small ones: joined, since that costs less than the node. A record that is split weighs more.
             let joined = self.take_segments::<C>(segments, bounds, changes)?;
             segment = encode_records::<C>(RecordNode::Segment, &joined);
             hidden_bytes = self::hidden_bytes::<C>(&joined);
+            if segment.len() + TAG_BYTES + hidden_bytes as usize > limit_bytes {
+                return Ok(Some(joined));
+            }
         }
         segments.pointers.push(self.write(segment)?);
         segments.hidden_bytes = segments.hidden_bytes.saturating_add(hidden_bytes);
@@ -262,8 +265,8 @@ impl<N: Nodes> Apply<'_, N> {
         level.finish(self)
     }
 
-    /// Gives up a subtree of which nothing is seen any more, and says what is in its place. A hole over a large file would
-    /// keep all of it otherwise, since such a change is small.
+    /// Gives up a subtree of which nothing is seen any more, and says what is in its place. A hole over a large file
+    /// would keep all of it otherwise, since such a change is small.
     fn replace<C: Codec>(
         &mut self,
         child: &Child<C::Key>,

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 use tombolo_base::{DecodeError, Reader, Writer};
 
-/// A kind of tree: [`crate::Runs`] or [`crate::Entries`]. A *record* is what a leaf holds and what a change is: a value, or a
-/// deletion, which leaves do not hold.
+/// A kind of tree: [`crate::Runs`] or [`crate::Entries`]. A *record* is what a leaf holds and what a change is: a
+/// value, or a deletion, which leaves do not hold.
 ///
 /// Slices of records are in ascending order of their keys and do not overlap; [`Self::check`] tells.
 pub trait Codec {
@@ -28,15 +28,16 @@ pub trait Codec {
     fn get_key(reader: &mut Reader<'_>, before: Option<&Self::Key>) -> Result<Self::Key, DecodeError>;
     /// Appends a record.
     fn put_record(out: &mut Writer, position: &mut Self::Position, record: &Self::Record);
-    /// Reads what [`Self::put_record`] wrote, and nothing else. Refuses a record that does not come after the one before.
+    /// Reads what [`Self::put_record`] wrote, and nothing else. Refuses a record that does not come after the one
+    /// before.
     fn get_record(reader: &mut Reader<'_>, position: &mut Self::Position) -> Result<Self::Record, DecodeError>;
 
     /// The record's first key.
     fn start(record: &Self::Record) -> Self::Key;
     /// Whether it takes away what lies below.
     fn is_deletion(record: &Self::Record) -> bool;
-    /// About how many bytes a deletion makes superfluous below it; nothing for a value, which takes as much itself. A guess, as
-    /// nobody has looked: leaves whose contents are deleted have to be rewritten at some time.
+    /// About how many bytes a deletion makes superfluous below it; nothing for a value, which takes as much itself. A
+    /// guess, as nobody has looked: leaves whose contents are deleted have to be rewritten at some time.
     fn hidden_bytes(record: &Self::Record) -> u32;
     /// Whether the records are what can be encoded: within the bounds of each field, ascending, not overlapping.
     ///
@@ -50,7 +51,7 @@ pub trait Codec {
 
     /// Newer records over older ones: where both have a key, the newer one counts.
     fn lay_over(older: Vec<Self::Record>, newer: Vec<Self::Record>) -> Vec<Self::Record>;
-    /// The part from `low` to below `high`; records across a border are cut.
+    /// The part from `low` to below `high`, none if this is not above; records across a border are cut.
     fn cut(records: &[Self::Record], low: &Self::Key, high: Option<&Self::Key>) -> Vec<Self::Record>;
     /// Whether all of the records are from `low` to below `high`.
     fn is_within(records: &[Self::Record], low: &Self::Key, high: Option<&Self::Key>) -> bool;

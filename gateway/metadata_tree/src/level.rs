@@ -1,9 +1,9 @@
-//! The nodes of one level, below one parent, while they are made. A node whose contents are new is held until it is known
-//! what stands beside it: then it is joined with a neighbour, or written in as many pieces as it needs, or not at all if it
-//! has become empty. So no node is written and given up by the same change.
+//! The nodes of one level, below one parent, while they are made. A node whose contents are new is held until it is
+//! known what stands beside it: then it is joined with a neighbour, or written in as many pieces as it needs, or not at
+//! all if it has become empty. So no node is written and given up by the same change.
 //!
-//! A node that fills less than a quarter is joined with a neighbour, if both fill at most three quarters together; what is
-//! nearer to the bounds would go back and forth.
+//! A node that fills less than a quarter is joined with a neighbour, if both fill at most three quarters together; what
+//! is nearer to the bounds would go back and forth.
 
 use crate::apply::Apply;
 use crate::codec::{Codec, record_bytes};
@@ -169,7 +169,8 @@ impl<C: Codec> Level<C> {
 
     fn fits<N: Nodes>(&self, apply: &Apply<'_, N>, left: usize, right: usize) -> bool {
         let is_small = self.is_small(apply, left) || self.is_small(apply, right);
-        is_small && left + right <= self.full(apply) * 3 / 4
+        let full = self.full(apply);
+        is_small && left + right <= full - full / 4
     }
 
     /// Reads a child's node, if it is to be joined with its neighbour; the node is given up then.

@@ -1,6 +1,7 @@
 //! Metadata in the bucket: a copy-on-write B-tree of immutable nodes, in which a child may have *segments* before it:
-//! changes to that subtree, sorted, in immutable nodes of their own, the newest last. A change is written into a segment
-//! until there are enough of them to be worth rewriting the node behind. Why: `docs/decisions/0016-bucket-metadata.md`.
+//! changes to that subtree, sorted, in immutable nodes of their own, the newest last. A change is written into a
+//! segment until there are enough of them to be worth rewriting the node behind. Why:
+//! `docs/decisions/0016-bucket-metadata.md`.
 //!
 //! | module    | holds                                                                                     |
 //! |-----------|-------------------------------------------------------------------------------------------|

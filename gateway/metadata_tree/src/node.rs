@@ -14,7 +14,8 @@
 //! interior         count varint, then per child: its first key, but for the first child; the pointer of its node;
 //!                  its segments
 //! root             height u8 | has a node u8 | the pointer of the node, if it has one | its segments
-//! segments         count u8 | unless it is 0: bytes that their deletions hide, varint; the pointer of each, the oldest first
+//! segments         count u8; unless it is 0, bytes that their deletions hide, varint; the pointer of each, oldest
+//!                  first
 //! ```
 //!
 //! A node's first child begins where the node itself does, which is said one level above. The pointers of one node, and

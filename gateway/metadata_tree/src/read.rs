@@ -58,10 +58,11 @@ pub fn get<C: Codec, N: Nodes>(
     }
 }
 
-/// The records of a range, in ascending order, read a leaf at a time as they are asked for. Records across its borders are
-/// cut. A long run of blocks may come in parts, one for each leaf or segment that has some of it.
+/// The records of a range, in ascending order, read a leaf at a time as they are asked for. Records across its borders
+/// are cut. A long run of blocks may come in parts, one for each leaf or segment that has some of it.
 ///
-/// In memory are one path from the root to a leaf, and the segments along it: some 8 * 64 KiB for each level, as decoded.
+/// In memory are one path from the root to a leaf, and the segments along it: some 8 * 64 KiB for each level, as
+/// decoded.
 pub struct Scan<C: Codec> {
     range: Bounds<C::Key>,
     levels: Vec<Ahead<C>>,
@@ -174,9 +175,8 @@ impl<C: Codec> Scan<C> {
     }
 }
 
-/// Calls `enter` with the pointer of each node and segment of a tree, each once. If it answers false for a node, what is
-/// below that is left out: all of it was born at the node's own birth or earlier, but for none. Leaves and segments are
-/// not read.
+/// Calls `enter` with the pointer of each node and segment of a tree, each once. If it answers false for a node, what
+/// is below that is left out: it was born when the node was, or earlier. Leaves and segments are not read.
 ///
 /// # Errors
 /// When an interior node cannot be read or decoded.

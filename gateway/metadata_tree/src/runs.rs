@@ -280,9 +280,13 @@ impl Codec for Runs {
     }
 
     fn cut(runs: &[Run], low: &MapKey, high: Option<&MapKey>) -> Vec<Run> {
+        // An empty range may lie within one run, which would be cut at its end below its start.
+        if high.is_some_and(|high| high <= low) {
+            return Vec::new();
+        }
         let from = runs.partition_point(|run| run.end() <= *low);
         let to = high.map_or(runs.len(), |high| runs.partition_point(|run| run.start < *high));
-        let mut part = runs[from..to.max(from)].to_vec();
+        let mut part = runs[from..to].to_vec();
         if let Some(first) = part.first_mut()
             && first.start < *low
         {

@@ -1,5 +1,5 @@
-//! Trees of both kinds against a sorted map in memory: after each checkpoint what is read, which nodes there are, and that
-//! no older root has changed. Shapes are tiny, so that a few hundred records make trees of several levels.
+//! Trees of both kinds against a sorted map in memory: after each checkpoint what is read, which nodes there are, and
+//! that no older root has changed. Shapes are tiny, so that a few hundred records make trees of several levels.
 
 mod behaviour;
 mod canaries;
