@@ -64,12 +64,7 @@ pub fn apply<C: Codec, N: Nodes>(
     shape: &Shape,
 ) -> Result<Applied, TreeError<N::Error>> {
     C::check(&changes).map_err(TreeError::Changes)?;
-    let mut apply = Apply {
-        nodes,
-        shape,
-        birth,
-        died: Vec::new(),
-    };
+    let mut apply = Apply::new(nodes, birth, shape);
     let root = if changes.is_empty() {
         root.clone()
     } else {
@@ -91,7 +86,16 @@ pub struct Apply<'a, N> {
     died: Vec<Pointer>,
 }
 
-impl<N: Nodes> Apply<'_, N> {
+impl<'a, N: Nodes> Apply<'a, N> {
+    pub fn new(nodes: &'a mut N, birth: u32, shape: &'a Shape) -> Self {
+        Self {
+            nodes,
+            shape,
+            birth,
+            died: Vec::new(),
+        }
+    }
+
     pub fn give_up(&mut self, pointer: Pointer) {
         self.died.push(pointer);
     }
@@ -130,13 +134,12 @@ impl<N: Nodes> Apply<'_, N> {
         else {
             return Ok(root);
         };
-        let fresh = self.rewrite::<C>(root.node, root.segments, root.height, bounds, changes)?;
+        let fresh = self.rewrite::<C>(root.node, root.segments, root.height, &bounds, changes)?;
         self.grow(fresh, root.height)
     }
 
     /// As many levels above as it takes to have one node; none if one child is all that is left.
     fn grow<C: Codec>(&mut self, fresh: Fresh<C>, height: u8) -> Result<Root, TreeError<N::Error>> {
-        let bounds = fresh.bounds.clone();
         let (mut level, mut height) = match fresh.contents {
             Contents::Children(children) => (children, height - 1),
             Contents::Records(_) => (write(self, 0, fresh)?, 0),
@@ -146,7 +149,7 @@ impl<N: Nodes> Apply<'_, N> {
                 return Err(TreeError::Height);
             }
             height += 1;
-            level = write::<C, N>(self, height, Fresh::new(bounds.clone(), Contents::Children(level)))?;
+            level = write::<C, N>(self, height, Fresh::new(Contents::Children(level)))?;
         }
         let Some(child) = level.pop() else {
             return Ok(Root::default());
@@ -217,23 +220,23 @@ impl<N: Nodes> Apply<'_, N> {
         node: Option<Pointer>,
         mut segments: Segments,
         height: u8,
-        bounds: Bounds<C::Key>,
+        bounds: &Bounds<C::Key>,
         changes: Vec<C::Record>,
     ) -> Result<Fresh<C>, TreeError<N::Error>> {
-        let changes = self.take_segments::<C>(&mut segments, &bounds, changes)?;
+        let changes = self.take_segments::<C>(&mut segments, bounds, changes)?;
         self.died.extend(node);
         let contents = match (node, height) {
             (None, _) => Contents::Records(without_deletions::<C>(changes)),
             (Some(node), 0) => {
-                let records = load_records::<C, N>(self.nodes, &node, RecordNode::Leaf, &bounds)?;
+                let records = load_records::<C, N>(self.nodes, &node, RecordNode::Leaf, bounds)?;
                 Contents::Records(without_deletions::<C>(C::lay_over(records, changes)))
             }
             (Some(node), _) => {
-                let children = load_children::<C, N>(self.nodes, &node, height, &bounds)?;
-                Contents::Children(self.pass_on::<C>(children, height - 1, &bounds, &changes)?)
+                let children = load_children::<C, N>(self.nodes, &node, height, bounds)?;
+                Contents::Children(self.pass_on::<C>(children, height - 1, bounds, &changes)?)
             }
         };
-        Ok(Fresh::new(bounds, contents))
+        Ok(Fresh::new(contents))
     }
 
     /// Applies to each child what is in its range. `height` is the children's.
@@ -256,7 +259,7 @@ impl<N: Nodes> Apply<'_, N> {
             } else if let Some(part) =
                 self.postpone::<C>(Some(&child.node), &mut child.segments, height, &bounds, part)?
             {
-                let fresh = self.rewrite::<C>(Some(child.node), child.segments, height, bounds, part)?;
+                let fresh = self.rewrite::<C>(Some(child.node), child.segments, height, &bounds, part)?;
                 level.add(self, fresh)?;
             } else {
                 level.keep(self, child, bounds)?;
@@ -265,8 +268,8 @@ impl<N: Nodes> Apply<'_, N> {
         level.finish(self)
     }
 
-    /// Gives up a subtree of which nothing is seen any more, and says what is in its place. A hole over a large file
-    /// would keep all of it otherwise, since such a change is small.
+    /// Gives up a subtree of which nothing is seen any more, and makes another of the changes. Otherwise a hole over a
+    /// large file would keep all of it, since such a change is small.
     fn replace<C: Codec>(
         &mut self,
         child: &Child<C::Key>,
@@ -274,8 +277,7 @@ impl<N: Nodes> Apply<'_, N> {
         bounds: &Bounds<C::Key>,
         changes: &[C::Record],
     ) -> Result<Option<Fresh<C>>, TreeError<N::Error>> {
-        let fits_in_height = height == 0 || changes.iter().all(C::is_deletion);
-        if !fits_in_height || !C::covers(changes, &bounds.low, bounds.high.as_ref()) {
+        if !C::covers(changes, &bounds.low, bounds.high.as_ref()) {
             return Ok(None);
         }
         let died = &mut self.died;
@@ -284,7 +286,10 @@ impl<N: Nodes> Apply<'_, N> {
             true
         };
         visit_subtree::<C, N>(self.nodes, child, height, bounds, &mut give_up)?;
-        let records = without_deletions::<C>(changes.to_vec());
-        Ok(Some(Fresh::new(bounds.clone(), Contents::Records(records))))
+        let mut fresh = Fresh::new(Contents::Records(without_deletions::<C>(changes.to_vec())));
+        for below in 0..height {
+            fresh = Fresh::new(Contents::Children(write(self, below, fresh)?));
+        }
+        Ok(Some(fresh))
     }
 }

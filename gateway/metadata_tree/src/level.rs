@@ -19,7 +19,6 @@ pub enum Contents<C: Codec> {
 
 /// A node that is not written yet.
 pub struct Fresh<C: Codec> {
-    pub bounds: Bounds<C::Key>,
     pub contents: Contents<C>,
     /// They come from a neighbour that it was joined with.
     segments: Segments,
@@ -28,13 +27,12 @@ pub struct Fresh<C: Codec> {
 }
 
 impl<C: Codec> Fresh<C> {
-    pub fn new(bounds: Bounds<C::Key>, contents: Contents<C>) -> Self {
+    pub fn new(contents: Contents<C>) -> Self {
         let size = match &contents {
             Contents::Records(records) => record_bytes::<C>(records).sum(),
             Contents::Children(children) => children.len(),
         };
         Self {
-            bounds,
             contents,
             segments: Segments::default(),
             size,
@@ -57,7 +55,6 @@ impl<C: Codec> Fresh<C> {
             self.segments = right.segments;
         }
         self.size += right.size;
-        self.bounds.high = right.bounds.high;
     }
 }
 
@@ -203,7 +200,7 @@ impl<C: Codec> Level<C> {
             Contents::Children(children)
         };
         apply.give_up(child.node);
-        let mut fresh = Fresh::new(bounds.clone(), contents);
+        let mut fresh = Fresh::new(contents);
         fresh.segments.clone_from(&child.segments);
         Ok(Some(fresh))
     }
@@ -222,7 +219,6 @@ pub fn write<C: Codec, N: Nodes>(
     // What was joined is small, so it is in one piece.
     debug_assert!(fresh.segments.pointers.is_empty() || written.len() == 1);
     if let Some(first) = written.first_mut() {
-        first.first = fresh.bounds.low;
         first.segments = fresh.segments;
     }
     Ok(written)
@@ -269,3 +265,6 @@ fn write_interior<C: Codec, N: Nodes>(
     }
     Ok(nodes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,8 +6,8 @@ use crate::subject::Subject;
 use std::collections::BTreeSet;
 use tombolo_base::{Prng, Pvbn};
 use tombolo_metadata_tree::{
-    Applied, BLOCKS_MAX, Entries, Entry, HEIGHT_MAX, MapKey, Root, Run, Runs, Scan, Shape, Target, TreeError, apply,
-    get, visit,
+    Applied, BLOCKS_MAX, Child, Entries, Entry, HEIGHT_MAX, MapKey, Nodes, Pointer, Root, Run, Runs, Scan, Segments,
+    Shape, Target, TreeError, apply, encode_children, get, visit,
 };
 
 const SMALL: Shape = Shape {
@@ -49,6 +49,11 @@ impl Tree {
         let applied = apply::<C, _>(&mut self.store, &self.root, changes, self.birth, &self.shape).unwrap();
         self.root.clone_from(&applied.root);
         (self.store.take_written().len(), applied)
+    }
+
+    fn bytes<C: Subject>(&mut self) -> u64 {
+        let pointers = reachable::<C>(&mut self.store, &self.root).unwrap();
+        pointers.iter().map(|pointer| u64::from(pointer.bytes)).sum()
     }
 
     fn nodes<C: Subject>(&mut self) -> usize {
@@ -93,7 +98,7 @@ fn no_changes_change_nothing() {
 
 #[test]
 fn a_deletion_in_an_empty_tree_writes_nothing() {
-    let mut tree = Tree::new(SMALL);
+    let mut tree = Tree::new(Shape::default());
     let (written, applied) = tree.apply::<Entries>(vec![entry(1, None)]);
     assert_eq!((written, applied.root), (0, Root::default()));
 }
@@ -133,25 +138,44 @@ fn a_tree_that_shrinks_gives_up_nodes_and_levels() {
     );
 }
 
+/// Deletions are far smaller than what they delete, so they must not wait by their own size alone.
+#[test]
+fn deleted_entries_are_given_up_in_time() {
+    let mut tree = Tree::new(Shape::default());
+    tree.apply::<Entries>((0..20_000).map(|number| entry(number, Some(&[7; 100]))).collect());
+    let before = tree.bytes::<Entries>();
+    let mut prng = Prng::new(3);
+    let mut left: Vec<u64> = (0..20_000).collect();
+    while !left.is_empty() {
+        let next = |_| left.swap_remove(prng.below(left.len() as u64) as usize);
+        let mut gone: Vec<u64> = (0..200).map(next).collect();
+        gone.sort_unstable();
+        tree.apply::<Entries>(gone.into_iter().map(|number| entry(number, None)).collect());
+        if left.len() == 4_000 {
+            let now = tree.bytes::<Entries>();
+            assert!(now * 2 < before, "{before} bytes, now {now}");
+        }
+    }
+    let now = tree.bytes::<Entries>();
+    assert!(now * 50 < before, "{before} bytes, now {now}");
+}
+
 /// The change is small, but what it hides is not.
 #[test]
-fn a_hole_over_a_file_gives_up_its_nodes() {
-    for shape in [SMALL, plain(SMALL)] {
+fn what_one_run_covers_is_given_up() {
+    for (shape, target) in [(SMALL, None), (plain(SMALL), None), (SMALL, Some(1 << 20))] {
         let mut tree = Tree::new(shape);
         tree.apply::<Runs>([scattered(1, 0..50), scattered(5, 0..10_000), scattered(9, 0..50)].concat());
         let nodes = tree.nodes::<Runs>();
-        tree.apply::<Runs>(vec![run(5, 0, BLOCKS_MAX, None)]);
-        // The hole may wait in a segment until enough others have come.
+        let length = if target.is_none() { BLOCKS_MAX } else { 20_000 };
+        tree.apply::<Runs>(vec![run(5, 0, length, target)]);
+        // The run may wait in a segment until enough others have come.
         for step in 0..400 {
             let block = step % 150 * 2;
-            tree.apply::<Runs>(vec![
-                run(1, block, 1, Some(step)),
-                run(5, block, 1, None),
-                run(9, block, 1, Some(step)),
-            ]);
+            tree.apply::<Runs>(vec![run(1, block, 1, Some(step)), run(9, block, 1, Some(step))]);
         }
         let now = tree.nodes::<Runs>();
-        assert!(now * 8 < nodes, "{nodes} nodes, then {now}: {shape:?}");
+        assert!(now * 6 < nodes, "{nodes} nodes, then {now}: {shape:?}");
     }
 }
 
@@ -214,6 +238,18 @@ fn a_read_takes_no_more_nodes_than_there_are_on_its_way() {
 }
 
 #[test]
+fn a_range_of_one_block_is_in_one_leaf() {
+    let mut tree = Tree::new(plain(SMALL));
+    tree.apply::<Runs>(scattered(1, 0..500));
+    for block in 0..1000 {
+        let [from, to] = [block, block + 1].map(|block| MapKey { file: 1, block });
+        let before = tree.store.reads;
+        scanned::<Runs>(&mut tree.store, &tree.root, from, Some(to)).unwrap();
+        assert_eq!(tree.store.reads - before, u64::from(tree.root.height) + 1, "{block}");
+    }
+}
+
+#[test]
 fn a_scan_reads_as_it_goes() {
     let mut tree = Tree::new(SMALL);
     tree.apply::<Runs>(scattered(1, 0..2000));
@@ -237,9 +273,8 @@ fn a_visit_passes_by_what_is_older() {
     let new = reachable::<Runs>(&mut tree.store, &tree.root).unwrap();
     let before = tree.store.reads;
     let mut found = BTreeSet::new();
-    let mut enter = |pointer: &_| {
-        let pointer: tombolo_metadata_tree::Pointer = *pointer;
-        found.insert(pointer);
+    let mut enter = |pointer: &Pointer| {
+        found.insert(*pointer);
         pointer.birth >= since
     };
     visit::<Runs, _>(&mut tree.store, &tree.root, &mut enter).unwrap();
@@ -268,6 +303,53 @@ fn a_node_that_is_gone_or_of_another_kind_is_an_error() {
     let changes = scattered(1, 0..1);
     let applied = apply::<Runs, _>(&mut tree.store, &tree.root, changes, 9, &tree.shape);
     assert!(matches!(applied, Err(TreeError::Nodes(_))), "{applied:?}");
+}
+
+/// Each node may be whole, but they do not belong together.
+#[test]
+fn a_node_in_the_place_of_another_is_an_error() {
+    let mut tree = Tree::new(plain(SMALL));
+    tree.apply::<Runs>(scattered(1, 0..10));
+    let leaf = tree.root.node.unwrap();
+    let mut parent_of = |height: u8, node: Pointer, second: u64| {
+        let child = |block| Child {
+            first: MapKey { file: 1, block },
+            node,
+            segments: Segments::default(),
+        };
+        let bytes = encode_children::<Runs>(height, &[child(0), child(second)]);
+        let written = tree.store.write(bytes).unwrap();
+        tree.store.take_written();
+        Pointer {
+            object: written.object,
+            message: written.message,
+            offset: written.offset,
+            bytes: written.bytes,
+            tag: written.tag,
+            ..leaf
+        }
+    };
+    // The leaf has blocks 0 to 18, and goes beyond either of these borders; the lower node has a border at 30.
+    let low = parent_of(1, leaf, 7);
+    let high = parent_of(1, leaf, 30);
+    let above_high = parent_of(2, high, 25);
+    for (height, node, block) in [(1, low, 5), (1, low, 9), (2, above_high, 5)] {
+        let root = Root {
+            height,
+            node: Some(node),
+            segments: Segments::default(),
+        };
+        let key = MapKey { file: 1, block };
+        let read = get::<Runs, _>(&mut tree.store, &root, &key);
+        assert!(matches!(read, Err(TreeError::Corrupt { .. })), "{block}: {read:?}");
+        let changes = vec![run(1, block, 1, Some(1))];
+        let applied = apply::<Runs, _>(&mut tree.store, &root, changes, 9, &tree.shape);
+        assert!(
+            matches!(applied, Err(TreeError::Corrupt { .. })),
+            "{block}: {applied:?}"
+        );
+        assert!(scanned::<Runs>(&mut tree.store, &root, key, None).is_err());
+    }
 }
 
 #[test]
