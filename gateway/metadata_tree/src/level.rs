@@ -89,12 +89,12 @@ impl<C: Codec> Level<C> {
         child: Child<C::Key>,
         bounds: Bounds<C::Key>,
     ) -> Result<(), TreeError<N::Error>> {
-        let last = core::mem::replace(&mut self.last, Last::None);
-        if let Last::Fresh(left) = &last
+        let mut last = core::mem::replace(&mut self.last, Last::None);
+        if let Last::Fresh(left) = &mut last
             && let Some(right) = self.joinable(apply, &child, &bounds, left)?
         {
+            left.append(right);
             self.last = last;
-            self.join(right);
             return Ok(());
         }
         self.push(apply, last)?;
@@ -108,26 +108,27 @@ impl<C: Codec> Level<C> {
             return Ok(());
         }
         let last = core::mem::replace(&mut self.last, Last::None);
-        let mut is_joined = false;
-        match last {
-            Last::Fresh(left) if self.fits(apply, left.size, fresh.size) => {
-                self.last = Last::Fresh(left);
-                is_joined = true;
-            }
-            Last::Kept(child, bounds) => match self.joinable(apply, &child, &bounds, &fresh)? {
-                Some(left) => {
-                    self.last = Last::Fresh(left);
-                    is_joined = true;
+        let left = match last {
+            Last::Fresh(left) if self.fits(apply, left.size, fresh.size) => Some(left),
+            Last::Kept(child, bounds) => {
+                let left = self.joinable(apply, &child, &bounds, &fresh)?;
+                if left.is_none() {
+                    self.children.push(child);
                 }
-                None => self.push(apply, Last::Kept(child, bounds))?,
-            },
-            last => self.push(apply, last)?,
-        }
-        if is_joined {
-            self.join(fresh);
-        } else {
-            self.last = Last::Fresh(fresh);
-        }
+                left
+            }
+            last => {
+                self.push(apply, last)?;
+                None
+            }
+        };
+        self.last = Last::Fresh(match left {
+            Some(mut left) => {
+                left.append(fresh);
+                left
+            }
+            None => fresh,
+        });
         Ok(())
     }
 
@@ -136,12 +137,6 @@ impl<C: Codec> Level<C> {
         let last = core::mem::replace(&mut self.last, Last::None);
         self.push(apply, last)?;
         Ok(self.children)
-    }
-
-    fn join(&mut self, right: Fresh<C>) {
-        if let Last::Fresh(left) = &mut self.last {
-            left.append(right);
-        }
     }
 
     fn push<N: Nodes>(&mut self, apply: &mut Apply<'_, N>, last: Last<C>) -> Result<(), TreeError<N::Error>> {
