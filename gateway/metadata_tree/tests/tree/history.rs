@@ -14,8 +14,13 @@ pub struct History<C: Subject> {
 impl<C: Subject> History<C> {
     /// The changes of a checkpoint as a tree takes them: in order, the last one for each key.
     pub fn sorted(changes: &[C::Record]) -> Vec<C::Record> {
-        let single = |record: &C::Record| vec![record.clone()];
-        changes.iter().map(single).fold(Vec::new(), C::lay_over)
+        match changes.len() {
+            0 | 1 => changes.to_vec(),
+            count => {
+                let (older, newer) = changes.split_at(count / 2);
+                C::lay_over(Self::sorted(older), Self::sorted(newer))
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod behaviour;
 mod canaries;
+mod default_shape;
 mod history;
 mod reference;
 mod store;
