@@ -196,6 +196,24 @@ fn changes_wait_in_segments() {
     }
 }
 
+/// A hole that a newer run splits hides as much twice.
+#[test]
+fn joined_segments_that_weigh_too_much_are_not_kept() {
+    let mut tree = Tree::new(Shape {
+        leaf_bytes: 4096,
+        segments_max: 1,
+        leaf_pending_bytes: 250,
+        ..SMALL
+    });
+    tree.apply::<Runs>(scattered(1, 0..300));
+    let leaf = tree.root.node;
+    tree.apply::<Runs>(vec![run(1, 0, 100, None)]);
+    assert_eq!((tree.root.node, tree.root.segments.hidden_bytes), (leaf, 96));
+    tree.apply::<Runs>(vec![run(1, 30, 1, Some(1)), run(1, 60, 1, Some(2))]);
+    assert_ne!(tree.root.node, leaf);
+    assert_eq!(tree.root.segments, Segments::default());
+}
+
 #[test]
 fn a_read_takes_no_more_nodes_than_there_are_on_its_way() {
     let mut tree = Tree::new(SMALL);
