@@ -49,6 +49,12 @@ pub enum ObjectKind {
     Pack,
     /// The data keys, encrypted by the master key.
     Keys,
+    /// A part of the journal in the bucket.
+    Journal,
+    /// What the bucket holds, and whose it is.
+    Root,
+    /// Nodes of the metadata tree.
+    Nodes,
 }
 
 impl ObjectKind {
@@ -56,6 +62,9 @@ impl ObjectKind {
         match self {
             Self::Pack => 1,
             Self::Keys => 2,
+            Self::Journal => 3,
+            Self::Root => 4,
+            Self::Nodes => 5,
         }
     }
 }

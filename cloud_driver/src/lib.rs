@@ -3,7 +3,7 @@
 //! Two layers, split by the feature `net`:
 //!
 //! * without it, pure functions that the simulator shares with the gateway: the object format ([`object`]) and its
-//!   encryption ([`encryption`], [`keys`]), the timing of retries ([`retry`]), the error types ([`StoreError`]) and the store
+//!   encryption ([`encryption`], [`keys`]), objects of metadata ([`metadata_object`], [`node_object`]), the timing of retries ([`retry`]), the error types ([`StoreError`]) and the store
 //!   URL ([`StoreUrl`]);
 //! * with it (the default), [`ObjectStore`] and its backends [`MemoryStore`], [`DirStore`] and [`S3Store`], and the
 //!   decorators [`Retrying`], [`Limited`] and [`Counting`], which work over any of them.
@@ -16,6 +16,8 @@ pub mod encryption;
 mod error;
 mod key;
 pub mod keys;
+pub mod metadata_object;
+pub mod node_object;
 pub mod object;
 pub mod retry;
 mod url;
