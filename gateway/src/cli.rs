@@ -12,28 +12,41 @@ mod local;
 mod output;
 mod policy;
 mod protocol_servers;
+mod recover;
 mod share;
 mod status;
 mod trace;
 mod volume;
 
 use crate::admin::client::Client;
+use crate::runtime::{KeptRootInfo, RecoverOptions, RecoverProgress, Recovered};
 use crate::settings::Settings;
 use arguments::{Arguments, Command, Connection, MetricsArguments};
 use clap::Parser;
 use error::CliError;
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 const SOCKET_VARIABLE: &str = "TOMBOLO_SOCKET";
 
-/// Carries out one command line. `serve` runs the gateway until it is told to stop; everything else happens here.
-pub fn run<E: Display>(
-    arguments: impl IntoIterator<Item = OsString>,
-    serve: impl FnOnce(Settings) -> Result<(), E>,
-) -> ExitCode {
+/// What the command line does on this machine without a running gateway; errors are texts for people.
+pub trait Daemon {
+    /// Runs the gateway until it is told to stop.
+    fn serve(&self, settings: Settings) -> Result<(), String>;
+    /// Makes a state directory of what the store holds.
+    fn recover(
+        &self,
+        settings: &Settings,
+        how: RecoverOptions,
+        tell: &dyn Fn(RecoverProgress),
+    ) -> Result<Recovered, String>;
+    /// The states that a recovery can go back to.
+    fn roots(&self, settings: &Settings) -> Result<Vec<KeptRootInfo>, String>;
+}
+
+/// Carries out one command line.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, daemon: impl Daemon) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -43,7 +56,7 @@ pub fn run<E: Display>(
             return ExitCode::from(code);
         }
     };
-    match carry_out(arguments, serve) {
+    match carry_out(arguments, &daemon) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tombolo: {error}");
@@ -52,10 +65,11 @@ pub fn run<E: Display>(
     }
 }
 
-fn carry_out<E: Display>(arguments: Arguments, serve: impl FnOnce(Settings) -> Result<(), E>) -> Result<(), CliError> {
+fn carry_out(arguments: Arguments, daemon: &impl Daemon) -> Result<(), CliError> {
     let Arguments { connection, command } = arguments;
     match command {
-        Command::Serve => local::serve(&connection, serve),
+        Command::Serve => local::serve(&connection, daemon),
+        Command::Recover(options) => recover::run(&connection, options, daemon),
         Command::CheckConfig { json } => local::check_config(&connection, json),
         Command::Settings { markdown, json } => local::settings(&connection, markdown, json),
         Command::Openapi => output::json(&crate::admin::openapi::document()),

@@ -10,7 +10,9 @@ use crate::admin::server::{self, AdminError};
 use crate::allocator;
 use crate::frontends::VolumeExports;
 use crate::frontends::fuse::{ShareService, Shares};
-use crate::runtime::{Gateway, OpenError};
+use crate::runtime::{
+    Gateway, KeptRootInfo, OpenError, RecoverOptions, RecoverProgress, Recovered, list_roots, recover_from_store,
+};
 use crate::settings::Settings;
 use crate::signals;
 use crate::unix_socket::{self, SocketError};
@@ -91,6 +93,31 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
     let _ = fs::remove_file(settings.nbd_socket());
     let _ = fs::remove_file(settings.files_socket());
     waited
+}
+
+/// The daemon as the command line runs it.
+pub struct Daemon;
+
+impl crate::cli::Daemon for Daemon {
+    fn serve(&self, settings: Settings) -> Result<(), String> {
+        run(settings).map_err(|error| error.to_string())
+    }
+
+    fn recover(
+        &self,
+        settings: &Settings,
+        how: RecoverOptions,
+        tell: &dyn Fn(RecoverProgress),
+    ) -> Result<Recovered, String> {
+        allocator::limit();
+        let options = options::options(settings).map_err(|error| error.to_string())?;
+        recover_from_store(options, how, tell).map_err(|error| error.to_string())
+    }
+
+    fn roots(&self, settings: &Settings) -> Result<Vec<KeptRootInfo>, String> {
+        let options = options::options(settings).map_err(|error| error.to_string())?;
+        list_roots(options).map_err(|error| error.to_string())
+    }
 }
 
 /// A panic is a defect that leaves the core in no known state. The process ends at once instead of hanging or serving

@@ -1,5 +1,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    tombolo::cli::run(std::env::args_os(), tombolo::daemon::run)
+    tombolo::cli::run(std::env::args_os(), tombolo::daemon::Daemon)
 }

@@ -24,8 +24,11 @@ mod metadata_file;
 mod open;
 mod own_store;
 mod policies;
+mod publishing;
+mod recover;
 pub(crate) mod requests;
 mod trace_recorder;
+mod tree_nodes;
 mod workers;
 mod zeroed_ahead;
 
@@ -35,6 +38,10 @@ pub use generation::{Generation, TAG_BITS};
 pub use master_key::MasterKeySource;
 pub(crate) use open::fresh_identity;
 pub use open::{OpenError, Options};
+pub use publishing::WriterOptions;
+pub use recover::{
+    KeptRootInfo, RecoverAt, RecoverOptions, RecoverProgress, Recovered, list_roots, recover_from_store,
+};
 pub use requests::Reply;
 pub use trace_recorder::Recorder;
 
@@ -48,6 +55,7 @@ use index_files::IndexFiles;
 use journal_files::JournalFiles;
 use metadata::Metadata;
 use policies::HistoryFile;
+use publishing::Publishing;
 use requests::{Pending, Requests};
 use std::collections::HashMap;
 use std::path::Path;
@@ -87,6 +95,7 @@ pub struct Gateway {
     history_file: Mutex<HistoryFile>,
     cloud: Cloud,
     data_keys: DataKeys,
+    publishing: Publishing,
     pub(crate) io: Workers,
     hashing: Workers,
     syncing: Workers,
@@ -95,6 +104,7 @@ pub struct Gateway {
     journaling: Workers,
     checkpointing: Workers,
     compacting: Workers,
+    publisher: Workers,
     timer: Mutex<Option<JoinHandle<()>>>,
     /// Held as long as the gateway lives.
     _lock: std::fs::File,
@@ -230,12 +240,18 @@ impl Gateway {
         let until = RealInstant::now() + patience;
         self.recorder.stop();
         self.submit(Event::CheckpointNow);
-        while !self.core().is_checkpointed() && RealInstant::now() < until {
+        // A core that has stopped makes no checkpoint.
+        let may_go_on = || self.core().snapshot().failed.is_none() && RealInstant::now() < until;
+        while !self.core().is_checkpointed() && may_go_on() {
             thread::sleep(Duration::from_millis(5));
             self.submit(Event::CheckpointNow);
         }
         if !self.core().is_checkpointed() {
             tracing::warn!("stopping without a last checkpoint; the journal will be replayed at the next start");
+        }
+        // Who takes over at once from a gateway that has stopped must not lose what that one has accepted.
+        if self.core().snapshot().oldest_unpublished.is_none() {
+            self.release_root();
         }
         self.save_history();
         self.clock.stop();

@@ -20,7 +20,7 @@ pub(crate) use sections::{
     Cache, Compression, CompressionAlgorithm, Directories, Files, Flush, Journal, Log, LogFormat, LogLevel, Memory,
     Metrics, Nbd, Prefetch, PrefetchAddressing, Threads,
 };
-pub(crate) use store::Store;
+pub(crate) use store::{SingleWriter, Store};
 
 use section::{Section, qualified};
 use std::fmt;

@@ -13,6 +13,15 @@ pub struct Config {
     pub throttle_delay_ms_max: u64,
     /// A dirty block waits at most this long before its upload begins.
     pub flush_delay_ms: u64,
+    /// Age of the oldest change that the bucket lacks at which a recovery point is frozen for it. `None`: the bucket is told
+    /// of none.
+    pub recovery_point_ms: Option<u64>,
+    /// Changes wait when the bucket lacks so many extents of maps, or bytes of entries.
+    pub unpublished_extents_max: usize,
+    /// Likewise.
+    pub unpublished_entry_bytes_max: usize,
+    /// Likewise bytes of journal, which the local disk keeps until the bucket has what they say.
+    pub unpublished_journal_bytes_max: u64,
     /// A write that waits at the cap longer than this is refused with [`crate::Refusal::Busy`].
     pub stall_timeout_ms: u64,
     /// From the end of a checkpoint to the beginning of the next, if anything has changed.
@@ -83,6 +92,10 @@ impl Default for Config {
             throttle_start_permille: 800,
             throttle_delay_ms_max: 50,
             flush_delay_ms: 5_000,
+            recovery_point_ms: None,
+            unpublished_extents_max: 1 << 22,
+            unpublished_entry_bytes_max: 256 << 20,
+            unpublished_journal_bytes_max: 2 << 30,
             stall_timeout_ms: 20_000,
             checkpoint_interval_ms: 30_000,
             checkpoint_journal_bytes: 256 << 20,

@@ -1,7 +1,7 @@
 //! The core: all of its state, and what every step asks of it.
 
 use crate::config::Config;
-use crate::event::{Answer, Command, DiskError, Refusal, Token};
+use crate::event::{Answer, Command, Refusal, StopReason, Token};
 use crate::format::local_metadata::least_first;
 use crate::format::page::{MapPage, PAGE_ENTRIES};
 use crate::format::record::{Lsn, VOLUME_BLOCKS_MAX};
@@ -21,6 +21,7 @@ use crate::state::prefetch_state::PrefetchState;
 use crate::state::reads::Reads;
 use crate::state::slot_transitions::SlotTransitions;
 use crate::state::slots::Slots;
+use crate::state::unpublished::Unpublished;
 use crate::state::verifications::Verification;
 use crate::state::wall_clock::WallClock;
 use crate::state::weighted_lru::WeightedLru;
@@ -45,6 +46,10 @@ pub struct Counters {
     pub syncs: u64,
     /// Checkpoints that were completed.
     pub checkpoints: u64,
+    /// Recovery points that the bucket was told of.
+    pub recovery_points: u64,
+    /// Times that it could not be told, and was tried again.
+    pub recovery_point_failures: u64,
     /// Acknowledgements that were delayed because the backlog came near its cap.
     pub writes_throttled: u64,
     /// Times that a change had to wait for the cap, a slot, a checkpoint or the disk; one change may do so repeatedly.
@@ -102,6 +107,7 @@ pub struct Core {
     pub(crate) metadata_loads: MetadataLoads,
     pub(crate) fetches: Fetches,
     pub(crate) flush: Flush,
+    pub(crate) unpublished: Unpublished,
     pub(crate) verification: Verification,
     pub(crate) losses: Losses,
     pub(crate) group_commit: GroupCommit,
@@ -110,7 +116,7 @@ pub struct Core {
     pub(crate) counters: Counters,
     pub(crate) totals: Totals,
     pub(crate) store: StoreState,
-    pub(crate) failed: Option<DiskError>,
+    pub(crate) failed: Option<StopReason>,
     /// Dirty blocks that this start has found: more than the cap where that was set lower, or where blocks are among them
     /// whose only copy was known to be damaged, which is not kept over a kill.
     pub(crate) recovered_dirty: u32,
@@ -204,10 +210,11 @@ impl Core {
     }
 
     /// A local disk failure on the way to stable storage: what was acknowledged may or may not be there, so nothing
-    /// more is accepted. Reads go on. A restart recovers what the disk really holds.
-    pub(crate) fn fail(&mut self, error: DiskError) {
+    /// more is accepted. Reads go on. A restart recovers what the disk really holds. The same when another gateway has
+    /// become the bucket's writer: what is accepted from then on would never get there.
+    pub(crate) fn fail(&mut self, reason: impl Into<StopReason>) {
         if self.failed.is_none() {
-            self.failed = Some(error);
+            self.failed = Some(reason.into());
         }
     }
 

@@ -6,6 +6,7 @@ use crate::format::page::MapPage;
 use crate::format::record::{LinkRun, Lsn, SlotRun};
 use crate::state::journal::JournalWrite;
 use crate::state::overlay::Frozen;
+use crate::state::unpublished::RecoveryPoint;
 use alloc::{string::String, sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, Fingerprint, Lcbn, MetadataChange, ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_prefetch::ClientId;
@@ -279,6 +280,16 @@ pub enum Event {
         /// After an error the command comes again, with the same state.
         result: Result<(), MetadataError>,
     },
+    /// [`Command::Publish`] is carried out.
+    Published {
+        /// No error: the bucket holds the point, and the local copy of its root says so durably.
+        result: Result<(), PublishFailure>,
+    },
+    /// The bucket's root names another writer.
+    Fenced {
+        /// Which one.
+        writer: String,
+    },
     /// There is no room on the disk for this segment, which is not begun yet, nor for any behind it. Changes that would go
     /// there wait, and are refused with [`Refusal::Busy`] in the end.
     JournalFull {
@@ -485,6 +496,12 @@ pub enum Command {
         /// [`Config::checkpoint_pages_max`](crate::Config::checkpoint_pages_max).
         pages_max: usize,
     },
+    /// Tell the bucket of a recovery point ([`crate::publisher`]): put the journal objects, then the root in place of the one
+    /// before, then keep a durable copy of it. For [`Event::Published`]. After a failure it comes again with the same point.
+    Publish {
+        /// Every object that it refers to is in the store, and every record in it is durable here.
+        point: Arc<RecoveryPoint>,
+    },
 }
 
 /// What a client gets when all went well.
@@ -579,9 +596,32 @@ pub enum Refusal {
     /// Maps or descriptors could not be read for this request; others go on.
     #[error("local metadata: {0}")]
     Metadata(MetadataError),
-    /// Every change and flush since then, until a restart; reads go on. The failure is the first one.
-    #[error("the gateway has stopped accepting changes after a local disk failure: {0}")]
-    Failed(DiskError),
+    /// Every change and flush since then, until a restart; reads go on. The reason is the first one.
+    #[error("the gateway has stopped accepting changes: {0}")]
+    Failed(StopReason),
+}
+
+/// Why no change is accepted any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StopReason {
+    /// The local disk failed on the way to stable storage.
+    #[error("local disk: {0}")]
+    Disk(#[from] DiskError),
+    /// Another gateway has become the writer of the bucket.
+    #[error(
+        "{0} has taken over the store; what this gateway has not uploaded is in its state directory alone, and can be copied from its \
+         exports as long as it runs: it cannot be started again"
+    )]
+    Fenced(String),
+}
+
+/// Why the bucket was not told of a recovery point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublishFailure {
+    /// The store did not answer, or the local copy could not be kept: to be tried again.
+    Retry(StoreFailure),
+    /// Another writer's root is there.
+    Fenced(String),
 }
 
 /// A failure of the cache file or the journal.

@@ -22,12 +22,14 @@
 #![warn(missing_docs, clippy::unwrap_used)]
 extern crate alloc;
 
+pub mod bucket_tree;
 mod config;
 mod core_state;
 mod event;
 mod format;
 mod invariants;
 mod merge;
+pub mod publisher;
 pub mod recovery;
 mod snapshot;
 mod state;
@@ -40,14 +42,14 @@ pub use config::Config;
 pub use core_state::{Core, Counters, StoreState};
 pub use event::{
     Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, Loss, LossCause,
-    MetadataError, PartialWrite, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StoreFailure, Token,
-    UploadFailure, UploadItem, WritePiece, WriteRequest,
+    MetadataError, PartialWrite, PublishFailure, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StopReason,
+    StoreFailure, Token, UploadFailure, UploadItem, WritePiece, WriteRequest,
 };
 pub use format::cache_header::JournalMark;
 pub use format::page::{MapPage, PAGE_ENTRIES};
 pub use format::record::{LinkRun, Lsn, SlotRun};
 pub use format::superblock::{Superblock, Totals, Volume};
-pub use format::{cache_header, local_metadata, record, sealed, slot_page};
+pub use format::{bucket_journal, cache_header, local_metadata, record, root, sealed, slot_page};
 pub use merge::Merge;
 pub use snapshot::{PolicySnapshot, Snapshot};
 pub use state::entry_overlay::{Entries, EntryLookup, EntryValue};
@@ -57,6 +59,7 @@ pub use state::lost_blocks::LostRun;
 pub use state::overlay::Frozen;
 pub use state::policy_counters::{PolicyCounters, Tally};
 pub use state::prefetch_state::{Economy, Policies};
+pub use state::unpublished::RecoveryPoint;
 pub use tombolo_base::{MetadataChange, Span};
 pub use tombolo_prefetch::ClientId;
 pub use walks::entry_scan::{EntryScan, StoredEntry};

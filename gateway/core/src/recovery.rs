@@ -8,6 +8,7 @@
 mod arrival;
 mod disk;
 mod error;
+mod rebuild;
 mod replay;
 mod report;
 mod segment;
@@ -15,19 +16,23 @@ mod slots;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod unpublished;
 
 pub use disk::{LocalDisk, NewDisk};
 pub use error::RecoveryError;
+pub use rebuild::{Rebuild, RebuildError};
 pub use report::Report;
 
 use crate::config::Config;
 use crate::core_state::{Core, Counters, StoreState};
 use crate::format::cache_header::{CacheHeader, Mark};
 use crate::format::local_metadata::{MetadataFault, MetadataRead, Table, decode, get};
+use crate::format::record::Lsn;
 use crate::format::superblock::{SUPER_VERSION, Superblock};
 use crate::recovery::replay::replay;
 use crate::recovery::segment::{Segment, read_segments};
 use crate::recovery::slots::load_slots;
+use crate::recovery::unpublished::load_unpublished;
 use crate::state::checkpoints::Checkpoints;
 use crate::state::dirty::Dirty;
 use crate::state::fetches::Fetches;
@@ -42,12 +47,13 @@ use crate::state::prefetch_state::{Policies, PrefetchState};
 use crate::state::reads::Reads;
 use crate::state::slot_transitions::SlotTransitions;
 use crate::state::slots::Slots;
+use crate::state::unpublished::Unpublished;
 use crate::state::verifications::Verification;
 use crate::state::wall_clock::WallClock;
 use crate::state::weighted_lru::WeightedLru;
 use crate::state::writes::Writes;
 use alloc::{collections::BTreeMap, vec::Vec};
-use tombolo_base::{DecodeError, Instant, Pvbn};
+use tombolo_base::{DecodeError, Instant, Pvbn, WallTime};
 
 /// The policies and limits of the core to build.
 pub struct Parts {
@@ -57,6 +63,18 @@ pub struct Parts {
     pub wall_micros: u64,
     /// The replacement policy is empty: recovery gives it the clean slots.
     pub policies: Policies,
+    /// What the local copy of the bucket's root says that the bucket holds; `None`: it is not known, so the next point will
+    /// hold everything.
+    pub published: Option<PublishedPoint>,
+}
+
+/// A recovery point that the bucket holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishedPoint {
+    /// Its position in this state directory's journal.
+    pub lsn: Lsn,
+    /// When it was frozen.
+    pub time: WallTime,
 }
 
 /// Room left after the highest PVBN seen and the first of the life before, so that none given to a write that a crash
@@ -84,6 +102,7 @@ pub fn recover<M: MetadataRead>(
     }
     let mark = load_mark(disk, &superblock)?;
     let segments = read_segments(disk, &superblock)?;
+    let published = parts.published;
     let mut core = empty_core(now, parts, &superblock, &segments);
     core.advise_costs();
     for (first, time) in &superblock.dirty_ages {
@@ -92,6 +111,7 @@ pub fn recover<M: MetadataRead>(
     }
     load_slots(&mut core, metadata, mark.is_none()).map_err(RecoveryError::Metadata)?;
     core.counters_of_entries = load_counters(metadata).map_err(RecoveryError::Metadata)?;
+    load_unpublished(&mut core, metadata, &superblock, &segments, disk, published)?;
     let mut report = replay(&mut core, &superblock, mark, segments, disk)?;
     if mark.is_none() && core.slots.dirty_count() > 0 {
         return Err(RecoveryError::CacheMissing {
@@ -204,6 +224,11 @@ fn empty_core(
         metadata_loads: MetadataLoads::default(),
         fetches: Fetches::default(),
         flush: Flush::default(),
+        unpublished: Unpublished {
+            is_on: config.recovery_point_ms.is_some(),
+            published: superblock.lsn,
+            ..Unpublished::default()
+        },
         verification: Verification::new(config.present_objects_max),
         losses: Losses::default(),
         group_commit: GroupCommit::default(),

@@ -1,13 +1,13 @@
 //! What the core tells about itself.
 
 use crate::core_state::{Core, Counters, StoreState};
-use crate::event::DiskError;
+use crate::event::StopReason;
 use crate::format::superblock::{Totals, Volume};
 use crate::state::lost_blocks::LostRun;
 use crate::state::policy_counters::{PolicyCounters, Tally};
 use crate::state::prefetch_state::Economy;
 use alloc::{string::String, vec::Vec};
-use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId};
+use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId, WallTime};
 use tombolo_prefetch::{Addressing, Class, Statistics, graph::History};
 
 /// A look at the core for `status` and `/metrics`.
@@ -57,6 +57,8 @@ pub struct Snapshot {
     pub waits_for_checkpoint: bool,
     /// Changes wait for room on the local disk.
     pub waits_for_journal: bool,
+    /// Changes wait until the bucket has caught up.
+    pub waits_for_recovery_point: bool,
     /// When it ended; the start counts as one.
     pub last_checkpoint: Instant,
     /// Objects; those that wait for another attempt are not among them.
@@ -65,8 +67,13 @@ pub struct Snapshot {
     pub fetches_in_flight: u64,
     /// Changes that wait for others, for a checkpoint, for the disk, for the cap or for slots.
     pub writes_waiting: u64,
-    /// The first failure of the local disk: changes have been refused since then, until a restart.
-    pub failed: Option<DiskError>,
+    /// When the oldest change was made that the bucket does not have, also if that was before the start. Recovery from the
+    /// bucket alone would lose it and all after it. `None`: it has everything.
+    pub oldest_unpublished: Option<Instant>,
+    /// When the recovery point was frozen that the bucket holds, by the machine's clock.
+    pub published_time: Option<WallTime>,
+    /// Why changes have been refused since then, until a restart.
+    pub failed: Option<StopReason>,
     /// Why the last checkpoint failed; `None` when one has succeeded since.
     pub metadata_error: Option<String>,
     /// What [`Core::policies`] says.
@@ -141,10 +148,13 @@ impl Core {
             replay_ms: self.replay().1,
             waits_for_checkpoint: self.is_overlay_full(),
             waits_for_journal: self.journal.is_full(),
+            waits_for_recovery_point: self.is_unpublished_full(),
             last_checkpoint: self.checkpoints.at,
             uploads_in_flight: self.flush.uploads_in_flight() as u64,
             fetches_in_flight: self.fetches.in_flight_count() as u64,
             writes_waiting: self.writes.waiting_count() as u64,
+            oldest_unpublished: self.unpublished.oldest(),
+            published_time: self.unpublished.published_time,
             failed: self.failed.clone(),
             metadata_error: self.checkpoints.metadata_error.clone(),
             policies: self.policies(),
@@ -160,9 +170,9 @@ impl Core {
         }
     }
 
-    /// Whether the store has everything that is not lost; what may still be missing is a checkpoint.
+    /// Whether the store has everything that is not lost, and knows it; what may still be missing is a checkpoint.
     pub fn is_drained(&self) -> bool {
-        self.dirty.is_empty()
+        self.dirty.is_empty() && self.unpublished.oldest().is_none()
     }
 
     /// True when a checkpoint holds everything journaled so far.

@@ -21,6 +21,7 @@ pub(crate) mod pvbn_index;
 pub(crate) mod reads;
 pub(crate) mod slot_transitions;
 pub(crate) mod slots;
+pub(crate) mod unpublished;
 pub(crate) mod unreadable;
 pub(crate) mod verifications;
 pub(crate) mod wall_clock;

@@ -22,6 +22,7 @@ pub(crate) mod policies;
 mod policy_change_cost;
 pub(crate) mod prefetch;
 pub(crate) mod read;
+mod recovery_point;
 pub(crate) mod redirects;
 mod sync;
 mod transitions;

@@ -226,6 +226,7 @@ impl Bench {
             config,
             wall_micros: 0,
             policies,
+            published: None,
         };
         let (mut core, _) = recover(Instant(0), parts, &metadata, &NewDisk).unwrap();
         let blocks = (0..64).map(|index| (Pvbn(FIRST_PVBN + index), fingerprint_of(BlockSum(index))));
@@ -369,6 +370,7 @@ impl Bench {
                 let result = Ok(descriptor_of(items.iter().map(|item| (item.pvbn, item.fingerprint))));
                 Event::Uploaded { job, result }
             }
+            Command::Publish { .. } => Event::Published { result: Ok(()) },
             Command::Verify { job, .. } => Event::Verified { job, result: Ok(()) },
             Command::FindCopies { job, fingerprints } => {
                 let copies = fingerprints

@@ -120,6 +120,7 @@ fn recovery_holds_one_segment_of_the_journal_at_a_time() {
         config,
         wall_micros,
         policies,
+        published: None,
     };
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);

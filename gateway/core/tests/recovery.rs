@@ -131,6 +131,7 @@ impl Disk {
             config,
             wall_micros: WALL_SECONDS * SECOND_MICROS,
             policies,
+            published: None,
         };
         recover(Instant(NOW_MICROS), parts, metadata, self)
     }

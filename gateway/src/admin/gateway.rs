@@ -9,8 +9,8 @@ use crate::admin::endpoints::{
 };
 use crate::admin::model::{
     CacheStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, JournalStatus, LossStatus,
-    LostRange, MemoryStatus, PolicyStatus, SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus,
-    TraceStatus, UploadStatus, VolumeInfo, WriteStatus,
+    LostRange, MemoryStatus, PolicyStatus, RecoveryPointStatus, SessionInfo, SessionKind, ShareInfo, Status,
+    StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WriteStatus,
 };
 use crate::admin::server::Handlers;
 use crate::frontends::fuse::{self, Shares};
@@ -184,6 +184,12 @@ impl GatewayControl {
             dirty_bytes,
             dirty_bytes_max: u64::from(snapshot.dirty_blocks_max) * BLOCK,
             oldest_dirty_age_s: snapshot.oldest_dirty.map_or(0.0, age_s),
+            recovery_point: RecoveryPointStatus {
+                age_s: snapshot.oldest_unpublished.map_or(0.0, age_s),
+                time_s: snapshot.published_time.map(|time| time.0.into()),
+                count: counters.recovery_points,
+                failures: counters.recovery_point_failures,
+            },
             upload: UploadStatus {
                 clean_bytes_per_s,
                 objects_in_flight: snapshot.uploads_in_flight,
@@ -515,7 +521,11 @@ fn pause_of(snapshot: &Snapshot) -> Option<String> {
     let full = "the local disk has no room for the journal: changes wait, then are refused";
     let no_room = snapshot.waits_for_journal.then(|| full.into());
     let checkpoint = |error: &String| format!("checkpoints fail and are tried again: {error}");
-    no_room.or_else(|| snapshot.metadata_error.as_ref().map(checkpoint))
+    let behind = "the store is too far behind: changes wait until it knows of earlier ones, then are refused";
+    let behind = snapshot.waits_for_recovery_point.then(|| behind.into());
+    no_room
+        .or_else(|| snapshot.metadata_error.as_ref().map(checkpoint))
+        .or(behind)
 }
 
 /// Resident set of this process, zero where the kernel does not tell.

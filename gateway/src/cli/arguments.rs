@@ -44,6 +44,8 @@ pub(super) struct Connection {
 pub(super) enum Command {
     /// Run the gateway until SIGTERM or SIGINT
     Serve,
+    /// Make a state directory of what the store holds, after the loss of the one before
+    Recover(RecoverOptions),
     /// Create, list, resize and delete volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
@@ -105,6 +107,33 @@ pub(super) enum Command {
     /// Print docs/openapi.json
     #[command(hide = true)]
     Openapi,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RecoverOptions {
+    /// The store, in place of [store] url
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
+    /// The state directory to make, in place of state_directory; it must be empty, or hold an interrupted recovery
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// The file with the master key, in place of [store] master_key_file
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Do not wait whether the gateway that wrote the store is alive. If it is, it accepts no changes any more, and what it has
+    /// not uploaded is only in its state directory
+    #[arg(long)]
+    pub take_over: bool,
+    /// Go back to an earlier state that the store has kept: a root's number from --list, or the last one before a time such as
+    /// 2026-11-23T05:00:00Z. What came after it is left behind
+    #[arg(long, value_name = "ROOT|TIME")]
+    pub at: Option<String>,
+    /// Only show the states that the store has kept
+    #[arg(long, conflicts_with_all = ["at", "take_over", "state"])]
+    pub list: bool,
+    /// Print progress and result as JSON objects, one per line
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -152,6 +152,9 @@ fn shown(summary: &Summary<'_>) -> String {
 }
 
 fn store_finding_shown(finding: &StoreFinding) -> String {
+    if finding.blocks == 0 {
+        return format!("{}: {}\n", finding.object, finding.message);
+    }
     format!(
         "{}, {} blocks, PVBN {} to {}: {}\n",
         finding.object, finding.blocks, finding.first_pvbn, finding.last_pvbn, finding.message

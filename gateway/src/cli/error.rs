@@ -43,6 +43,8 @@ pub(crate) enum CliError {
     Mount(#[from] MountError),
     #[error("{0}")]
     Serve(String),
+    #[error("{0}")]
+    Recover(String),
 }
 
 /// Why a drain did not end as it should.
@@ -95,7 +97,8 @@ impl CliError {
             | Self::CheckFailed(_)
             | Self::Testparm { .. }
             | Self::Mount(_)
-            | Self::Serve(_) => 1,
+            | Self::Serve(_)
+            | Self::Recover(_) => 1,
         }
     }
 }

@@ -1,21 +1,18 @@
 //! Commands that need no running gateway.
 
+use super::Daemon;
 use super::arguments::Connection;
 use super::error::CliError;
 use super::output;
 use crate::logging;
 use crate::settings::{Settings, SettingsError};
 use serde_json::json;
-use std::fmt::Display;
 use std::path::Path;
 
-pub(super) fn serve<E: Display>(
-    connection: &Connection,
-    serve: impl FnOnce(Settings) -> Result<(), E>,
-) -> Result<(), CliError> {
+pub(super) fn serve(connection: &Connection, daemon: &impl Daemon) -> Result<(), CliError> {
     let settings = Settings::load(config(connection)?)?;
     logging::start(&settings.log);
-    serve(settings).map_err(|error| CliError::Serve(error.to_string()))
+    daemon.serve(settings).map_err(CliError::Serve)
 }
 
 pub(super) fn check_config(connection: &Connection, as_json: bool) -> Result<(), CliError> {

@@ -21,10 +21,12 @@ pub(super) fn run(client: &Client, as_json: bool) -> Result<(), CliError> {
 fn shown(status: &Status) -> String {
     let mut lines = Vec::new();
     if let Some(failure) = &status.failure {
-        lines.push((
-            "FAILED",
-            format!("{failure}; changes are refused until it is mended and the gateway restarted"),
-        ));
+        // Nothing is to be mended when the store has another writer.
+        let what_helps = match failure.starts_with("local disk") {
+            true => "; changes are refused until it is mended and the gateway restarted",
+            false => "; changes are refused",
+        };
+        lines.push(("FAILED", format!("{failure}{what_helps}")));
     }
     if let Some(pause) = &status.pause {
         lines.push(("PAUSED", format!("{pause}; it goes on by itself")));
@@ -107,13 +109,13 @@ fn lost(status: &Status) -> String {
 }
 
 fn recovery_point(status: &Status) -> String {
-    if status.dirty_bytes == 0 {
-        return match status.lost.blocks {
-            0 => "now: the store has everything".into(),
-            blocks => format!("now: the store has everything but {} lost blocks", HumanCount(blocks)),
-        };
+    let point = &status.recovery_point;
+    match (point.age_s > 0.0, point.time_s, status.lost.blocks) {
+        (true, None, _) => "none: the store was told nothing yet".into(),
+        (true, Some(_), _) => format!("{} ago", duration(point.age_s)),
+        (false, _, 0) => "now: the store has everything".into(),
+        (false, _, blocks) => format!("now: the store has everything but {} lost blocks", HumanCount(blocks)),
     }
-    format!("{} ago", duration(status.oldest_dirty_age_s))
 }
 
 fn store(status: &Status) -> String {
@@ -270,7 +272,7 @@ mod tests {
     use super::*;
     use crate::admin::model::{
         CacheStatus, DataKeyStatus, DedupStatus, EncryptionStatus, LossStatus, LostRange, PolicyStatus, PolicyTally,
-        ShareInfo, StoreStatus, UploadStatus,
+        RecoveryPointStatus, ShareInfo, StoreStatus, UploadStatus,
     };
     use tombolo_core::{PolicyCounters, Tally};
 
@@ -280,6 +282,11 @@ mod tests {
             dirty_bytes: 1 << 30,
             dirty_bytes_max: 4 << 30,
             oldest_dirty_age_s: 12.34,
+            recovery_point: RecoveryPointStatus {
+                age_s: 12.34,
+                time_s: Some(1_000),
+                ..Default::default()
+            },
             dedup: DedupStatus::new(0, 3, 1),
             cache: CacheStatus {
                 hits: 9,

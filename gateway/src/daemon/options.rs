@@ -1,22 +1,21 @@
 //! From settings to the parts of a gateway.
 
-use super::ServeError;
 use crate::frontends::fuse::ShareOptions;
-use crate::runtime::Options;
-use crate::settings::{CompressionAlgorithm, Settings};
+use crate::runtime::{Options, WriterOptions};
+use crate::settings::{CompressionAlgorithm, Settings, SingleWriter};
 use std::sync::Arc;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
-use tombolo_cloud_driver::{Limits, StoreUrl, open_store};
+use tombolo_cloud_driver::{Limits, StoreError, StoreUrl, open_store};
 use tombolo_core::Config;
 use tombolo_fuse::protocol::TRANSFER_BYTES_MAX;
 use tombolo_transport::Budget;
 
 /// # Errors
 /// When the store's URL or credentials cannot be used.
-pub fn options(settings: &Settings) -> Result<Options, ServeError> {
+pub fn options(settings: &Settings) -> Result<Options, StoreError> {
     let core = core_config(settings);
     let url: StoreUrl = settings.store.url.parse()?;
     Ok(Options {
@@ -41,6 +40,13 @@ pub fn options(settings: &Settings) -> Result<Options, ServeError> {
             },
         },
         encryption: settings.store.encryption_options(&settings.directories.state_directory),
+        writer: WriterOptions {
+            lease_ms: settings.store.lease_ms as u32,
+            checkpoint_interval: Duration::from_millis(settings.journal.store_checkpoint_interval_ms),
+            roots_kept: settings.store.roots_kept as usize,
+            kept_root_interval: Duration::from_millis(settings.store.kept_root_interval_ms),
+            is_trusted: settings.store.single_writer == SingleWriter::Trusted,
+        },
         io_threads: settings.threads.io as usize,
         hash_threads: settings.threads.hash as usize,
         core,
@@ -117,6 +123,8 @@ fn core_config(settings: &Settings) -> Config {
         throttle_start_permille: flush.throttle_start_permille as u32,
         throttle_delay_ms_max: flush.throttle_delay_ms_max,
         flush_delay_ms: flush.flush_delay_ms,
+        recovery_point_ms: Some(flush.recovery_point_ms),
+        unpublished_journal_bytes_max: journal.unpublished_bytes_max.0,
         stall_timeout_ms: flush.stall_timeout_ms,
         checkpoint_interval_ms: journal.checkpoint_interval_ms,
         checkpoint_journal_bytes: journal.checkpoint_journal_bytes.0,

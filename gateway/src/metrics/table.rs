@@ -64,8 +64,23 @@ pub(super) const METRICS: &[Metric] = &[
     }),
     gauge(
         "tombolo_oldest_dirty_age_seconds",
-        "The recovery point: age of the oldest dirty data; 0 when clean.",
+        "Age of the oldest dirty data; 0 when clean.",
         |m| Float(m.status.oldest_dirty_age_s),
+    ),
+    gauge(
+        "tombolo_recovery_point_age_seconds",
+        "Age of the oldest change that a recovery from the store alone would lose; 0 when there is none.",
+        |m| Float(m.status.recovery_point.age_s),
+    ),
+    counter(
+        "tombolo_recovery_points_total",
+        "Recovery points that the store was told of.",
+        |m| Integer(m.status.recovery_point.count),
+    ),
+    counter(
+        "tombolo_recovery_point_failures_total",
+        "Attempts to tell the store of a recovery point that failed and were repeated.",
+        |m| Integer(m.status.recovery_point.failures),
     ),
     gauge(
         "tombolo_clean_bytes_per_second",

@@ -1,8 +1,8 @@
 use super::requests::OperationMetrics;
 use super::*;
 use crate::admin::model::{
-    DedupStatus, PolicyStatus, PolicyTally, SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus,
-    VolumeInfo,
+    DedupStatus, PolicyStatus, PolicyTally, RecoveryPointStatus, SessionInfo, SessionKind, ShareInfo, Status,
+    StoreState, StoreStatus, VolumeInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use tombolo_cloud_driver::{ErrorKind, GateDepth, Operation, OperationCounts, RetryCounts};
@@ -19,6 +19,12 @@ fn example() -> Metrics {
             version: "1.2.3".into(),
             dirty_bytes: 4096,
             oldest_dirty_age_s: 2.5,
+            recovery_point: RecoveryPointStatus {
+                age_s: 3.5,
+                time_s: None,
+                count: 4,
+                failures: 1,
+            },
             dedup: DedupStatus::new(1, 2, 3),
             store: StoreStatus {
                 state: StoreState::Degraded,
@@ -137,6 +143,9 @@ fn values_arrive_under_their_names() {
         ("tombolo_build_info{version=\"1.2.3\"}", 1.0),
         ("tombolo_dirty_bytes", 4096.0),
         ("tombolo_oldest_dirty_age_seconds", 2.5),
+        ("tombolo_recovery_point_age_seconds", 3.5),
+        ("tombolo_recovery_points_total", 4.0),
+        ("tombolo_recovery_point_failures_total", 1.0),
         ("tombolo_dedup_blocks_total{outcome=\"duplicate\"}", 2.0),
         ("tombolo_dedup_ratio", 2.0),
         ("tombolo_uploads_total", 9.0),

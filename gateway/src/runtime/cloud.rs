@@ -327,7 +327,7 @@ fn key_missing(descriptor: &ObjectDescriptor) -> StoreFailure {
     }
 }
 
-fn store_failure(error: &StoreError) -> StoreFailure {
+pub(super) fn store_failure(error: &StoreError) -> StoreFailure {
     let retryable = match error.kind() {
         ErrorKind::Retry
         | ErrorKind::Throttled

@@ -207,6 +207,26 @@ impl DataKeys {
         }
     }
 
+    /// For a recovery: those that the store has, if it has any. Nothing is written yet.
+    pub fn of_store(state: &Path, options: &EncryptionOptions, start: &AtStart<'_>) -> Result<Self> {
+        let stored = start.runtime.block_on(stored_keys(start.store));
+        let hold = |stored: Vec<u8>| {
+            let master = master_for(&options.master_key, IN_THE_STORE, &stored)?;
+            let keys = decode(IN_THE_STORE, &stored, &master)?;
+            Ok::<_, DataKeysError>(Held { keys, master })
+        };
+        let held = stored.map_err(DataKeysError::Store)?.map(hold).transpose()?;
+        Ok(Self::new(state.join(KEYS_NAME), options, held))
+    }
+
+    /// Into the state directory.
+    pub fn write(&self) -> Result<()> {
+        match &*self.held() {
+            Some(held) => write_at_start(&self.path, &held.encode()),
+            None => Ok(()),
+        }
+    }
+
     fn new(path: PathBuf, options: &EncryptionOptions, held: Option<Held>) -> Self {
         let keys = Self {
             path,

@@ -73,6 +73,7 @@ impl Gateway {
             Command::FindCopies { job, fingerprints } => self.find_copies(job, fingerprints),
             Command::TellLoss(loss) => self.tell_loss(&loss),
             Command::Checkpoint { frozen, pages_max } => self.checkpoint(frozen, pages_max),
+            Command::Publish { point } => self.publish(point),
         }
     }
 

@@ -38,15 +38,24 @@ pub fn is_new(paths: &Paths) -> bool {
     !paths.metadata.join(DATA_FILE).exists()
 }
 
+/// Refuses a directory without local metadata in which other parts are, or in which a recovery was interrupted.
+pub fn check_unfinished(paths: &Paths) -> Result<(), OpenError> {
+    if paths.cache.exists() || has_files(&paths.journal).map_err(disk(&paths.journal, "cannot look into"))? {
+        return Err(OpenError::MetadataLost(paths.metadata.join(DATA_FILE)));
+    }
+    match super::recover::unfinished(paths) {
+        Some(unfinished) => Err(OpenError::RecoveryUnfinished(unfinished)),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a directory of which a part is lost; makes what an empty one lacks.
 pub fn make_if_new(paths: &Paths, slot_count: u32, map_bytes: u64) -> Result<(), OpenError> {
     let data = paths.metadata.join(DATA_FILE);
     if !is_new(paths) {
         return check_journal(paths);
     }
-    if paths.cache.exists() || has_files(&paths.journal).map_err(disk(&paths.journal, "cannot look into"))? {
-        return Err(OpenError::MetadataLost(data));
-    }
+    check_unfinished(paths)?;
     let identity = fresh_identity();
     durable_file::make_directory(&paths.journal).map_err(disk(&paths.journal, "cannot make the journal"))?;
     let header = CacheHeader {
@@ -98,7 +107,7 @@ pub fn make_cache(paths: &Paths, header: &CacheHeader) -> Result<(), OpenError> 
     ))
 }
 
-fn has_files(directory: &Path) -> io::Result<bool> {
+pub fn has_files(directory: &Path) -> io::Result<bool> {
     match fs::read_dir(directory) {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

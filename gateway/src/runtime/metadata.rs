@@ -122,6 +122,11 @@ impl Metadata {
         Ok(Self { env, tables })
     }
 
+    /// Gives the file up, which may be moved then.
+    pub fn close(self) {
+        self.env.prepare_for_closing().wait();
+    }
+
     pub fn read(&self) -> Result<Reading<'_>, heed::Error> {
         Ok(Reading {
             transaction: self.env.read_txn()?,

@@ -10,9 +10,13 @@ use super::first_start::{self, Paths, make_cache, make_if_new};
 use super::generation::{Directories, Found, Generation};
 use super::index_files::IndexFiles;
 use super::journal_files::JournalFiles;
-use super::metadata::{Metadata, MetadataOpenError};
+use super::metadata::{Metadata, MetadataOpenError, Reading};
 use super::own_store::{ForeignStore, OwnStore, samples};
 use super::policies::{self, HistoryFile};
+use super::publishing::{
+    KeptRoot, Publishing, RootError, RootInStore, WriterOptions, ask_for_root, check_conditions, is_older, read_root,
+    watch_root, writer_name,
+};
 use super::requests::Requests;
 use super::trace_recorder::Recorder;
 use super::workers::Workers;
@@ -25,12 +29,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tombolo_base::{BlockSum, KeyId, Lcbn, ObjectDescriptor};
+use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, StoreError};
 use tombolo_core::cache_header::{CacheHeader, Mark};
-use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, recover};
+use tombolo_core::publisher::{NotTheWriter, Publisher, RootWriter};
+use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, load_superblock, recover};
 use tombolo_core::{Config, Core, Policies};
 use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage};
 
@@ -57,6 +64,8 @@ pub struct Options {
     pub compression: Compression,
     /// Of objects that are uploaded.
     pub encryption: EncryptionOptions,
+    /// Of the bucket's metadata.
+    pub writer: WriterOptions,
     /// For slots that have to be read from the disk, and for what arrives from the store.
     pub io_threads: usize,
     /// For hashing and compression, at low priority.
@@ -83,13 +92,17 @@ pub enum OpenError {
     MetadataOpen(#[from] MetadataOpenError),
     #[error(
         "{0} is missing, but the journal or the cache file is there; it says where all data lies: restore the state \
-         directory from a copy"
+         directory from a copy, or move it away and run `tombolo recover`, which brings back what the store has"
     )]
     MetadataLost(PathBuf),
     #[error(
         "{0} is missing, and with it what was flushed lately; put it back, or restore the state directory from a copy"
     )]
     JournalLost(PathBuf),
+    #[error(
+        "{0} is there: the recovery of this state directory was interrupted; run `tombolo recover` again, which goes on"
+    )]
+    RecoveryUnfinished(PathBuf),
     #[error("{path} was cut: it has {found} of {made} bytes; put it back as it was")]
     CacheCut { path: PathBuf, found: u64, made: u64 },
     #[error("fingerprint index in {path}: {error}")]
@@ -110,6 +123,8 @@ pub enum OpenError {
     ForeignStore(#[from] ForeignStore),
     #[error(transparent)]
     DataKeys(#[from] DataKeysError),
+    #[error(transparent)]
+    Root(#[from] RootError),
 }
 
 impl Gateway {
@@ -135,6 +150,14 @@ impl Gateway {
             answers: store_answers,
             accept_foreign: options.accept_foreign_store,
         };
+        let root_in_store = match store_answers {
+            true => ask_for_root(&runtime, &options.store)?,
+            false => RootInStore::Unknown,
+        };
+        if let (true, RootInStore::Found(_)) = (first_start::is_new(&paths), &root_in_store) {
+            first_start::check_unfinished(&paths)?;
+            return Err(DataKeysError::Occupied { state }.into());
+        }
         let first_keys = match first_start::is_new(&paths) {
             true => Some(DataKeys::first(&state, &options.encryption, &at_start)?),
             // Of a state that is there it has to be known first that it can be read.
@@ -173,10 +196,15 @@ impl Gateway {
             addressing: chosen.addressing,
             economy: chosen.economy,
         };
+        let own_root = {
+            let reading = metadata.read().map_err(metadata_fault)?;
+            OwnRoot::find(&state, &options.writer, &reading, &root_in_store)?
+        };
         let parts = Parts {
             config: options.core,
             wall_micros: clock::wall_micros(),
             policies,
+            published: own_root.kept.publisher.published(),
         };
         let began = std::time::Instant::now();
         let (mut core, report, samples) = {
@@ -215,6 +243,15 @@ impl Gateway {
                 DataKeys::open(&state, &options.encryption, &at_start, &used)?
             }
         };
+        own_root.check(&runtime, &options.store, &root_in_store, &data_keys.ring())?;
+        if store_answers && !options.writer.is_trusted {
+            match runtime.block_on(check_conditions(&options.store)) {
+                Err(RootError::Store(error)) => {
+                    tracing::warn!(%error, "the store does not say whether it heeds conditions; the next start asks again");
+                }
+                checked => checked?,
+            }
+        }
         let found = Found {
             identity: core.identity(),
             journal_end: core.journal_mark().lsn,
@@ -267,6 +304,7 @@ impl Gateway {
             index_entries_dropped: AtomicU64::new(0),
             index_checkpoint: Mutex::default(),
             data_keys,
+            publishing: Publishing::new(own_root.kept, options.writer),
             cloud: Cloud::new(store, options.retry, options.limits, options.compression, runtime),
             io: threads("io", options.io_threads, 0)?,
             hashing: threads("hash", options.hash_threads, 10)?,
@@ -275,14 +313,88 @@ impl Gateway {
             journaling: threads("journal", 1, 0)?,
             checkpointing: threads("checkpoint", 1, 5)?,
             compacting: threads("compact", 1, 15)?,
+            publisher: threads("publish", 1, 5)?,
             timer: Mutex::new(None),
             _lock: lock,
         });
         gateway.start_timer().map_err(disk("cannot start threads", &state))?;
         gateway.make_first_spare_segment(first_segment);
+        gateway.start_renewing();
         // The recovered state gets a first checkpoint soon and the flush pipeline a first look.
         gateway.submit(tombolo_core::Event::Tick);
         Ok(gateway)
+    }
+}
+
+/// The local copy of the root, and what the store's root means for it.
+struct OwnRoot {
+    kept: KeptRoot,
+    name: String,
+    /// The store's root is none of this state directory's.
+    is_other: bool,
+}
+
+impl OwnRoot {
+    fn find(
+        state: &Path,
+        options: &WriterOptions,
+        reading: &Reading<'_>,
+        in_store: &RootInStore,
+    ) -> Result<Self, OpenError> {
+        // What is wrong with it is recovery's to say.
+        let superblock = load_superblock(reading).ok().flatten();
+        let name = writer_name(state);
+        let writer = RootWriter {
+            identity: superblock.map_or(0, |superblock| superblock.journal_identity),
+            name: name.clone(),
+            lease_ms: options.lease_ms,
+        };
+        let mut kept = KeptRoot::read(state, writer.clone())?;
+        let found = match in_store {
+            RootInStore::Unknown => Ok(()),
+            RootInStore::Nothing => kept.publisher.found(None),
+            RootInStore::Found(root) => kept.publisher.found(Some(root.salt)),
+        };
+        if found == Err(NotTheWriter::RootMissing) {
+            tracing::warn!("the store has lost its root; it is told everything anew");
+            kept.publisher = Publisher::new(writer, None, Vec::new());
+        }
+        let is_other = found == Err(NotTheWriter::Other);
+        Ok(Self { kept, name, is_other })
+    }
+
+    /// Now that the root can be read: is the store this gateway's, and nobody else's at the moment?
+    fn check(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        store: &Arc<dyn ObjectStore>,
+        in_store: &RootInStore,
+        ring: &KeyRing,
+    ) -> Result<(), OpenError> {
+        let RootInStore::Found(found) = in_store else {
+            return Ok(());
+        };
+        let root = read_root(found, ring)?;
+        if self.is_other {
+            return Err(match self.kept.publisher.current() {
+                Some(known) if is_older(&root, &known.root) => RootError::Older(root.sequence, known.root.sequence),
+                _ => RootError::OtherWriter(root.writer),
+            }
+            .into());
+        }
+        if root.writer == self.name || root.is_released {
+            return Ok(());
+        }
+        tracing::warn!(
+            before = root.writer,
+            now = self.name,
+            lease_ms = root.lease_ms,
+            "this state directory was moved or copied; waiting whether it is in use where it was"
+        );
+        match runtime.block_on(watch_root(store, found, Duration::from_millis(root.lease_ms.into())))? {
+            true => Ok(()),
+            false => Err(RootError::Elsewhere(root.writer).into()),
+        }
     }
 }
 
@@ -301,7 +413,7 @@ fn make_lost_cache(paths: &Paths, core: &Core) -> Result<CacheFile, OpenError> {
 }
 
 /// Does it answer? A missing bucket or wrong credentials will not mend themselves; a store that cannot be reached may.
-fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn ObjectStore>) -> Result<bool, OpenError> {
+pub(super) fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn ObjectStore>) -> Result<bool, OpenError> {
     match runtime.block_on(store.check()) {
         Ok(()) => Ok(true),
         Err(error)
@@ -317,7 +429,7 @@ fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn ObjectStore>) 
     }
 }
 
-fn lock(state: &Path) -> Result<File, OpenError> {
+pub(super) fn lock(state: &Path) -> Result<File, OpenError> {
     let path = state.join("lock");
     let disk = |error| OpenError::Disk {
         path: path.clone(),

@@ -25,6 +25,14 @@ choice! {
     }
 }
 
+choice! {
+    /// How it is seen to that no other gateway writes to the store.
+    SingleWriter {
+        Conditional = "conditional",
+        Trusted = "trusted",
+    }
+}
+
 section! {
     /// The object store.
     Store "store" {
@@ -68,6 +76,19 @@ section! {
         /// start, without a shell.
         master_key_command: Option<Vec<String>> = None, Permitted::Words("a list of words, the program first"),
             "For key services: the master key is then nowhere on this machine.";
+        /// How it is seen to that no other gateway writes to the store: by conditional puts of its root, or on trust.
+        single_writer: SingleWriter = SingleWriter::Conditional, Permitted::Words("`conditional` or `trusted`"),
+            "Two writers would overwrite each other's root; `trusted` is for stores without conditional puts, where nothing keeps a second gateway away.";
+        /// The root in the store is put anew before so much has passed, changes or not. Who wants to take the store over without
+        /// being told that this gateway is gone watches it for so long.
+        lease_ms: u64 = 60_000, Permitted::numbers(1_000, 3_600_000),
+            "A put every 20 s is 0.65 $ a month; a recovery waits a minute for it.";
+        /// Earlier roots that are kept in the store, which `tombolo recover --at` can go back to.
+        roots_kept: u64 = 48, Permitted::numbers(0, 500),
+            "Two days at one an hour: enough to notice what went wrong. Nothing that is stored is removed yet, so each costs next to nothing.";
+        /// ... and the least time between two of them.
+        kept_root_interval_ms: u64 = 3_600_000, Permitted::numbers(100, 86_400_000),
+            "An hour of work is what one may have to do again.";
         /// How long a connection may take to come about.
         connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
             "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";

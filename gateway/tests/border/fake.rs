@@ -14,8 +14,8 @@ use tombolo::admin::endpoints::{
 };
 use tombolo::admin::model::{
     CheckState, CheckStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, JournalStatus,
-    PolicyStatus, ShareInfo, Status, StoreCheckStatus, StoreState, StoreStatus, TraceState, TraceStatus, UploadStatus,
-    VolumeInfo,
+    PolicyStatus, RecoveryPointStatus, ShareInfo, Status, StoreCheckStatus, StoreState, StoreStatus, TraceState,
+    TraceStatus, UploadStatus, VolumeInfo,
 };
 use tombolo::admin::server::{Handlers, RECEIVE_TIMEOUT, Server};
 use tombolo::metrics::model::Metrics;
@@ -108,6 +108,11 @@ impl Fake {
             dirty_bytes: state.dirty_bytes,
             dirty_bytes_max: 1 << 30,
             oldest_dirty_age_s: if state.dirty_bytes > 0 { 3.5 } else { 0.0 },
+            recovery_point: RecoveryPointStatus {
+                age_s: if state.dirty_bytes > 0 { 3.5 } else { 0.0 },
+                time_s: Some(1_000),
+                ..Default::default()
+            },
             dedup: DedupStatus::new(0, 3, 1),
             upload: UploadStatus {
                 clean_bytes_per_s: MIB as f64,

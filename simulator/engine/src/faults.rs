@@ -31,6 +31,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 
 mod answers;
+mod bucket;
 mod canary;
 mod change;
 mod checks;

@@ -63,7 +63,7 @@ fn a_write_to_the_wrong_slot_is_noticed() {
 
 #[test]
 fn an_index_ahead_of_the_journal_is_noticed() {
-    assert_noticed(Canary::FreezeIndexLate, 0..200);
+    assert_noticed(Canary::FreezeIndexLate, 0..600);
 }
 
 #[test]
@@ -134,4 +134,29 @@ fn objects_in_clear_are_noticed() {
 #[test]
 fn a_name_of_two_contents_is_noticed() {
     assert_noticed(Canary::TwoContentsOfAName, 0..20);
+}
+
+#[test]
+fn a_root_before_its_journal_is_noticed() {
+    assert_noticed(Canary::RootBeforeJournal, 0..20);
+}
+
+#[test]
+fn a_root_before_the_nodes_of_its_tree_is_noticed() {
+    assert_noticed(Canary::RootBeforeNodes, 0..40);
+}
+
+#[test]
+fn a_recovery_point_before_its_objects_is_noticed() {
+    assert_noticed(Canary::ConfirmBeforeUpload, 0..20);
+}
+
+#[test]
+fn a_root_of_an_earlier_life_that_takes_effect_is_noticed() {
+    assert_noticed(Canary::StaleRoot, 0..40);
+}
+
+#[test]
+fn changes_that_the_bucket_is_not_told_of_are_noticed() {
+    assert_noticed(Canary::OmitChange, 0..20);
 }

@@ -57,6 +57,26 @@ pub struct Totals {
     pub object_bytes: u64,
 }
 
+impl Totals {
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        out.u64(self.blocks_written)
+            .u64(self.blocks_zero)
+            .u64(self.blocks_duplicate);
+        out.u64(self.blocks_unique).u64(self.objects).u64(self.object_bytes);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            blocks_written: reader.u64("totals")?,
+            blocks_zero: reader.u64("totals")?,
+            blocks_duplicate: reader.u64("totals")?,
+            blocks_unique: reader.u64("totals")?,
+            objects: reader.u64("totals")?,
+            object_bytes: reader.u64("totals")?,
+        })
+    }
+}
+
 const SUPER_MAGIC: &[u8; 7] = b"TMBSUPR";
 /// The format of all that is in a state directory.
 pub const SUPER_VERSION: u8 = b'5';
@@ -90,13 +110,7 @@ impl Superblock {
             .u64(self.lsn.0)
             .u64(self.segment);
         out.u64(self.next_pvbn).u64(self.next_volume);
-        let totals = &self.totals;
-        out.u64(totals.blocks_written)
-            .u64(totals.blocks_zero)
-            .u64(totals.blocks_duplicate);
-        out.u64(totals.blocks_unique)
-            .u64(totals.objects)
-            .u64(totals.object_bytes);
+        self.totals.encode(&mut out);
         out.u32(self.volumes.len() as u32);
         for volume in &self.volumes {
             out.u64(volume.id.0)
@@ -140,14 +154,7 @@ impl Superblock {
             segment: reader.u64("superblock segment")?,
             next_pvbn: reader.u64("superblock next PVBN")?,
             next_volume: reader.u64("superblock next volume")?,
-            totals: Totals {
-                blocks_written: reader.u64("superblock totals")?,
-                blocks_zero: reader.u64("superblock totals")?,
-                blocks_duplicate: reader.u64("superblock totals")?,
-                blocks_unique: reader.u64("superblock totals")?,
-                objects: reader.u64("superblock totals")?,
-                object_bytes: reader.u64("superblock totals")?,
-            },
+            totals: Totals::decode(&mut reader)?,
             volumes: Vec::new(),
             dirty_ages: Vec::new(),
         };

@@ -27,11 +27,14 @@ pub fn replay<E>(
     let mut report = Report::default();
     let claimed = segments.values().flatten().map(|segment| segment.durable).max();
     let noted = mark.map_or(Lsn(0), |mark| mark.journal.lsn);
+    // The bucket is told of nothing that is not on stable storage here.
     let durable = superblock.lsn.max(noted).max(claimed.unwrap_or_default());
+    let durable = durable.max(core.unpublished.published);
     let missing_segment = missing_segment(superblock, mark, &segments);
     // Without the cache file no block can be looked at, so none may be needed.
     let mut arrival = Arrival::new(mark.map_or(Lsn(u64::MAX), |_| durable), core.slots.count());
-    let mut tail = read_tail(superblock, segments, disk, &mut arrival, &mut report)?;
+    let needed_from = core.unpublished.needed_from().min(superblock.lsn);
+    let mut tail = read_tail(superblock, needed_from, segments, disk, &mut arrival, &mut report)?;
     let batches = arrival.count;
     let given_up = arrival.first_given_up();
     let given_up = given_up.map(|(length, first)| {
@@ -61,7 +64,12 @@ pub fn replay<E>(
         for found in part_of(&bytes, &header, from, to.min(end)) {
             report.batches += 1;
             report.records += found.batch.records.len() as u64;
+            let is_published = !core.unpublished.is_whole && found.place.lsn < core.unpublished.published;
             for record in found.batch.records {
+                if !is_published {
+                    let at = core.wall.instant_of(found.batch.time, core.now);
+                    core.unpublished.note(at, &record);
+                }
                 replay_record(core, found.batch.time, record, &mut report);
             }
             position = found.end;

@@ -19,9 +19,10 @@ pub struct Tail {
     pub damage: Option<(u64, u64, DecodeError)>,
 }
 
-/// Shows `arrival` each of the batches.
+/// Shows `arrival` each of the batches. Segments with batches from `needed_from` on are kept.
 pub fn read_tail<D: LocalDisk, E>(
     superblock: &Superblock,
+    needed_from: Lsn,
     segments: BTreeMap<u64, Result<Segment, DecodeError>>,
     disk: &D,
     arrival: &mut Arrival,
@@ -38,8 +39,14 @@ pub fn read_tail<D: LocalDisk, E>(
         let limit = limits.remove(&number).unwrap_or(Lsn(u64::MAX));
         // Below the checkpoint's segment there is nothing but what the checkpoint holds, and what earlier recoveries
         // gave up.
+        let keeps = |segment: &Segment| segment.end > needed_from;
         if number < superblock.segment {
-            report.obsolete_segments.push(number);
+            match &segment {
+                Ok(segment) if keeps(segment) => {
+                    tail.kept.insert(number, segment.header.first_lsn);
+                }
+                _ => report.obsolete_segments.push(number),
+            }
             continue;
         }
         let segment = match segment {
@@ -63,7 +70,12 @@ pub fn read_tail<D: LocalDisk, E>(
             }
         };
         if segment.end <= superblock.lsn && segment.stopped.is_none() {
-            report.obsolete_segments.push(number);
+            match keeps(&segment) {
+                true => {
+                    tail.kept.insert(number, segment.header.first_lsn);
+                }
+                false => report.obsolete_segments.push(number),
+            }
             continue;
         }
         tail.kept.insert(number, segment.header.first_lsn);

@@ -39,6 +39,15 @@ pub struct DirtyBlock {
     pub stage: Stage,
 }
 
+/// Blocks that were superseded.
+#[derive(Debug, Default)]
+pub struct Superseded {
+    /// Nothing needs them any more.
+    pub gone: Vec<DirtyBlock>,
+    /// A job holds them, or a recovery point needs them.
+    pub kept: Vec<DirtyBlock>,
+}
+
 /// Blocks that are gone may take as many places as those that are not, and these besides: so each is passed over once.
 const GONE_SPARE: usize = 64;
 
@@ -156,15 +165,21 @@ impl Dirty {
         }
     }
 
-    /// The blocks of the range map to something else now. Returns those that did until now. Those that were at
-    /// rest are taken out; the others are found dead when their job ends.
-    pub fn supersede(&mut self, volume: VolumeId, first: u64, end: u64) -> Vec<DirtyBlock> {
+    /// The blocks of the range map to something else now. Those that did until now and are at rest are taken out, but for
+    /// those that are `needed`; the others are found dead when their job ends.
+    pub fn supersede(
+        &mut self,
+        volume: VolumeId,
+        first: u64,
+        end: u64,
+        is_needed: impl Fn(&DirtyBlock) -> bool,
+    ) -> Superseded {
         if self.live.is_empty() {
-            return Vec::new();
+            return Superseded::default();
         }
         let mut dead = Vec::new();
         self.live.take(volume, first, end, |extent| dead.push(extent));
-        self.take_dead(dead)
+        self.take_dead(dead, is_needed)
     }
 
     /// As [`Self::supersede`], but [`Self::sweep`] returns the blocks, bit by bit. None of them is live from now on.
@@ -175,7 +190,7 @@ impl Dirty {
     }
 
     /// Up to `count` blocks of what is left of ranges that map to something else.
-    pub fn sweep(&mut self, count: u64) -> Vec<DirtyBlock> {
+    pub fn sweep(&mut self, count: u64, is_needed: impl Fn(&DirtyBlock) -> bool) -> Superseded {
         let (mut dead, mut left) = (Vec::new(), count);
         while left > 0
             && let Some(extent) = self.live.sweep(left)
@@ -184,8 +199,8 @@ impl Dirty {
             dead.push(extent);
         }
         match dead.is_empty() {
-            true => Vec::new(),
-            false => self.take_dead(dead),
+            true => Superseded::default(),
+            false => self.take_dead(dead, is_needed),
         }
     }
 
@@ -193,19 +208,22 @@ impl Dirty {
         self.live.has_covers()
     }
 
-    fn take_dead(&mut self, extents: Vec<Extent>) -> Vec<DirtyBlock> {
-        let mut dead = Vec::new();
+    fn take_dead(&mut self, extents: Vec<Extent>, is_needed: impl Fn(&DirtyBlock) -> bool) -> Superseded {
+        let mut dead = Superseded::default();
         for extent in extents {
             let Target::At(first) = extent.target else { continue };
             let index = self.queue.partition_point(|block| block.pvbn < first);
             let blocks = self.queue.range_mut(index..);
             for block in blocks.take_while(|block| block.pvbn < first.plus(extent.count)) {
-                if block.stage != Stage::Gone {
-                    dead.push(*block);
+                if block.stage == Stage::Gone {
+                    continue;
                 }
-                if block.stage.is_at_rest() {
+                if block.stage.is_at_rest() && !is_needed(block) {
+                    dead.gone.push(*block);
                     block.stage = Stage::Gone;
                     self.count -= 1;
+                } else {
+                    dead.kept.push(*block);
                 }
             }
         }
@@ -375,7 +393,7 @@ mod tests {
     fn overwrites_behind_a_block_that_stays_take_no_memory() {
         let mut dirty = Dirty::default();
         let write = |dirty: &mut Dirty, pvbn: u64, block: u64| {
-            dirty.supersede(VolumeId(1), block, block + 1);
+            dirty.supersede(VolumeId(1), block, block + 1, |_| false);
             let block = DirtyBlock {
                 pvbn: Pvbn(pvbn),
                 slot: Lcbn(pvbn as u32),

@@ -39,14 +39,12 @@ impl Entries {
     }
 
     /// Changed entries from a key on, in order of their keys.
-    pub(crate) fn iter_from<'s>(
-        &'s self,
-        from: &[u8],
-    ) -> impl Iterator<Item = (&'s Vec<u8>, &'s EntryValue)> + use<'s> {
+    pub fn iter_from<'s>(&'s self, from: &[u8]) -> impl Iterator<Item = (&'s Vec<u8>, &'s EntryValue)> + use<'s> {
         self.changed.range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
     }
 
-    pub(crate) fn counters(&self) -> impl Iterator<Item = (&Vec<u8>, i64)> {
+    /// Counters that changed, with their new values.
+    pub fn counters(&self) -> impl Iterator<Item = (&Vec<u8>, i64)> {
         self.counters.iter().map(|(key, value)| (key, *value))
     }
 
@@ -60,6 +58,15 @@ impl Entries {
         self.counters.insert(key.to_vec(), value);
     }
 
+    /// Lays newer ones over these.
+    pub(crate) fn append(&mut self, newer: Self) {
+        for (key, value) in newer.changed {
+            self.set(&key, value);
+        }
+        self.counters.extend(newer.counters);
+    }
+
+    /// Sets an entry, or deletes it with `None`.
     pub(crate) fn set(&mut self, key: &[u8], value: EntryValue) {
         let size = |value: &EntryValue| value.as_ref().map_or(0, |bytes| bytes.len());
         self.bytes += size(&value);

@@ -169,7 +169,8 @@ impl Journal {
             .filter(|(_, first)| **first <= lsn)
             .map(|(segment, _)| *segment)
             .next_back();
-        let keep = keep.unwrap_or(self.segment);
+        let first = self.segments.keys().next().copied();
+        let keep = keep.or(first).unwrap_or(self.segment);
         assert!(keep <= self.segment, "the segment that is being written stays");
         self.segments.retain(|segment, _| *segment >= keep);
         keep
@@ -185,6 +186,14 @@ impl Journal {
 
     pub fn next(&self) -> Lsn {
         self.next
+    }
+
+    /// Behind the last batch with records: a mark behind it may be undone by a crash although nothing was.
+    pub fn end_of_records(&self) -> Lsn {
+        match self.mark {
+            Some((from, to)) if to == self.next => from,
+            _ => self.next,
+        }
     }
 
     pub fn written(&self) -> Lsn {

@@ -64,6 +64,11 @@ impl Core {
         self.is_overlay_full() || self.journal.is_full()
     }
 
+    /// Whether clients' changes have to wait; those that lead to a recovery point do not wait for one.
+    pub(crate) fn must_changes_wait(&self) -> bool {
+        self.has_no_room() || self.is_unpublished_full()
+    }
+
     /// Records that recovery may have to replay at the most.
     pub(crate) fn replay_records_max(&self) -> u64 {
         let by_time = self.config.replay_ms_max.saturating_mul(1_000) / self.checkpoints.replay_micros_per_record;
@@ -187,7 +192,13 @@ impl Core {
         }
         // Cache file and metadata are on stable storage up to here, whatever the journal's own sync has reached.
         self.on_durable(frozen.superblock.lsn);
-        let keep_from = self.journal.trim(frozen.superblock.lsn);
+        self.trim_journal();
+    }
+
+    /// Recovery replays the journal behind the checkpoint, and finds in it what the bucket lacks.
+    pub(crate) fn trim_journal(&mut self) {
+        let needed = self.checkpoints.lsn.min(self.unpublished.needed_from());
+        let keep_from = self.journal.trim(needed);
         self.out.push(Command::TrimJournal { keep_from });
     }
 

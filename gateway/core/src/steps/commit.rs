@@ -14,6 +14,7 @@ impl Core {
         let mut transitions = Vec::new();
         for record in &records {
             transitions.append(&mut self.apply(record));
+            self.unpublished.note(self.now, record);
         }
         let has_write = records.iter().any(|record| matches!(record, Record::Write { .. }));
         self.checkpoints.overlay_records += records.len() as u64;

@@ -26,6 +26,7 @@ impl Core {
         if self.failed.is_some() {
             return;
         }
+        self.pump_recovery_point();
         self.begin_round();
         self.take_hashed();
         self.retry_unreadable();
@@ -46,17 +47,19 @@ impl Core {
         }
         if let Some(Drain::Uploading(target)) = self.flush.drain {
             if self.dirty.first_pvbn().is_none_or(|first| first >= target) {
-                self.flush.drain = Some(Drain::Confirming(self.journal.next()));
+                self.flush.drain = Some(Drain::Confirming(self.journal.end_of_records()));
             } else {
                 self.flush.target = self.flush.target.max(Some(target));
             }
         }
         if let Some(Drain::Confirming(end)) = self.flush.drain {
-            if self.journal.durable() >= end {
-                self.flush.drain = None;
-            } else {
+            if self.journal.durable() < end {
                 // Again and again: what is not written yet cannot be synced.
                 self.want_sync();
+            } else if self.is_published(end) {
+                self.flush.drain = None;
+            } else if !self.is_being_published(end) {
+                self.unpublished.is_wanted = true;
             }
         }
     }
@@ -160,19 +163,15 @@ impl Core {
 
     fn take_result(&mut self, pvbn: Pvbn, slot: Lcbn, result: HashResult, duplicates: &mut Redirects) {
         let found = self.dirty.find(pvbn).copied();
-        let is_live = found.is_some_and(|block| self.dirty.is_live(&block));
-        if !is_live || !matches!(result, HashResult::Unreadable) {
+        let is_wanted = found.is_some_and(|block| self.is_wanted(&block));
+        if !is_wanted || !matches!(result, HashResult::Unreadable) {
             self.flush.unreadable.forget(pvbn);
         }
         let Some(block) = found else { return };
         assert_eq!((block.stage, block.slot), (Stage::Hashing, slot));
-        if !is_live {
+        if !is_wanted {
             // Overwritten while it was hashed.
-            self.dirty.remove(pvbn);
-            let lsn = self.journal.next();
-            self.slots.retire(slot);
-            self.transition_at(lsn, slot, SlotTransition::Free);
-            return;
+            return self.drop_superseded(&block);
         }
         match result {
             HashResult::Corrupt => self.lose_dirty(slot, ALTERED),
@@ -202,13 +201,31 @@ impl Core {
 
     fn redirect_duplicate(&mut self, block: &DirtyBlock, existing: Pvbn, duplicates: &mut Redirects) {
         self.totals.blocks_duplicate += 1;
-        duplicates.add(block.volume, block.block, block.pvbn, existing);
+        if self.dirty.is_live(block) {
+            return duplicates.add(block.volume, block.block, block.pvbn, existing);
+        }
+        self.unpublished
+            .redirect_frozen(block.volume, block.block, block.pvbn, existing);
+        self.drop_superseded(block);
+    }
+
+    /// Whether the block maps to this PVBN, now or at the recovery point that is on its way to the bucket.
+    pub(crate) fn is_wanted(&self, block: &DirtyBlock) -> bool {
+        self.dirty.is_live(block) || self.unpublished.needs(block)
+    }
+
+    /// Nothing maps to it any more.
+    pub(crate) fn drop_superseded(&mut self, block: &DirtyBlock) {
+        self.dirty.remove(block.pvbn);
+        self.slots.retire(block.slot);
+        let lsn = self.journal.next();
+        self.transition_at(lsn, block.slot, SlotTransition::Free);
     }
 
     /// The block is read again later, and nothing waits for it. One that stays unreadable is given up.
     fn set_aside_or_lose(&mut self, pvbn: Pvbn, slot: Lcbn) {
-        let is_live = self.dirty.find(pvbn).is_some_and(|block| self.dirty.is_live(block));
-        if is_live && self.flush.unreadable.failed(pvbn) < self.config.slot_reads_max {
+        let is_wanted = self.dirty.find(pvbn).is_some_and(|block| self.is_wanted(block));
+        if is_wanted && self.flush.unreadable.failed(pvbn) < self.config.slot_reads_max {
             self.flush.unreadable.retry_later(pvbn, self.now);
             return self.dirty.set_stage(pvbn, Stage::Unreadable);
         }
@@ -482,7 +499,12 @@ impl Core {
         }
         let pvbn = self.slots.pvbn(slot);
         self.counters.slots_corrupt += 1;
-        let block = self.dirty.find(pvbn).copied().filter(|block| self.dirty.is_live(block));
+        let found = self.dirty.find(pvbn).copied();
+        let block = found.filter(|block| self.dirty.is_live(block));
+        if found.is_some_and(|found| block.is_none() && self.unpublished.needs(&found)) {
+            // What the point would have held is gone; a later one holds what came after it.
+            self.unpublished.thaw();
+        }
         self.dirty.remove(pvbn);
         if let Some(block) = block {
             assert_eq!(block.slot, slot, "the block's only copy is this one");
@@ -521,10 +543,16 @@ impl Core {
         } else {
             None
         };
-        [round, retry, self.flush.unreadable.deadline(), verify]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            round,
+            retry,
+            self.flush.unreadable.deadline(),
+            verify,
+            self.recovery_point_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }
 

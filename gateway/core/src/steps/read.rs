@@ -537,7 +537,10 @@ impl Core {
 type Wanted = BTreeMap<u64, (Arc<ObjectDescriptor>, BTreeMap<u16, Vec<u32>>)>;
 
 pub(crate) fn unknown_object(block: u64, pvbn: Pvbn) -> Refusal {
-    let reason = format!("no object is known to hold PVBN {}; local metadata is damaged", pvbn.0);
+    let reason = format!(
+        "no object is known to hold PVBN {}: it was lost before it was uploaded, or local metadata is damaged",
+        pvbn.0
+    );
     Refusal::Lost { block, pvbn, reason }
 }
 

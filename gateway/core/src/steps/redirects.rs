@@ -60,7 +60,11 @@ impl Core {
                     self.totals.blocks_duplicate += 1;
                     redirects.add(block.volume, block.block, block.pvbn, to);
                 }
-                Some(block) => dead.push(block),
+                Some(block) => {
+                    self.unpublished
+                        .redirect_frozen(block.volume, block.block, block.pvbn, to);
+                    dead.push(block);
+                }
                 None => {}
             }
         }

@@ -31,14 +31,17 @@ impl Core {
     pub(crate) fn remap_now(&mut self, extent: Extent) -> Vec<(Lcbn, SlotTransition)> {
         let (volume, first, end) = (extent.volume, extent.first, extent.end());
         let mut free = Vec::new();
-        for block in self.dirty.supersede(volume, first, end) {
+        let unpublished = &self.unpublished;
+        let superseded = self
+            .dirty
+            .supersede(volume, first, end, |block| unpublished.needs(block));
+        for block in superseded.gone {
             self.flush.unreadable.forget(block.pvbn);
-            if block.stage.is_at_rest() {
-                free.push((block.slot, SlotTransition::Free));
-            } else {
-                // The next checkpoint must not call it dirty any more.
-                self.slots.mark_changed(block.slot);
-            }
+            free.push((block.slot, SlotTransition::Free));
+        }
+        for block in superseded.kept {
+            // The next checkpoint must not call it dirty any more.
+            self.slots.mark_changed(block.slot);
         }
         self.overlay.map.insert(extent);
         free.append(&mut self.forget_lost(volume, first, end));
@@ -63,6 +66,11 @@ impl Core {
                 break;
             }
         }
+        for _ in 0..count {
+            if self.unpublished.map.sweep(u64::MAX).is_none() {
+                break;
+            }
+        }
         for slot in self.sweep_dirty(count) {
             self.slots.retire(slot);
             self.transition_at(self.journal.next(), slot, SlotTransition::Free);
@@ -72,24 +80,28 @@ impl Core {
     /// Does all of it: recovery hurries, and nobody waits for the core.
     pub(crate) fn sweep_all(&mut self) -> Vec<Lcbn> {
         while self.overlay.map.sweep(u64::MAX).is_some() {}
+        while self.unpublished.map.sweep(u64::MAX).is_some() {}
         self.sweep_dirty(u64::MAX)
     }
 
     /// The slots of blocks that are given up. Those that a job holds are found dead when it ends.
     fn sweep_dirty(&mut self, count: u64) -> Vec<Lcbn> {
         let mut free = Vec::new();
-        for block in self.dirty.sweep(count) {
+        let unpublished = &self.unpublished;
+        let superseded = self.dirty.sweep(count, |block| unpublished.needs(block));
+        for block in superseded.gone {
             self.flush.unreadable.forget(block.pvbn);
-            match block.stage.is_at_rest() {
-                true => free.push(block.slot),
-                false => self.slots.mark_changed(block.slot),
-            }
+            free.push(block.slot);
         }
+        superseded
+            .kept
+            .iter()
+            .for_each(|block| self.slots.mark_changed(block.slot));
         free
     }
 
     pub(crate) fn is_sweeping(&self) -> bool {
-        self.dirty.is_sweeping() || self.overlay.map.has_covers()
+        self.dirty.is_sweeping() || self.overlay.map.has_covers() || self.unpublished.map.has_covers()
     }
 
     pub(crate) fn sweep_deadline(&self) -> Option<Instant> {

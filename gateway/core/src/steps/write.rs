@@ -125,7 +125,7 @@ impl Core {
             return self.refuse(waiting.token, refusal);
         }
         let needs_room = !matches!(waiting.kind, Kind::Lock(_));
-        if needs_room && (self.has_no_room() || !self.writes.behind.is_empty()) {
+        if needs_room && (self.must_changes_wait() || !self.writes.behind.is_empty()) {
             self.counters.writes_stalled += 1;
             return self.writes.behind.push_back(waiting);
         }
@@ -402,7 +402,7 @@ impl Core {
             if let Some(error) = &self.failed {
                 let refusal = Refusal::Failed(error.clone());
                 self.refuse_stalled(waiting.token, refusal);
-            } else if !self.has_no_room() {
+            } else if !self.must_changes_wait() {
                 match self.check_spans(waiting.changed_spans()) {
                     Ok(()) => {
                         self.start_with_room(waiting);

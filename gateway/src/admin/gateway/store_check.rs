@@ -1,5 +1,5 @@
-//! One check of the store at a time: every object that the gateway has put there is read, decrypted, decoded and verified,
-//! and what lies there besides is listed.
+//! One check of the store at a time: root, journal and metadata tree, and every object that the gateway has put there, are
+//! read, decrypted, decoded and verified, and what lies among the objects besides is listed.
 //!
 //! The store is listed first and the table of objects is read after the next checkpoint, so that an object that is put
 //! meanwhile is not called an orphan. Sixteen bytes for each name are kept in memory, and nothing else grows with the
@@ -65,6 +65,14 @@ impl StoreCheck {
     fn run(&self, gateway: &Arc<Gateway>) -> Result<(), String> {
         let mut listed = Listed::of(gateway)?;
         checkpoint(gateway)?;
+        for (object, message) in gateway.check_metadata()? {
+            tracing::warn!(object, "check of the store: {message}");
+            self.find(StoreFinding {
+                object,
+                message,
+                ..StoreFinding::default()
+            });
+        }
         let mut from = 0;
         loop {
             let descriptors = gateway.objects_from(from, OBJECTS_AT_ONCE)?;
@@ -96,17 +104,23 @@ impl StoreCheck {
         let (object, blocks) = (descriptor.id().key(), descriptor.blocks().len() as u64);
         let (first_pvbn, last_pvbn) = (descriptor.first_pvbn().0, descriptor.last_pvbn().0);
         tracing::warn!(object, first_pvbn, last_pvbn, blocks, "check of the store: {what}");
+        drop(status);
+        self.find(StoreFinding {
+            object,
+            first_pvbn,
+            last_pvbn,
+            blocks,
+            message: what,
+        });
+        Ok(())
+    }
+
+    fn find(&self, finding: StoreFinding) {
+        let mut status = self.lock();
         status.findings_count += 1;
         if status.findings.len() < CHECK_FINDINGS_KEPT_MAX {
-            status.findings.push(StoreFinding {
-                object,
-                first_pvbn,
-                last_pvbn,
-                blocks,
-                message: what,
-            });
+            status.findings.push(finding);
         }
-        Ok(())
     }
 
     /// What was listed and is in the table now was confirmed meanwhile.

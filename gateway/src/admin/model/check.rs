@@ -75,9 +75,9 @@ pub struct StoreCheckStatus {
 }
 
 /// An object that is missing or altered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StoreFinding {
-    /// Its key, below the store's prefix.
+    /// Its key, below the store's prefix; of metadata, which have no blocks, perhaps only what their keys begin with.
     pub object: String,
     /// Of its first block.
     pub first_pvbn: u64,

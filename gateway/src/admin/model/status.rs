@@ -30,8 +30,11 @@ pub struct Status {
     pub dirty_bytes: u64,
     /// At so many dirty bytes writers wait, and after too long are told to try again.
     pub dirty_bytes_max: u64,
-    /// The recovery point: how old the oldest acknowledged byte is that the store lacks. 0 when nothing is dirty.
+    /// How old the oldest acknowledged byte is that the store lacks. 0 when nothing is dirty.
     pub oldest_dirty_age_s: f64,
+    /// What a recovery from the store alone would bring back.
+    #[serde(default)]
+    pub recovery_point: RecoveryPointStatus,
     /// On the way from the local disk to the store.
     pub upload: UploadStatus,
     /// Over the life of the state directory.
@@ -57,6 +60,21 @@ pub struct Status {
     pub volumes: Vec<VolumeInfo>,
     /// In the order of their names.
     pub shares: Vec<ShareInfo>,
+}
+
+/// What the store holds, and can be recovered from it without the local disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecoveryPointStatus {
+    /// Age of the oldest change that the store does not know of: data, names, anything. All that is younger would be lost with
+    /// the local disk. 0: it knows everything.
+    pub age_s: f64,
+    /// Everything that was acknowledged before this time is in the store; seconds since 1970, by this machine's clock. None: the
+    /// store was told nothing yet.
+    pub time_s: Option<u64>,
+    /// Recovery points that the store was told of since the start.
+    pub count: u64,
+    /// Attempts that failed and were repeated.
+    pub failures: u64,
 }
 
 /// How objects are encrypted, and with which keys. Of a key only the id is ever told.

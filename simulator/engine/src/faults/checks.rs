@@ -15,7 +15,8 @@ impl World {
     /// only what was under way already. A life with other settings than the one before begins with what that one left.
     pub(crate) fn check_bounds(&mut self) {
         let snapshot = self.core.snapshot();
-        self.life.room_waits += u64::from(snapshot.waits_for_checkpoint || snapshot.waits_for_journal);
+        self.life.room_waits +=
+            u64::from(snapshot.waits_for_checkpoint || snapshot.waits_for_journal || snapshot.waits_for_recovery_point);
         let (scenario, config) = (&self.scenario, &self.scenario.config);
         let requests = (scenario.client_count * scenario.requests_per_client + 2 * scenario.share_clients) as u64;
         let flushing = (config.hash_jobs_max * config.hash_blocks) as u64 + 2 * config.uploads_max as u64 * 64;
@@ -256,7 +257,7 @@ impl World {
 }
 
 /// Volume and page.
-fn map_of(key: &[u8]) -> (VolumeId, u64) {
+pub(crate) fn map_of(key: &[u8]) -> (VolumeId, u64) {
     let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("a map key holds two u64"));
     (VolumeId(number(&key[..8])), number(&key[8..]))
 }
@@ -292,7 +293,7 @@ fn resolve_now(core: &mut Core, metadata: &Metadata, now: Instant, span: Span) -
     resolved.expect("a resolution is answered")
 }
 
-fn references(metadata: &Metadata) -> BTreeMap<u64, u64> {
+pub(crate) fn references(metadata: &Metadata) -> BTreeMap<u64, u64> {
     let mut references = BTreeMap::new();
     for (key, bytes) in metadata.table(Table::References) {
         let mut number = [0; 8];

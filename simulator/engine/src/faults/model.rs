@@ -70,6 +70,10 @@ pub struct Model {
     volume_changes: BTreeMap<VolumeId, u64>,
     sums: HashMap<u64, Value>,
     values: HashMap<u64, Value>,
+    /// As the bucket has it, and what came after that: each step with the time at which it was made.
+    published: State,
+    published_lsn: u64,
+    unpublished: VecDeque<(u64, Step)>,
 }
 
 impl Model {
@@ -95,7 +99,7 @@ impl Model {
     }
 
     /// A batch was handed out.
-    pub fn on_batch(&mut self, batch: &Batch, end: u64) {
+    pub fn on_batch(&mut self, now: u64, batch: &Batch, end: u64) {
         assert_eq!(batch.lsn.0, self.end, "batches follow each other");
         let mut effects = Vec::new();
         for record in &batch.records {
@@ -124,11 +128,54 @@ impl Model {
             end,
             effects: effects.clone(),
         });
-        self.steps.push_back(Step {
+        let step = Step {
             lsn: batch.lsn.0,
             end,
             effects,
-        });
+        };
+        if !step.effects.is_empty() {
+            self.unpublished.push_back((now, step.clone()));
+        }
+        self.steps.push_back(step);
+    }
+
+    /// The bucket holds everything before this position.
+    pub fn on_published(&mut self, lsn: u64) {
+        assert!(
+            self.published_lsn <= lsn && lsn <= self.end,
+            "the bucket is at LSN {lsn}, after {}, and the journal ends at {}",
+            self.published_lsn,
+            self.end
+        );
+        while let Some((_, step)) = self.unpublished.front()
+            && step.end <= lsn
+        {
+            step.effects.iter().for_each(|effect| self.published.apply(effect));
+            self.unpublished.pop_front();
+        }
+        self.published_lsn = lsn;
+    }
+
+    pub fn published_state(&self) -> &State {
+        &self.published
+    }
+
+    /// When the first change was made that the bucket lacks.
+    pub fn oldest_unpublished(&self) -> Option<u64> {
+        self.unpublished.front().map(|(at, _)| *at)
+    }
+
+    /// Everything is as the bucket has it, and the journal begins anew.
+    pub fn on_disk_lost(&mut self) {
+        *self = Self {
+            base: self.published.clone(),
+            current: self.published.clone(),
+            published: std::mem::take(&mut self.published),
+            number: self.number,
+            sums: std::mem::take(&mut self.sums),
+            values: std::mem::take(&mut self.values),
+            ..Self::default()
+        };
     }
 
     fn on_record(&mut self, record: &Record, effects: &mut Vec<Effect>) {
@@ -372,6 +419,7 @@ impl Model {
             }
         }
         self.steps.retain(|step| step.end <= recovered);
+        self.unpublished.retain(|(_, step)| step.end <= recovered);
         self.current = self.base.clone();
         for step in &self.steps {
             for effect in &step.effects {

@@ -1,6 +1,7 @@
 //! The core's commands as operations that take time: what each does when it completes, what it has done when the
 //! gateway dies before, and how it fails.
 
+use crate::faults::bucket::RootPut;
 use crate::faults::canary::{with_dirty_slots, without_entries};
 use crate::faults::clients::no_span;
 use crate::faults::request::Kind;
@@ -17,8 +18,8 @@ use tombolo_core::local_metadata::{MetadataTransaction, Table, load_descriptor, 
 use tombolo_core::record::{Batch, Record, SEGMENT_HEADER_BYTES};
 use tombolo_core::{
     BlockLoss, Command, DiskError, Entries, Event, FetchItem, Frozen, HashItem, HashResult, JobId, JournalMark,
-    JournalWrite, MapPage, Merge, MetadataError, ReadPiece, StoreFailure, Superblock, Token, UploadFailure, UploadItem,
-    WritePiece,
+    JournalWrite, MapPage, Merge, MetadataError, ReadPiece, RecoveryPoint, StoreFailure, Superblock, Token,
+    UploadFailure, UploadItem, WritePiece,
 };
 use tombolo_dedup::Manifest;
 
@@ -110,6 +111,8 @@ pub(crate) enum Operation {
         key: String,
         object: Vec<u8>,
     },
+    Publish(Arc<RecoveryPoint>),
+    LateRoot(Box<RootPut>),
     DiskFills,
     MakeSegment(u64),
     PoliciesChange,
@@ -130,7 +133,7 @@ impl World {
             Command::Fetch { .. } | Command::Verify { .. } => delays.get,
             Command::FindCopies { .. } => delays.metadata_read,
             Command::Hash { .. } => delays.hash,
-            Command::Upload { .. } => delays.put,
+            Command::Upload { .. } | Command::Publish { .. } => delays.put,
             Command::Checkpoint { .. } => delays.checkpoint,
             Command::Merge { token } => return self.begin_merge(*token),
             Command::Answer { .. }
@@ -185,6 +188,10 @@ impl World {
                 micros += self.outage_micros();
                 items.iter().for_each(|item| self.reuse.check_upload(item.pvbn));
                 Operation::Upload { job, items }
+            }
+            Command::Publish { point } => {
+                micros += self.outage_micros();
+                Operation::Publish(point)
             }
             Command::Verify { job, descriptor } => {
                 micros += self.outage_micros();
@@ -255,7 +262,7 @@ impl World {
             "a batch says that LSN {told} is durable, and {} is known to be",
             self.life.synced
         );
-        self.model.on_batch(&batch, write.end.0);
+        self.model.on_batch(self.now, &batch, write.end.0);
         self.note_written(&batch);
         let config = &self.scenario.config;
         let redirects = batch.records.iter().map(|record| match record {
@@ -398,6 +405,8 @@ impl World {
             }
             Operation::DiskFills => self.fill_disk(),
             Operation::LatePut { key, object } => self.put_late(key, object),
+            Operation::Publish(point) => self.publish(&point),
+            Operation::LateRoot(root) => drop(self.put_root(*root)),
             Operation::MakeSegment(segment) => self.make_segment(segment, true),
             Operation::PoliciesChange => self.change_policies(),
         }
@@ -448,6 +457,7 @@ impl World {
                 2 => self.put_later(&items),
                 _ => {}
             },
+            Operation::Publish(point) => self.interrupt_publish(&point),
             Operation::Checkpoint {
                 mut merge,
                 pages_max,
@@ -771,6 +781,12 @@ impl World {
                 reason: "EIO".to_string(),
             };
             return Err(UploadFailure::Disk { error, unreadable });
+        }
+        if self.scenario.canary == Some(Canary::ConfirmBeforeUpload) && self.prng.chance(100) {
+            let (descriptor, object) = self.pack(items).map_err(UploadFailure::Corrupt)?;
+            let key = descriptor.id().key();
+            self.schedule(LATE_PUT_MICROS_MAX, Operation::LatePut { key, object });
+            return Ok(descriptor);
         }
         let descriptor = self.put_object(items).map_err(UploadFailure::Corrupt)?;
         self.life.seen.insert(descriptor.id().key());

@@ -104,7 +104,7 @@ impl World {
             damage,
             last,
         };
-        let mut parts = parts(&self.scenario, self.now);
+        let mut parts = parts(&self.scenario, self.now, self.bucket.published());
         if matches!(damage, Damage::OtherSize) {
             parts.config.slot_count += 1;
         }

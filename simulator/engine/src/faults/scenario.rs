@@ -59,6 +59,16 @@ pub enum Canary {
     SplitInode,
     /// Objects reach an encrypted store in clear.
     ClearObjects,
+    /// The root is put although the parts of the journal that it names are not.
+    RootBeforeJournal,
+    /// The root is put although the nodes of its tree are not.
+    RootBeforeNodes,
+    /// Uploads are confirmed some time before the store has the object.
+    ConfirmBeforeUpload,
+    /// Roots are put without a condition.
+    StaleRoot,
+    /// One change is left out of what the bucket is told.
+    OmitChange,
     /// An object's name does not say all that it holds, so that one key and nonce encrypt two texts.
     TwoContentsOfAName,
 }
@@ -119,6 +129,8 @@ pub struct Scenario {
     pub crash_count: u64,
     pub events_per_life: u64,
     pub power_loss_permille: u64,
+    /// How often the local disk is lost in a crash.
+    pub disk_loss_permille: u64,
     /// How often a life begins with other settings than the one before.
     pub settings_change_permille: u64,
     pub canary: Option<Canary>,
@@ -151,6 +163,7 @@ impl Scenario {
             crash_count: if prng.chance(250) { 0 } else { 1 + prng.below(10) },
             events_per_life: 20 + prng.below(2_500),
             power_loss_permille: prng.below(3) * 500,
+            disk_loss_permille: prng.below(3) * 150,
             settings_change_permille: prng.below(3) * 300,
             policies: PolicyChoice::draw(prng),
             policy_change_interval_ms: if prng.chance(500) { 20 + prng.below(1_000) } else { 0 },
@@ -167,6 +180,8 @@ impl Scenario {
         let rots = faults.slot_rot_interval_ms + faults.object_rot_interval_ms + faults.sector_failure_interval_ms;
         if prng.chance(SHARE_PERMILLE) && rots == 0 {
             self.file_work_permille = 0;
+            // Nor do they take it that what they were answered is undone.
+            self.disk_loss_permille = 0;
             self.request_count /= 4;
             self.share_clients = 1 + prng.below(4) as usize;
             self.share_requests = 40 + prng.below(300);
@@ -207,6 +222,10 @@ pub(crate) fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u3
         throttle_start_permille: 500 + prng.below(500) as u32,
         throttle_delay_ms_max: prng.below(20),
         flush_delay_ms: 1 + prng.below(300),
+        recovery_point_ms: prng.chance(850).then(|| 1 + prng.below(600)),
+        unpublished_extents_max: tiny(prng, 4, 200, 1 << 22),
+        unpublished_entry_bytes_max: tiny(prng, 200, 20_000, 256 << 20),
+        unpublished_journal_bytes_max: tiny(prng, 2_000, 60_000, 2 << 30) as u64,
         stall_timeout_ms: 20 + prng.below(3_000),
         checkpoint_interval_ms: 10 + prng.below(1_000),
         checkpoint_journal_bytes: 1_000 + prng.below(60_000),

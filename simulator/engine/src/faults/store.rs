@@ -84,6 +84,11 @@ impl Store {
         decode_object(bytes, id, &self.ring)
     }
 
+    /// The keys of all objects that were put at any time.
+    pub fn keys_ever(&self) -> BTreeSet<&String> {
+        self.sums.keys().collect()
+    }
+
     /// What the whole ones hold.
     pub fn descriptors(&self) -> impl Iterator<Item = ObjectDescriptor> {
         let whole = self

@@ -3,6 +3,7 @@
 //! An operation takes effect when it completes, at a drawn time; completions of operations that are under way together
 //! come in any order. Everything follows from the seed: there is no other source of chance.
 
+use crate::faults::bucket::Bucket;
 use crate::faults::clients::Clients;
 use crate::faults::contents::Contents;
 use crate::faults::disk::Disk;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use tombolo_base::{Fingerprint, Instant, ObjectDescriptor, Prng, Pvbn};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_core::local_metadata::Table;
-use tombolo_core::recovery::{Parts, load_superblock, recover};
+use tombolo_core::recovery::{Parts, PublishedPoint, load_superblock, recover};
 use tombolo_core::{Command, Core, Event, Superblock, Token, allocated_bytes};
 
 /// Ticks at one instant beyond which the core is said to spin.
@@ -69,6 +70,7 @@ pub struct World {
     pub(crate) files: RunFiles,
     pub(crate) index: FingerprintIndex,
     pub(crate) store: Store,
+    pub(crate) bucket: Bucket,
     pub(crate) model: Model,
     pub(crate) clients: Clients,
     pub(crate) service: Service,
@@ -123,7 +125,7 @@ impl World {
             Metadata::first(&Superblock::first(identity, slot_count)),
             RunFiles::default(),
         );
-        let (core, _) = match recover(Instant(0), parts(&scenario, 0), &metadata, &disk) {
+        let (core, _) = match recover(Instant(0), parts(&scenario, 0, None), &metadata, &disk) {
             Ok(recovered) => recovered,
             Err(error) => panic!("an empty state is refused: {error}"),
         };
@@ -145,6 +147,7 @@ impl World {
             files,
             index,
             store,
+            bucket: Bucket::new(identity),
             model: Model::default(),
             clients,
             service,
@@ -261,6 +264,7 @@ impl World {
         }
         self.is_carrying_out = false;
         self.check_age();
+        self.check_unpublished_age();
     }
 
     fn note(&mut self, what: &str, event: &Event) {
@@ -371,6 +375,7 @@ impl World {
                 | Operation::ObjectRots
                 | Operation::SectorFails
                 | Operation::LatePut { .. }
+                | Operation::LateRoot(_)
                 | Operation::DiskFills
                 | Operation::PoliciesChange => {
                     remaining.insert(key, operation);
@@ -382,6 +387,12 @@ impl World {
         self.perhaps_change_settings();
         let mut lost_power = is_power_loss;
         self.lose(is_power_loss);
+        if self.prng.chance(self.scenario.disk_loss_permille) && !self.is_calm && self.bucket.roots() > 0 {
+            self.lose_disk();
+        } else {
+            let answers = self.now >= self.store.outage_until && self.prng.chance(800);
+            self.bucket.begin_life(answers);
+        }
         // A start whose first sync fails is refused; the next one finds nothing to sync and what the medium holds.
         while self.is_fault(self.scenario.faults.sync_failure) {
             self.say(|| "the sync before recovery fails".to_string());
@@ -471,7 +482,7 @@ impl World {
         if self.scenario.canary != Some(Canary::TrustMemory) {
             self.disk.drop_pages();
         }
-        let parts = parts(&self.scenario, self.now);
+        let parts = parts(&self.scenario, self.now, self.bucket.published());
         let (core, report) = match recover(Instant(self.now), parts, &self.metadata, &self.disk) {
             Ok(recovered) => recovered,
             Err(error) => panic!("recovery refuses: {error}"),
@@ -488,7 +499,7 @@ impl World {
 
     /// What [`Self::recover`] has just built, once more.
     fn recover_probe(&self) -> Core {
-        let parts = parts(&self.scenario, self.now);
+        let parts = parts(&self.scenario, self.now, self.bucket.published());
         match recover(Instant(self.now), parts, &self.metadata, &self.disk) {
             Ok((core, _)) => core,
             Err(error) => panic!("a second recovery refuses: {error}"),
@@ -527,8 +538,9 @@ impl World {
 /// The machine's clock is never set: it began before the simulation did.
 const WALL_MICROS_AT_ZERO: u64 = 1_000_000_000_300_000;
 
-pub(crate) fn parts(scenario: &Scenario, now: u64) -> Parts {
+pub(crate) fn parts(scenario: &Scenario, now: u64, published: Option<PublishedPoint>) -> Parts {
     Parts {
+        published,
         config: scenario.config.clone(),
         wall_micros: WALL_MICROS_AT_ZERO + now,
         policies: scenario.policies.build(scenario.config.slot_count),

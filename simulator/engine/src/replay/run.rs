@@ -147,6 +147,7 @@ fn core_of(job: &Job, next_pvbn: u64, scan: &Scan) -> Result<Core, Error> {
         config,
         wall_micros: 0,
         policies: policies::build(job, scan.future.clone())?,
+        published: None,
     };
     let beginning = Beginning {
         slot_count: job.cache_blocks,

@@ -281,6 +281,7 @@ impl<'a> World<'a> {
             }
             Command::Upload { job, items } => self.upload(job, &items)?,
             Command::Merge { .. } => unreachable!("a trace's requests are of whole blocks"),
+            Command::Publish { .. } => unreachable!("the bucket of a replay is told of no recovery points"),
             Command::Remember { descriptor } => {
                 if self.dedup {
                     self.metadata.remember(&descriptor);

@@ -1,0 +1,599 @@
+//! The metadata in the bucket as trees: what the journal there is folded into, and what a recovery begins with
+//! (`docs/decisions/0016-bucket-metadata.md`). Pure over [`Nodes`].
+//!
+//! Each volume has a tree of its own for its map, all shares together have one for the maps of files and one for entries. One
+//! tree above them names their roots, and has all else:
+//!
+//! ```text
+//! key                             value
+//! "D", dataset u64 BE             kind u8: 1 a volume, then blocks u64, name length u8, name, root of its map;
+//!                                 2 the shares (dataset 0), then root of the maps, root of the entries
+//! "O", first PVBN u64 BE          kind u8: 1, then the object descriptor
+//! "K", a counter's key            i64
+//! "T"                             totals: 6 × u64
+//! ```
+//!
+//! In the root object: number of the checkpoint u32, then the root of that tree.
+
+use crate::format::bucket_journal::{Item, Part};
+use crate::format::superblock::{Totals, Volume};
+use crate::state::extent_map::{Extent, ExtentMap, Target as BlockTarget};
+use crate::state::overlay::Frozen;
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+    sync::Arc,
+    vec::Vec,
+};
+use tombolo_base::{DecodeError, ObjectDescriptor, Reader, VolumeId, Writer};
+use tombolo_metadata_tree::{
+    Entries, Entry, MapKey, Nodes, Pointer, Root, Run, Runs, Scan, Shape, Target, TreeError, apply, get, visit,
+};
+
+const DATASET: u8 = b'D';
+const OBJECT: u8 = b'O';
+const COUNTER: u8 = b'K';
+const TOTALS: u8 = b'T';
+const VOLUME_KIND: u8 = 1;
+const SHARES_KIND: u8 = 2;
+const WHOLE_DESCRIPTOR: u8 = 1;
+/// Files of all shares.
+const SHARES: u64 = 0;
+/// Records that a recovery takes out of a tree at a time.
+const CHUNK: usize = 1 << 14;
+
+/// What the root object says of the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BucketTree {
+    /// Of the last checkpoint; zero: the tree is empty.
+    pub checkpoint: u32,
+    /// The tree above all others.
+    pub root: Root,
+}
+
+/// A tree with the journal in it.
+#[derive(Clone, Debug)]
+pub struct Folded {
+    /// The tree that has it.
+    pub tree: BucketTree,
+    /// Nodes that only the tree before has.
+    pub died: Vec<Pointer>,
+}
+
+/// Why the journal cannot be folded in, or the tree not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BucketTreeError<E> {
+    /// A tree cannot be read or changed.
+    #[error("metadata tree: {0}")]
+    Tree(TreeError<E>),
+    /// What the tree has under a key is not what it should be.
+    #[error("metadata tree, key {key:02x?}: {error}")]
+    Record {
+        /// In the tree above all others.
+        key: Vec<u8>,
+        /// What is wrong with it.
+        error: DecodeError,
+    },
+}
+
+impl<E> From<TreeError<E>> for BucketTreeError<E> {
+    fn from(error: TreeError<E>) -> Self {
+        Self::Tree(error)
+    }
+}
+
+impl BucketTree {
+    /// As the root object has it; nothing for an empty tree.
+    pub fn encode(&self) -> Vec<u8> {
+        if self.checkpoint == 0 {
+            return Vec::new();
+        }
+        let mut out = Writer::default();
+        out.u32(self.checkpoint);
+        self.root.encode(&mut out);
+        out.0
+    }
+
+    /// The inverse of [`Self::encode`].
+    ///
+    /// # Errors
+    /// When the bytes are anything else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut reader = Reader::new(bytes);
+        let checkpoint = reader.u32("tree checkpoint")?;
+        if checkpoint == 0 {
+            return Err(DecodeError::Invalid {
+                what: "tree checkpoint",
+                value: 0,
+            });
+        }
+        let root = Root::decode(&mut reader)?;
+        reader.finish("tree")?;
+        Ok(Self { checkpoint, root })
+    }
+}
+
+/// What a dataset is, and where its trees begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Dataset {
+    Volume { blocks: u64, name: String, map: Root },
+    Shares { maps: Root, entries: Root },
+}
+
+impl Dataset {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        match self {
+            Self::Volume { blocks, name, map } => {
+                out.u8(VOLUME_KIND)
+                    .u64(*blocks)
+                    .u8(name.len() as u8)
+                    .bytes(name.as_bytes());
+                map.encode(&mut out);
+            }
+            Self::Shares { maps, entries } => {
+                out.u8(SHARES_KIND);
+                maps.encode(&mut out);
+                entries.encode(&mut out);
+            }
+        }
+        out.0
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let dataset = match reader.u8("dataset kind")? {
+            VOLUME_KIND => {
+                let blocks = reader.u64("volume blocks")?;
+                let length = usize::from(reader.u8("volume name length")?);
+                let name = core::str::from_utf8(reader.bytes("volume name", length)?);
+                let name = String::from(name.map_err(|_| DecodeError::Invalid {
+                    what: "volume name",
+                    value: length as u64,
+                })?);
+                let map = Root::decode(&mut reader)?;
+                Self::Volume { blocks, name, map }
+            }
+            SHARES_KIND => Self::Shares {
+                maps: Root::decode(&mut reader)?,
+                entries: Root::decode(&mut reader)?,
+            },
+            other => {
+                return Err(DecodeError::Invalid {
+                    what: "dataset kind",
+                    value: u64::from(other),
+                });
+            }
+        };
+        reader.finish("dataset")?;
+        Ok(dataset)
+    }
+}
+
+fn key_of(tag: u8, number: u64) -> Vec<u8> {
+    let mut key = alloc::vec![tag];
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Changes of the journal, the last of each key, as they are folded in.
+#[derive(Debug, Default)]
+pub struct JournalChanges {
+    is_whole: bool,
+    map: ExtentMap,
+    entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    counters: BTreeMap<Vec<u8>, i64>,
+    objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
+    volumes: BTreeMap<VolumeId, Option<Volume>>,
+    totals: Totals,
+}
+
+impl JournalChanges {
+    /// Takes the next part in.
+    pub fn lay(&mut self, part: Part) {
+        if part.header.is_whole && !self.is_whole {
+            *self = Self {
+                is_whole: true,
+                ..Self::default()
+            };
+        }
+        self.totals = part.header.totals;
+        for item in part.items {
+            match item {
+                Item::Volume(volume) => {
+                    self.volumes.insert(volume.id, Some(volume));
+                }
+                Item::NoVolume(volume) => {
+                    self.volumes.insert(volume, None);
+                }
+                Item::Run(extent) => self.map.insert(extent),
+                Item::Object(descriptor) => {
+                    self.objects.insert(descriptor.first_pvbn().0, Arc::new(descriptor));
+                }
+                Item::Entry(key, value) => {
+                    self.entries.insert(key, Some(value));
+                }
+                Item::NoEntry(key) => {
+                    self.entries.insert(key, None);
+                }
+                Item::Counter(key, value) => {
+                    self.counters.insert(key, value);
+                }
+            }
+        }
+    }
+
+    /// The changed runs of maps, by dataset. What a volume that is gone mapped goes with it.
+    fn runs_by_dataset(&self) -> BTreeMap<u64, Vec<Run>> {
+        let mut runs: BTreeMap<u64, Vec<Run>> = BTreeMap::new();
+        for extent in self.map.iter() {
+            let dataset = match extent.volume.inode() {
+                Some(_) => SHARES,
+                None if matches!(self.volumes.get(&extent.volume), Some(None)) => continue,
+                None => extent.volume.0,
+            };
+            runs.entry(dataset).or_default().push(run_of(&extent));
+        }
+        runs
+    }
+}
+
+fn run_of(extent: &Extent) -> Run {
+    Run {
+        start: MapKey {
+            file: extent.volume.0,
+            block: extent.first,
+        },
+        length: extent.count,
+        target: match extent.target {
+            BlockTarget::At(pvbn) => Some(Target { pvbn, birth: None }),
+            BlockTarget::Hole => None,
+        },
+    }
+}
+
+/// A fold under way.
+struct Fold<'n, N> {
+    nodes: &'n mut N,
+    birth: u32,
+    shape: Shape,
+    died: Vec<Pointer>,
+}
+
+/// Folds the journal into the tree. The tree before stays readable.
+///
+/// # Errors
+/// When a node cannot be read or written. What was written then belongs to no tree.
+pub fn fold<N: Nodes>(
+    nodes: &mut N,
+    before: &BucketTree,
+    changes: &JournalChanges,
+) -> Result<Folded, BucketTreeError<N::Error>> {
+    let birth = before.checkpoint + 1;
+    let mut fold = Fold {
+        nodes,
+        birth,
+        shape: Shape::default(),
+        died: Vec::new(),
+    };
+    let root = if changes.is_whole {
+        fold.give_all_up(&before.root)?;
+        Root::default()
+    } else {
+        before.root.clone()
+    };
+    let root = fold.run(&root, changes)?;
+    let tree = BucketTree {
+        checkpoint: birth,
+        root,
+    };
+    let died = fold.died;
+    Ok(Folded { tree, died })
+}
+
+type BucketTreeResult<T, N> = Result<T, BucketTreeError<<N as Nodes>::Error>>;
+
+impl<N: Nodes> Fold<'_, N> {
+    fn run(&mut self, root: &Root, changes: &JournalChanges) -> BucketTreeResult<Root, N> {
+        let mut records: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+        let mut runs = changes.runs_by_dataset();
+        let mut datasets: BTreeSet<u64> = runs.keys().copied().collect();
+        datasets.extend(changes.volumes.keys().map(|volume| volume.0));
+        if !changes.entries.is_empty() {
+            datasets.insert(SHARES);
+        }
+        for dataset in datasets {
+            let key = key_of(DATASET, dataset);
+            let found = dataset_at(self.nodes, root, &key)?;
+            let runs = runs.remove(&dataset).unwrap_or_default();
+            let after = match dataset {
+                SHARES => Some(self.change_shares(found, runs, changes)?),
+                number => self.change_volume(found, runs, changes.volumes.get(&VolumeId(number)))?,
+            };
+            records.insert(key, after.map(|after| after.encode()));
+        }
+        for (first, descriptor) in &changes.objects {
+            let mut value = alloc::vec![WHOLE_DESCRIPTOR];
+            value.extend_from_slice(&descriptor.encode());
+            records.insert(key_of(OBJECT, *first), Some(value));
+        }
+        for (key, value) in &changes.counters {
+            let mut long = alloc::vec![COUNTER];
+            long.extend_from_slice(key);
+            records.insert(long, (*value != 0).then(|| value.to_le_bytes().to_vec()));
+        }
+        let mut totals = Writer::default();
+        changes.totals.encode(&mut totals);
+        records.insert(alloc::vec![TOTALS], Some(totals.0));
+        let records = records.into_iter().map(|(key, value)| Entry { key, value }).collect();
+        let applied = apply::<Entries, N>(self.nodes, root, records, self.birth, &self.shape)?;
+        self.died.extend(applied.died);
+        Ok(applied.root)
+    }
+
+    fn change_map(&mut self, map: &Root, runs: Vec<Run>) -> BucketTreeResult<Root, N> {
+        let applied = apply::<Runs, N>(self.nodes, map, runs, self.birth, &self.shape)?;
+        self.died.extend(applied.died);
+        Ok(applied.root)
+    }
+
+    fn change_shares(
+        &mut self,
+        before: Option<Dataset>,
+        runs: Vec<Run>,
+        changes: &JournalChanges,
+    ) -> BucketTreeResult<Dataset, N> {
+        let (maps, entries) = match before {
+            Some(Dataset::Shares { maps, entries }) => (maps, entries),
+            _ => (Root::default(), Root::default()),
+        };
+        let maps = self.change_map(&maps, runs)?;
+        let changed = changes.entries.iter();
+        let changed = changed.map(|(key, value)| Entry {
+            key: key.clone(),
+            value: value.clone(),
+        });
+        let applied = apply::<Entries, N>(self.nodes, &entries, changed.collect(), self.birth, &self.shape)?;
+        self.died.extend(applied.died);
+        let entries = applied.root;
+        Ok(Dataset::Shares { maps, entries })
+    }
+
+    /// `None`: it was deleted.
+    fn change_volume(
+        &mut self,
+        before: Option<Dataset>,
+        runs: Vec<Run>,
+        change: Option<&Option<Volume>>,
+    ) -> BucketTreeResult<Option<Dataset>, N> {
+        let (mut blocks, mut name, map) = match before {
+            Some(Dataset::Volume { blocks, name, map }) => (blocks, name, map),
+            _ => (0, String::new(), Root::default()),
+        };
+        match change {
+            Some(None) => {
+                self.give_up::<Runs>(&map)?;
+                return Ok(None);
+            }
+            Some(Some(volume)) => (blocks, name) = (volume.blocks, volume.name.clone()),
+            None => {}
+        }
+        let map = self.change_map(&map, runs)?;
+        Ok(Some(Dataset::Volume { blocks, name, map }))
+    }
+
+    fn give_up<C: tombolo_metadata_tree::Codec>(&mut self, root: &Root) -> BucketTreeResult<(), N> {
+        let died = &mut self.died;
+        visit::<C, N>(self.nodes, root, &mut |pointer| {
+            died.push(*pointer);
+            true
+        })?;
+        Ok(())
+    }
+
+    fn give_all_up(&mut self, root: &Root) -> BucketTreeResult<(), N> {
+        let mut scan = Scan::<Entries>::new(root, alloc::vec![DATASET], Some(alloc::vec![DATASET + 1]));
+        while let Some(entry) = scan.next(self.nodes)? {
+            match decoded(&entry)? {
+                Dataset::Volume { map, .. } => self.give_up::<Runs>(&map)?,
+                Dataset::Shares { maps, entries } => {
+                    self.give_up::<Runs>(&maps)?;
+                    self.give_up::<Entries>(&entries)?;
+                }
+            }
+        }
+        self.give_up::<Entries>(root)
+    }
+}
+
+fn dataset_at<N: Nodes>(nodes: &mut N, root: &Root, key: &Vec<u8>) -> BucketTreeResult<Option<Dataset>, N> {
+    let value = get::<Entries, N>(nodes, root, key)?;
+    let decode = |value: Vec<u8>| {
+        Dataset::decode(&value).map_err(|error| BucketTreeError::Record {
+            key: key.clone(),
+            error,
+        })
+    };
+    value.map(decode).transpose()
+}
+
+fn decoded<E>(entry: &Entry) -> Result<Dataset, BucketTreeError<E>> {
+    let value = entry.value.as_deref().unwrap_or_default();
+    Dataset::decode(value).map_err(|error| wrong(entry, error))
+}
+
+fn wrong<E>(entry: &Entry, error: DecodeError) -> BucketTreeError<E> {
+    BucketTreeError::Record {
+        key: entry.key.clone(),
+        error,
+    }
+}
+
+/// The pointers of all nodes of the tree and of those below it.
+///
+/// # Errors
+/// When a node cannot be read.
+pub fn all_nodes<N: Nodes>(nodes: &mut N, tree: &BucketTree) -> Result<Vec<Pointer>, BucketTreeError<N::Error>> {
+    let mut fold = Fold {
+        nodes,
+        birth: 0,
+        shape: Shape::default(),
+        died: Vec::new(),
+    };
+    fold.give_all_up(&tree.root)?;
+    Ok(fold.died)
+}
+
+/// What the tree holds, part by part, as states for a merge; their superblocks say nothing. And its volumes and totals.
+pub struct TreeContents {
+    /// Of the datasets that are volumes.
+    pub volumes: BTreeMap<VolumeId, Volume>,
+    /// As they stood at the checkpoint.
+    pub totals: Totals,
+}
+
+/// Why the contents of the tree were not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadTreeError<E, F> {
+    /// It cannot be read.
+    #[error("{0}")]
+    Tree(BucketTreeError<E>),
+    /// Whoever takes it failed.
+    #[error("{0}")]
+    Sink(F),
+}
+
+/// Reads the whole tree; `take` gets its parts one after another.
+///
+/// # Errors
+/// Those of the tree, and of `take`.
+pub fn read_tree<N: Nodes, F>(
+    nodes: &mut N,
+    tree: &BucketTree,
+    take: &mut dyn FnMut(Frozen) -> Result<(), F>,
+) -> Result<TreeContents, ReadTreeError<N::Error, F>> {
+    let mut reading = Reading {
+        nodes,
+        take,
+        open: Frozen::default(),
+        count: 0,
+        contents: TreeContents {
+            volumes: BTreeMap::new(),
+            totals: Totals::default(),
+        },
+    };
+    let mut scan = Scan::<Entries>::new(&tree.root, Vec::new(), None);
+    while let Some(entry) = scan.next(reading.nodes).map_err(tree_error)? {
+        reading.take_record(&entry)?;
+    }
+    reading.close()?;
+    Ok(reading.contents)
+}
+
+struct Reading<'r, N, F> {
+    nodes: &'r mut N,
+    take: &'r mut dyn FnMut(Frozen) -> Result<(), F>,
+    open: Frozen,
+    count: usize,
+    contents: TreeContents,
+}
+
+fn tree_error<E, F>(error: impl Into<BucketTreeError<E>>) -> ReadTreeError<E, F> {
+    ReadTreeError::Tree(error.into())
+}
+
+impl<N: Nodes, F> Reading<'_, N, F> {
+    fn take_record(&mut self, entry: &Entry) -> Result<(), ReadTreeError<N::Error, F>> {
+        let value = entry.value.as_deref().unwrap_or_default();
+        let bad = |error| ReadTreeError::Tree(wrong(entry, error));
+        let mut reader = Reader::new(value);
+        match entry.key.split_first() {
+            Some((&DATASET, number)) => {
+                let dataset: BucketTreeResult<Dataset, N> = decoded(entry);
+                let number = <[u8; 8]>::try_from(number).map_err(|_| {
+                    bad(DecodeError::Invalid {
+                        what: "dataset number",
+                        value: number.len() as u64,
+                    })
+                })?;
+                self.take_dataset(u64::from_be_bytes(number), dataset.map_err(ReadTreeError::Tree)?)
+            }
+            Some((&OBJECT, _)) => {
+                reader.u8("object kind").map_err(bad)?;
+                let descriptor = ObjectDescriptor::decode(&value[1..]).map_err(bad)?;
+                self.open
+                    .objects
+                    .insert(descriptor.first_pvbn().0, Arc::new(descriptor));
+                self.counted()
+            }
+            Some((&COUNTER, key)) => {
+                let value = reader.u64("counter value").map_err(bad)?.cast_signed();
+                self.open.entries.set_counter(key, value);
+                self.counted()
+            }
+            Some((&TOTALS, _)) => {
+                self.contents.totals = Totals::decode(&mut reader).map_err(bad)?;
+                Ok(())
+            }
+            _ => Err(bad(DecodeError::Invalid {
+                what: "record kind",
+                value: entry.key.first().copied().unwrap_or_default().into(),
+            })),
+        }
+    }
+
+    fn take_dataset(&mut self, number: u64, dataset: Dataset) -> Result<(), ReadTreeError<N::Error, F>> {
+        match dataset {
+            Dataset::Volume { blocks, name, map } => {
+                let id = VolumeId(number);
+                self.contents.volumes.insert(id, Volume { id, name, blocks });
+                self.take_map(&map)
+            }
+            Dataset::Shares { maps, entries } => {
+                self.take_map(&maps)?;
+                let mut scan = Scan::<Entries>::new(&entries, Vec::new(), None);
+                while let Some(entry) = scan.next(self.nodes).map_err(tree_error)? {
+                    self.open.entries.set(&entry.key, entry.value.map(Into::into));
+                    self.counted()?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn take_map(&mut self, map: &Root) -> Result<(), ReadTreeError<N::Error, F>> {
+        let lowest = MapKey { file: 0, block: 0 };
+        let mut scan = Scan::<Runs>::new(map, lowest, None);
+        while let Some(run) = scan.next(self.nodes).map_err(tree_error)? {
+            let Some(target) = run.target else { continue };
+            self.open.map.insert(Extent {
+                volume: VolumeId(run.start.file),
+                first: run.start.block,
+                count: run.length,
+                target: BlockTarget::At(target.pvbn),
+            });
+            self.counted()?;
+        }
+        Ok(())
+    }
+
+    fn counted(&mut self) -> Result<(), ReadTreeError<N::Error, F>> {
+        self.count += 1;
+        match self.count >= CHUNK {
+            true => self.close(),
+            false => Ok(()),
+        }
+    }
+
+    fn close(&mut self) -> Result<(), ReadTreeError<N::Error, F>> {
+        self.count = 0;
+        (self.take)(core::mem::take(&mut self.open)).map_err(ReadTreeError::Sink)
+    }
+}
+
+#[cfg(test)]
+#[path = "bucket_tree_tests.rs"]
+mod tests;

@@ -1,0 +1,541 @@
+//! The metadata in the bucket: its journal and its root, who may put them, and what a recovery from them alone has to find.
+//!
+//! After every root a state directory is made of what the bucket holds, with the product's own code, and must be what the
+//! model was at the root's position: blocks, entries, counters, volumes, reference counts. The local disk may be lost at any
+//! moment, and the next life begins with such a state directory.
+
+use crate::faults::checks::references;
+use crate::faults::contents::ZERO;
+use crate::faults::disk::Disk;
+use crate::faults::index::{FingerprintIndex, RunFiles};
+use crate::faults::metadata::Metadata;
+use crate::faults::operation::Operation;
+use crate::faults::scenario::Canary;
+use crate::faults::state::State;
+use crate::faults::world::{Life, World};
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use tombolo_base::{KeyId, OBJECT_HEAD_BYTES, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_cloud_driver::encryption::KeyRing;
+use tombolo_cloud_driver::metadata_object::{MetadataKind, decode_metadata, encode_metadata, object_key_id};
+use tombolo_cloud_driver::node_object::{NodeObject, PlacedNode, open_node};
+use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Parts, Salt};
+use tombolo_core::bucket_tree::{BucketTree, JournalChanges, fold, read_tree};
+use tombolo_core::local_metadata::Table;
+use tombolo_core::publisher::{Journaled, KnownRoot, Publisher, RootWriter};
+use tombolo_core::recovery::{PublishedPoint, Rebuild, load_superblock};
+use tombolo_core::root::{ROOT_BYTES_MAX, ROOT_NAME, Root};
+use tombolo_core::{
+    Event, ExtentMap, Frozen, MapPage, Merge, PAGE_ENTRIES, PublishFailure, RecoveryPoint, StoreFailure, Superblock,
+    allocated_bytes,
+};
+
+use tombolo_metadata_tree::{Nodes, Pointer, Written};
+
+/// How long a root may be on its way.
+const LATE_ROOT_MICROS_MAX: u64 = 2_000_000;
+/// Of the recovery points, those after which the journal is folded into the tree.
+const FOLD_PERMILLE: u64 = 200;
+const LEASE_MS: u32 = 60_000;
+
+/// A root as it is put: the object, and the root that it takes the place of.
+#[derive(Clone, Debug)]
+pub(crate) struct RootPut {
+    known: KnownRoot,
+    object: Vec<u8>,
+    /// Of the object that must be there; it changes with each put.
+    tag: u64,
+}
+
+/// What the bucket holds besides packs, and what the gateway knows of it.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    journal: BTreeMap<String, Vec<u8>>,
+    /// Objects of the tree's nodes.
+    nodes: BTreeMap<u64, Vec<u8>>,
+    root: Option<(KnownRoot, Vec<u8>)>,
+    /// Grows with every root that is put.
+    tag: u64,
+    publisher: Publisher,
+    /// The local copy of the publisher, which is durable when it has been written.
+    kept: Vec<u8>,
+    identity: u64,
+    roots: u64,
+}
+
+fn writer(identity: u64) -> RootWriter {
+    RootWriter {
+        identity,
+        name: format!("gateway {identity:x}"),
+        lease_ms: LEASE_MS,
+    }
+}
+
+impl Bucket {
+    pub fn new(identity: u64) -> Self {
+        let publisher = Publisher::new(writer(identity), None, Vec::new());
+        Self {
+            journal: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            root: None,
+            tag: 0,
+            kept: publisher.encode(),
+            publisher,
+            identity,
+            roots: 0,
+        }
+    }
+
+    pub fn published(&self) -> Option<PublishedPoint> {
+        self.publisher.published()
+    }
+
+    /// What a start of the gateway finds: the local copy, and the root if the store answers.
+    pub fn begin_life(&mut self, store_answers: bool) {
+        self.publisher = Publisher::decode(&self.kept, writer(self.identity)).expect("the copy is whole");
+        if store_answers {
+            self.find_own_root();
+        }
+    }
+
+    fn find_own_root(&mut self) {
+        let found = self.root.as_ref().map(|(known, _)| known.salt);
+        let own = self.publisher.found(found);
+        assert_eq!(own, Ok(()), "nobody else writes to this bucket");
+        self.kept = self.publisher.encode();
+    }
+
+    pub fn roots(&self) -> u64 {
+        self.roots
+    }
+}
+
+fn failure(reason: &str) -> PublishFailure {
+    let (retryable, reason) = (true, reason.to_string());
+    PublishFailure::Retry(StoreFailure { retryable, reason })
+}
+
+impl World {
+    pub(crate) fn publish(&mut self, point: &Arc<RecoveryPoint>) {
+        let result = self.put_point(point);
+        if result.is_err() {
+            self.life.store_faults += 1;
+        }
+        self.step(Event::Published { result });
+        self.perhaps_crash_soon();
+    }
+
+    fn put_point(&mut self, point: &RecoveryPoint) -> Result<(), PublishFailure> {
+        if self.is_fault(self.scenario.faults.put_failure) || self.now < self.store.outage_until {
+            return Err(failure("503 Slow Down"));
+        }
+        self.bucket.find_own_root();
+        let root = self.journal_and_root(point, u64::MAX);
+        let root = root.ok_or_else(|| failure("connection reset by peer"))?;
+        if self.is_fault(self.scenario.faults.put_failure) {
+            self.put_root_later(root);
+            return Err(failure("timeout"));
+        }
+        let salt = root.known.salt;
+        let arrived = self.put_root(root);
+        if self.is_fault(self.scenario.faults.put_reply_lost) {
+            return Err(failure("connection reset by peer"));
+        }
+        if !arrived {
+            return Err(failure("another root of this gateway's came before"));
+        }
+        let found = self.bucket.publisher.found(Some(salt));
+        assert_eq!(found, Ok(()), "what was put was an attempt");
+        self.bucket.kept = self.bucket.publisher.encode();
+        if self.prng.chance(FOLD_PERMILLE) {
+            self.fold();
+        }
+        Ok(())
+    }
+
+    /// The journal goes into the tree, unless something goes wrong; then another time.
+    fn fold(&mut self) {
+        self.bucket.find_own_root();
+        let root = self.bucket.publisher.current().expect("a root was put").root.clone();
+        if root.journal_first == 0 {
+            return;
+        }
+        let mut changes = JournalChanges::default();
+        for (part, _) in self.parts_of(&root) {
+            changes.lay(part);
+        }
+        let tree = BucketTree::decode(&root.tree).expect("a tree");
+        let (number, mut salt) = (self.prng.next_u64(), [0; 32]);
+        self.prng.fill(&mut salt);
+        let mut nodes = NodesInBucket {
+            objects: &self.bucket.nodes,
+            ring: self.store.ring(),
+            open: Some(NodeObject::new(number, salt, self.store.ring())),
+        };
+        let folded = fold(&mut nodes, &tree, &changes).expect("the tree is whole");
+        let object = nodes.open.take().expect("an object").finish();
+        if self.is_fault(self.scenario.faults.put_failure) {
+            return;
+        }
+        if self.scenario.canary != Some(Canary::RootBeforeNodes) {
+            self.bucket.nodes.insert(number, object);
+        }
+        let random = self.prng.next_u64();
+        let put = self.bucket.publisher.folded(&folded.tree, random);
+        let put = self.root_put(put);
+        match self.prng.below(4) {
+            0 if !self.is_calm => {}
+            1 if !self.is_calm => self.put_root_later(put),
+            _ => drop(self.put_root(put)),
+        }
+    }
+
+    /// Puts the parts of the point, at the most so many, and makes the root that is to follow, of which the local copy tells
+    /// then. `None`: not all parts are there.
+    fn journal_and_root(&mut self, point: &RecoveryPoint, parts_max: u64) -> Option<RootPut> {
+        let (first, mut salt) = self.bucket.publisher.next_journal();
+        let (mut next, mut bytes) = (first, 0);
+        let maimed = self.without_a_change(point);
+        let mut parts = Parts::new(maimed.as_ref().unwrap_or(point));
+        while let Some(part) = parts.next(next, self.bucket.publisher.epoch(), salt) {
+            if next - first >= parts_max || self.is_fault(self.scenario.faults.put_failure / 4) {
+                return None;
+            }
+            let object = encode_metadata(MetadataKind::Journal(next), &part, self.ring());
+            self.check_encrypted(MetadataKind::Journal(next), &object.bytes);
+            (bytes, salt) = (bytes + object.bytes.len() as u64, Salt(object.salt));
+            if self.scenario.canary != Some(Canary::RootBeforeJournal) {
+                let before = self.bucket.journal.insert(object.name.clone(), object.bytes.clone());
+                assert!(
+                    before.is_none_or(|before| before == object.bytes),
+                    "{} has two contents",
+                    object.name
+                );
+            }
+            next += 1;
+        }
+        let journaled = Journaled {
+            first,
+            last: next - 1,
+            salt,
+            bytes,
+        };
+        let random = self.prng.next_u64();
+        let root = self.bucket.publisher.root_of(point, &journaled, random);
+        Some(self.root_put(root))
+    }
+
+    fn root_put(&mut self, root: Root) -> RootPut {
+        let object = encode_metadata(MetadataKind::Root, &root.encode(), self.ring());
+        self.check_encrypted(MetadataKind::Root, &object.bytes);
+        let known = KnownRoot {
+            root,
+            salt: Salt(object.salt),
+        };
+        self.bucket.publisher.attempt(known.clone());
+        self.bucket.kept = self.bucket.publisher.encode();
+        RootPut {
+            known,
+            object: object.bytes,
+            tag: self.bucket.tag,
+        }
+    }
+
+    fn ring(&self) -> &KeyRing {
+        self.store.ring()
+    }
+
+    fn check_encrypted(&self, kind: MetadataKind, object: &[u8]) {
+        let key = object_key_id(kind, object).expect("an object of its kind");
+        assert_eq!(key == KeyId::NONE, !self.store.is_encrypted(), "{kind:?} is in clear");
+    }
+
+    /// The point without what it maps.
+    fn without_a_change(&self, point: &RecoveryPoint) -> Option<RecoveryPoint> {
+        if self.scenario.canary != Some(Canary::OmitChange) {
+            return None;
+        }
+        (point.map.iter().next().is_some()).then(|| RecoveryPoint {
+            map: ExtentMap::default(),
+            ..point.clone()
+        })
+    }
+
+    pub(crate) fn put_root_later(&mut self, root: RootPut) {
+        let micros = self.prng.below(LATE_ROOT_MICROS_MAX);
+        self.schedule(micros, Operation::LateRoot(Box::new(root)));
+    }
+
+    /// A conditional PUT. False: the root that it was to take the place of is not there any more.
+    pub(crate) fn put_root(&mut self, put: RootPut) -> bool {
+        if put.tag != self.bucket.tag && self.scenario.canary != Some(Canary::StaleRoot) {
+            return false;
+        }
+        let root = &put.known.root;
+        if let Some((before, _)) = &self.bucket.root {
+            assert!(before.root.epoch <= root.epoch, "a root of an epoch that is over");
+            assert_eq!(before.salt, root.before, "roots follow each other");
+        }
+        self.say(|| format!("root {} of epoch {}: LSN {}", root.sequence, root.epoch, root.lsn));
+        let (lsn, is_own) = (root.lsn, root.identity == self.bucket.identity);
+        self.bucket.tag += 1;
+        self.bucket.roots += 1;
+        self.bucket.root = Some((put.known, put.object));
+        assert!(is_own, "a root of a state directory that is lost");
+        self.model.on_published(lsn);
+        self.check_root();
+        true
+    }
+
+    /// The gateway died while it told the bucket of a point.
+    pub(crate) fn interrupt_publish(&mut self, point: &RecoveryPoint) {
+        if self.now < self.store.outage_until || self.prng.chance(250) {
+            return;
+        }
+        self.bucket.find_own_root();
+        let parts_max = if self.prng.chance(700) {
+            u64::MAX
+        } else {
+            self.prng.below(3)
+        };
+        match self.journal_and_root(point, parts_max) {
+            Some(root) if self.prng.chance(500) => drop(self.put_root(root)),
+            Some(root) if self.prng.chance(500) => self.put_root_later(root),
+            _ => {}
+        }
+    }
+
+    /// Local metadata made of what the bucket holds.
+    fn rebuilt(&self, identity: u64, epoch: Option<u64>) -> (Metadata, Root) {
+        let (known, object) = self.bucket.root.as_ref().expect("there is a root");
+        let read = decode_metadata(MetadataKind::Root, ROOT_NAME, object, ROOT_BYTES_MAX, self.ring());
+        let (salt, contents) = read.expect("the root can be read");
+        assert_eq!(Salt(salt), known.salt);
+        let root = Root::decode(&contents).expect("the root is whole");
+        assert_eq!(root, known.root);
+        let slot_count = self.scenario.config.slot_count;
+        let mut metadata = Metadata::first(&Superblock::first(identity, slot_count));
+        let mut rebuild = Rebuild::new(root.clone(), identity, slot_count);
+        let tree = BucketTree::decode(&root.tree).expect("a tree");
+        let mut nodes = NodesInBucket {
+            objects: &self.bucket.nodes,
+            ring: self.store.ring(),
+            open: None,
+        };
+        let superblock = Superblock::first(identity, slot_count);
+        let contents = read_tree(&mut nodes, &tree, &mut |frozen| {
+            let superblock = superblock.clone();
+            lay(&mut metadata, Frozen { superblock, ..frozen });
+            Ok::<(), Infallible>(())
+        });
+        let contents = contents.unwrap_or_else(|error| panic!("the tree cannot be read: {error}"));
+        lay(&mut metadata, rebuild.lay_tree(contents));
+        for (part, salt) in self.parts_of(&root) {
+            lay(&mut metadata, rebuild.lay(part, salt).expect("parts follow each other"));
+        }
+        if let Some(epoch) = epoch {
+            lay(&mut metadata, rebuild.finish(epoch, None).expect("all parts are there"));
+        }
+        (metadata, root)
+    }
+
+    /// The parts that the root names, in their order.
+    fn parts_of(&self, root: &Root) -> Vec<(Part, Salt)> {
+        let mut parts = Vec::new();
+        let mut salt = root.journal_salt;
+        for sequence in root.journal().rev() {
+            let kind = MetadataKind::Journal(sequence);
+            let name = kind.name(&salt.0);
+            let object = self.bucket.journal.get(&name);
+            let object = object.unwrap_or_else(|| panic!("the root names {name}, which is not there"));
+            let read = decode_metadata(kind, &name, object, PART_BYTES_MAX, self.ring());
+            let (found, contents) = read.expect("a journal object can be read");
+            let part = Part::decode(&contents).expect("a part is whole");
+            assert_eq!(Salt(found), salt);
+            salt = part.header.before;
+            parts.push((part, Salt(found)));
+        }
+        parts.reverse();
+        parts
+    }
+
+    /// The bucket is a prefix of what was acknowledged: all of it up to the root's position, and nothing behind it.
+    fn check_root(&self) {
+        let (metadata, _) = self.rebuilt(1, None);
+        let state = self.model.published_state();
+        let stored: BTreeSet<Pvbn> = table_of_objects(&metadata);
+        let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut mapped: BTreeMap<VolumeId, u64> = BTreeMap::new();
+        for (key, bytes) in metadata.table(Table::Map) {
+            let page = MapPage::decode(bytes).expect("a map page");
+            let (volume, number) = crate::faults::checks::map_of(key);
+            for entry in 0..PAGE_ENTRIES as u16 {
+                let (Some(pvbn), _) = page.get(entry) else { continue };
+                let block = number * PAGE_ENTRIES + u64::from(entry);
+                let value = state.value(volume, block);
+                assert_eq!(
+                    self.model.value_of_pvbn(pvbn),
+                    Some(value),
+                    "in the bucket block {block} of {volume:?} maps to PVBN {}",
+                    pvbn.0
+                );
+                let is_lost = self.rotten.contains(&pvbn) || self.unread.contains(&pvbn);
+                assert!(
+                    stored.contains(&pvbn) || is_lost,
+                    "in the bucket block {block} of {volume:?} maps to PVBN {}, which no object has",
+                    pvbn.0
+                );
+                *counted.entry(pvbn.0).or_default() += 1;
+                *mapped.entry(volume).or_default() += 1;
+            }
+        }
+        assert_eq!(mapped, mapped_blocks(state), "blocks that the bucket maps");
+        assert_eq!(references(&metadata), counted, "reference counts equal the map");
+        let entries = state.entries.iter().map(|(key, value)| (&key[..], &value[..]));
+        assert!(entries.eq(metadata.table(Table::Entries)), "the bucket's entries");
+        let counters = state.counters.iter();
+        let counters = counters.map(|(key, value)| (key.clone(), value.to_le_bytes().to_vec()));
+        let found = metadata.table(Table::Counters);
+        let found = found.map(|(key, value)| (key.to_vec(), value.to_vec()));
+        assert!(counters.eq(found), "the bucket's counters");
+        let volumes = state.volumes.iter();
+        let volumes = volumes.map(|(id, found)| (*id, found.name.clone(), found.values.len() as u64));
+        let superblock = load_superblock(&metadata)
+            .expect("metadata is whole")
+            .expect("a superblock");
+        let found = superblock.volumes.iter();
+        let found = found.map(|volume| (volume.id, volume.name.clone(), volume.blocks));
+        assert!(volumes.eq(found), "the bucket's volumes");
+        let put = self.store.keys_ever();
+        for descriptor in descriptors_of(&metadata) {
+            let key = descriptor.id().key();
+            assert!(put.contains(&key), "the bucket names object {key}, which was never put");
+        }
+    }
+
+    /// The local disk is gone. The next life begins with what the bucket holds, on another disk.
+    pub(crate) fn lose_disk(&mut self) {
+        self.say(|| "the local disk is lost".to_string());
+        let identity = self.prng.next_u64();
+        let (known, _) = self.bucket.root.clone().expect("there is a root");
+        self.bucket.identity = identity;
+        self.bucket.publisher = Publisher::new(writer(identity), Some(known), Vec::new());
+        let random = self.prng.next_u64();
+        let taken = self.bucket.publisher.taking_over(random, 0);
+        let epoch = taken.epoch;
+        self.model.on_disk_lost();
+        let put = self.root_put(taken);
+        let salt = put.known.salt;
+        assert!(self.put_root(put), "nobody else puts a root at this moment");
+        assert_eq!(self.bucket.publisher.found(Some(salt)), Ok(()));
+        self.bucket.kept = self.bucket.publisher.encode();
+        let (metadata, _) = self.rebuilt(identity, Some(epoch));
+        // The index begins empty.
+        for descriptor in descriptors_of(&metadata) {
+            let blocks = descriptor.blocks().iter();
+            self.forgotten.extend(blocks.map(|packed| packed.fingerprint));
+        }
+        // What was lost before it was uploaded is lost for good.
+        let stored = table_of_objects(&metadata);
+        let lost = std::mem::take(&mut self.rotten)
+            .into_iter()
+            .chain(std::mem::take(&mut self.unread));
+        self.rotten = lost.filter(|pvbn| !stored.contains(pvbn)).collect();
+        self.metadata = metadata;
+        self.disk = Disk::new(identity, self.scenario.config.slot_count);
+        self.disk
+            .set_allocated_bytes(allocated_bytes(self.scenario.config.segment_bytes));
+        self.files = RunFiles::default();
+        self.index = FingerprintIndex::open(&self.files, None, self.scenario.config.fingerprints_max);
+        self.slot_pvbns.clear();
+        self.life = Life::default();
+    }
+
+    /// What is said of the age of what the bucket lacks is never less than the truth.
+    pub(crate) fn check_unpublished_age(&self) {
+        if self.scenario.config.recovery_point_ms.is_none() {
+            return;
+        }
+        let Some(changed_at) = self.model.oldest_unpublished() else {
+            return;
+        };
+        let told = self.core.snapshot().oldest_unpublished;
+        assert!(
+            told.is_some_and(|told| told.0 <= changed_at),
+            "since {changed_at} the bucket lacks a change, and {told:?} is said"
+        );
+    }
+}
+
+/// Nodes as the bucket has them, and those that are being written.
+struct NodesInBucket<'b> {
+    objects: &'b BTreeMap<u64, Vec<u8>>,
+    ring: &'b KeyRing,
+    open: Option<NodeObject<'b>>,
+}
+
+impl Nodes for NodesInBucket<'_> {
+    type Error = String;
+
+    fn read(&mut self, pointer: &Pointer) -> Result<Vec<u8>, String> {
+        let object = self.objects.get(&pointer.object).ok_or("there is no such object")?;
+        let (from, end) = (
+            pointer.offset as usize,
+            pointer.offset as usize + pointer.bytes as usize,
+        );
+        let placed = PlacedNode {
+            message: pointer.message,
+            offset: pointer.offset,
+            bytes: pointer.bytes,
+            tag: pointer.tag,
+        };
+        let stored = object.get(from..end).ok_or("the object is too short")?;
+        open_node(pointer.object, &object[..OBJECT_HEAD_BYTES], &placed, stored, self.ring)
+            .map_err(|error| error.to_string())
+    }
+
+    fn write(&mut self, node: Vec<u8>) -> Result<Written, String> {
+        let open = self.open.as_mut().ok_or("nothing is written")?;
+        let placed = open.add(&node);
+        Ok(Written {
+            object: open.number(),
+            message: placed.message,
+            offset: placed.offset,
+            bytes: placed.bytes,
+            tag: placed.tag,
+        })
+    }
+}
+
+fn lay(metadata: &mut Metadata, frozen: Frozen) {
+    let mut merge = Merge::new(Arc::new(frozen), 64);
+    loop {
+        let mut transaction = metadata.begin();
+        let is_last = merge.step(&mut transaction).expect("metadata takes it");
+        let changes = transaction.finish();
+        metadata.install(changes, None);
+        if is_last {
+            return;
+        }
+    }
+}
+
+fn table_of_objects(metadata: &Metadata) -> BTreeSet<Pvbn> {
+    let blocks = descriptors_of(metadata).flat_map(|descriptor| descriptor.blocks().to_vec());
+    blocks.map(|packed| packed.pvbn).collect()
+}
+
+fn descriptors_of(metadata: &Metadata) -> impl Iterator<Item = ObjectDescriptor> {
+    let descriptors = metadata.table(Table::Objects);
+    descriptors.map(|(_, bytes)| ObjectDescriptor::decode(bytes).expect("a descriptor"))
+}
+
+fn mapped_blocks(state: &State) -> BTreeMap<VolumeId, u64> {
+    let volumes = state.volumes.iter().map(|(volume, found)| {
+        let mapped = found.values.iter().filter(|value| **value != ZERO);
+        (*volume, mapped.count() as u64)
+    });
+    let files = state.files.iter().map(|(file, blocks)| (*file, blocks.len() as u64));
+    volumes.chain(files).filter(|(_, count)| *count > 0).collect()
+}
