@@ -1,5 +1,5 @@
 """What leaves the machine is encrypted and can be read by whoever has the master key, and by nobody else; keys that are
-wrong, missing or replaced are named exactly and harm nothing. Objects are read by harness/store_reader.py, which is
+wrong, missing or replaced are named exactly and harm nothing. Objects are read by harness/store_reader, which is
 written from docs/FORMAT.md alone."""
 
 import hashlib

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import GatewayFactory
 from harness.failing_disk import FailingDisk
-from harness.gateway import Gateway
+from harness.gateway import Gateway, merged
 from harness.iscsi import IscsiDisk, ScsiError
 from harness.mount import Mount
 from harness.target import Tgtd
@@ -123,6 +123,9 @@ def test_mount_hears_of_writes_that_a_failed_sync_has_lost(disk: FailingDisk, ru
 
 
 def test_mount_hears_of_an_older_state_directory_under_it(running: Gateway, mounted: Mount) -> None:
+    # One that the store knows to be older is refused: it is told nothing meanwhile.
+    running.settings = merged(running.settings, {"flush": {"recovery_point_ms": 3_600_000}})
+    running.restart()
     path, copy = mounted.folder / "file", running.folder / "copy"
     with opened(path) as handle:
         write_synced(handle, OLD)

@@ -53,7 +53,7 @@ class FaultProxy:
         self.port = free_port()
         self.faults = Faults()
         self.counts = Counts()
-        self._upstream_port = upstream_port
+        self.upstream_port = upstream_port
         self._random = random.Random(seed)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
@@ -136,7 +136,7 @@ class FaultProxy:
 
     async def _forward(self, method: str, head: bytes, body: bytes) -> bytes:
         """The server's whole reply; a server that cannot be reached becomes a reset."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._upstream_port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.upstream_port)
         try:
             writer.write(head + body)
             await writer.drain()

@@ -1,7 +1,9 @@
 """One gateway daemon: its settings file, its life and its command line."""
 
 import json
+import shutil
 import signal
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -88,6 +90,11 @@ class Gateway:
         return self.state_directory / "cache"
 
     @property
+    def writer_name(self) -> str:
+        """As the root in the store names this gateway."""
+        return f"{socket.gethostname()}:{self.state_directory}"
+
+    @property
     def dirty_bytes_max(self) -> int:
         return parse_size(str(self.settings["flush"]["dirty_bytes_max"]))
 
@@ -145,6 +152,30 @@ class Gateway:
                 f"\n{self.process.log_tail()}"
             )
         return done.stdout
+
+    def try_recover(self, *words: str, limit_s: float = 120.0) -> "subprocess.CompletedProcess[str]":
+        """`tombolo recover` into the state directory; any exit code is fine."""
+        self.config_path.write_text(to_toml(self.settings))
+        command: Sequence[str | Path] = [self.binary, "recover", "--config", self.config_path, *words]
+        environment = self.environment | self.daemon_environment
+        return run(command, limit_s, expected_codes=range(-64, 256), environment=environment)
+
+    def recover(self, *words: str, limit_s: float = 120.0) -> str:
+        done = self.try_recover(*words, limit_s=limit_s)
+        if done.returncode != 0:
+            raise AssertionError(f"tombolo recover: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def lose_state(self) -> None:
+        """The daemon is killed and its local disk is gone. The copy of the master key, kept elsewhere, is not."""
+        if self.process.running:
+            self.kill9()
+        own_key = self.state_directory / "master.key"
+        kept_key = self.folder / "kept.key"
+        if own_key.exists():
+            own_key.rename(kept_key)
+            self.settings = merged(self.settings, {"store": {"master_key_file": str(kept_key)}})
+        shutil.rmtree(self.state_directory)
 
     def status(self) -> dict[str, Any]:
         parsed: dict[str, Any] = json.loads(self.cli("status", "--json"))
