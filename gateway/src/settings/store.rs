@@ -83,7 +83,7 @@ section! {
         /// being told that this gateway is gone watches it for so long.
         lease_ms: u64 = 60_000, Permitted::numbers(1_000, 3_600_000),
             "A put every 20 s is 0.65 $ a month; a recovery waits a minute for it.";
-        /// Earlier roots that are kept in the store, which `tombolo recover --at` can go back to.
+        /// Earlier roots that are kept in the store: `tombolo recover --list` shows them, and a recovery can go back to one.
         roots_kept: u64 = 48, Permitted::numbers(0, 500),
             "Two days at one an hour: enough to notice what went wrong. Nothing that is stored is removed yet, so each costs next to nothing.";
         /// ... and the least time between two of them.
