@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use tombolo_base::ObjectDescriptor;
+use tombolo_base::{DecodeError, ObjectDescriptor};
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::metadata_object::{
     JOURNAL_PREFIX, KEPT_ROOTS_PREFIX, MetadataKind, MetadataObjectError, decode_metadata, encode_metadata,
@@ -80,16 +80,13 @@ pub enum RecoverError {
     #[error("the object `{name}` in the store: {error}")]
     Journal { name: String, error: MetadataObjectError },
     #[error("the object `{name}` in the store: {error}")]
-    JournalContents {
-        name: String,
-        error: tombolo_base::DecodeError,
-    },
+    JournalContents { name: String, error: DecodeError },
     #[error("the metadata tree in the store: {0}")]
     Tree(String),
     #[error("the journal in the store: {0}")]
     Rebuild(#[from] RebuildError),
     #[error("the numbers of the file service: {0}")]
-    Numbers(tombolo_base::DecodeError),
+    Numbers(DecodeError),
     #[error("local metadata: {0}")]
     Metadata(String),
     #[error("fingerprint index: {0}")]
@@ -187,15 +184,8 @@ pub struct KeptRootInfo {
 /// The roots that the store has kept, oldest first, and the newest one.
 pub fn list_roots(options: Options) -> Result<Vec<KeptRootInfo>, RecoverError> {
     let runtime = runtime()?;
-    check_store(&runtime, &options.store)?;
-    let store: Arc<dyn ObjectStore> = Arc::new(Retrying::new(options.store.clone(), options.retry));
-    let start = AtStart {
-        runtime: &runtime,
-        store: &store,
-        answers: true,
-        accept_foreign: false,
-    };
-    let ring = DataKeys::of_store(&options.state_directory, &options.encryption, &start)?.ring();
+    let (store, keys) = open_store(&runtime, &options)?;
+    let ring = keys.ring();
     let mut roots = kept_roots(&runtime, &store, &ring)?;
     if let Some(found) = runtime.block_on(find_root(&store))? {
         roots.push(read_root(&found, &ring)?);
@@ -218,6 +208,20 @@ fn runtime() -> Result<Runtime, RecoverError> {
         .map_err(RecoverError::Runtime)
 }
 
+/// The store, and the keys that it holds.
+fn open_store(runtime: &Runtime, options: &Options) -> Result<(Arc<dyn ObjectStore>, DataKeys), RecoverError> {
+    check_store(runtime, &options.store)?;
+    let store: Arc<dyn ObjectStore> = Arc::new(Retrying::new(options.store.clone(), options.retry));
+    let start = AtStart {
+        runtime,
+        store: &store,
+        answers: true,
+        accept_foreign: false,
+    };
+    let keys = DataKeys::of_store(&options.state_directory, &options.encryption, &start)?;
+    Ok((store, keys))
+}
+
 /// Oldest first.
 fn kept_roots(runtime: &Runtime, store: &Arc<dyn ObjectStore>, ring: &KeyRing) -> Result<Vec<Root>, RecoverError> {
     let listed = runtime.block_on(store.list(KEPT_ROOTS_PREFIX, None, LIST_KEYS))?;
@@ -227,16 +231,27 @@ fn kept_roots(runtime: &Runtime, store: &Arc<dyn ObjectStore>, ring: &KeyRing) -
             continue;
         };
         let bytes = runtime.block_on(store.get(&object.key, None))?;
-        let name = object.key;
-        let read = decode_metadata(MetadataKind::KeptRoot(sequence), &name, &bytes, ROOT_BYTES_MAX, ring);
-        let (_, contents) = read.map_err(|error| RecoverError::Journal {
-            name: name.clone(),
-            error,
-        })?;
-        let root = Root::decode(&contents).map_err(|error| RecoverError::JournalContents { name, error })?;
+        let (kind, name) = (MetadataKind::KeptRoot(sequence), &object.key);
+        let (root, _) = decode_object(kind, name, &bytes, ROOT_BYTES_MAX, ring, Root::decode)?;
         roots.push(root);
     }
     Ok(roots)
+}
+
+/// What an object of metadata holds, and its salt.
+fn decode_object<T>(
+    kind: MetadataKind,
+    name: &str,
+    bytes: &[u8],
+    contents_bytes_max: usize,
+    ring: &KeyRing,
+    decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
+) -> Result<(T, Salt), RecoverError> {
+    let owned = || name.to_owned();
+    let (salt, contents) = decode_metadata(kind, name, bytes, contents_bytes_max, ring)
+        .map_err(|error| RecoverError::Journal { name: owned(), error })?;
+    let decoded = decode(&contents).map_err(|error| RecoverError::JournalContents { name: owned(), error })?;
+    Ok((decoded, Salt(salt)))
 }
 
 /// Makes the state directory that `options` name of what its store holds.
@@ -253,15 +268,7 @@ pub fn recover_from_store(
         return Err(RecoverError::NotEmpty(state));
     }
     let runtime = runtime()?;
-    check_store(&runtime, &options.store)?;
-    let store: Arc<dyn ObjectStore> = Arc::new(Retrying::new(options.store.clone(), options.retry));
-    let start = AtStart {
-        runtime: &runtime,
-        store: &store,
-        answers: true,
-        accept_foreign: false,
-    };
-    let keys = DataKeys::of_store(&state, &options.encryption, &start)?;
+    let (store, keys) = open_store(&runtime, &options)?;
     let recovery = Recovery {
         runtime: &runtime,
         store,
@@ -567,17 +574,8 @@ impl Recovery<'_> {
     fn read_part(&self, name: &str) -> Result<(Part, Salt), RecoverError> {
         let path = self.local_copy(name);
         let bytes = fs::read(&path).map_err(at(&path))?;
-        let sequence = journal_sequence(name).unwrap_or_default();
-        let kind = MetadataKind::Journal(sequence);
-        let (salt, contents) = decode_metadata(kind, name, &bytes, PART_BYTES_MAX, &self.ring).map_err(|error| {
-            let name = name.to_owned();
-            RecoverError::Journal { name, error }
-        })?;
-        let part = Part::decode(&contents).map_err(|error| {
-            let name = name.to_owned();
-            RecoverError::JournalContents { name, error }
-        })?;
-        Ok((part, Salt(salt)))
+        let kind = MetadataKind::Journal(journal_sequence(name).unwrap_or_default());
+        decode_object(kind, name, &bytes, PART_BYTES_MAX, &self.ring, Part::decode)
     }
 
     /// Local metadata, under another name. It is made anew each time: that takes no requests.
