@@ -42,6 +42,15 @@ def beside(make_gateway: GatewayFactory, first: Gateway, changes: dict[str, Any]
     return make_gateway(merged(shared, changes or {}), first.environment)
 
 
+def writer_of_a_mebibyte(make_gateway: GatewayFactory, changes: dict[str, Any] | None = None) -> Gateway:
+    """It runs, and its store has everything."""
+    gateway = make_gateway(merged(QUICK, changes or {})).start()
+    gateway.create_volume("vol", "64MiB")
+    write(gateway, noise(1))
+    wait_covered(gateway)
+    return gateway
+
+
 def accepts(gateway: Gateway, data: bytes) -> bool:
     """Whether a change is accepted. It may take what the gateway needs to find out."""
     try:
@@ -192,10 +201,7 @@ def test_a_drain_ends_when_the_store_is_taken_over(make_gateway: GatewayFactory)
 
 def test_who_is_taken_over_from_stops_without_delay(make_gateway: GatewayFactory) -> None:
     """There is nothing that it could wait for."""
-    old = make_gateway(QUICK).start()
-    old.create_volume("vol", "64MiB")
-    write(old, noise(1))
-    wait_covered(old)
+    old = writer_of_a_mebibyte(make_gateway)
     new = beside(make_gateway, old)
     new.recover("--take-over")
     wait_for(lambda: not accepts(old, noise(1)), 30, "a change is refused")
@@ -205,10 +211,7 @@ def test_who_is_taken_over_from_stops_without_delay(make_gateway: GatewayFactory
 
 
 def test_a_gateway_that_has_stopped_is_not_waited_for(make_gateway: GatewayFactory) -> None:
-    old = make_gateway(merged(QUICK, {"store": {"lease_ms": 60_000}})).start()
-    old.create_volume("vol", "64MiB")
-    write(old, noise(1))
-    wait_covered(old)
+    old = writer_of_a_mebibyte(make_gateway, {"store": {"lease_ms": 60_000}})
     new = beside(make_gateway, old)
     old.stop()
     began = time.monotonic()
@@ -218,10 +221,7 @@ def test_a_gateway_that_has_stopped_is_not_waited_for(make_gateway: GatewayFacto
 
 
 def test_a_gateway_that_is_gone_is_waited_for(make_gateway: GatewayFactory) -> None:
-    old = make_gateway(QUICK).start()
-    old.create_volume("vol", "64MiB")
-    write(old, noise(1))
-    wait_covered(old)
+    old = writer_of_a_mebibyte(make_gateway)
     new = beside(make_gateway, old)
     old.kill9()
     began = time.monotonic()
@@ -235,10 +235,7 @@ def test_a_gateway_that_is_gone_is_waited_for(make_gateway: GatewayFactory) -> N
 
 def test_of_two_recoveries_at_once_one_is_served(make_gateway: GatewayFactory) -> None:
     """Whichever takes the store over last."""
-    old = make_gateway(QUICK).start()
-    old.create_volume("vol", "64MiB")
-    write(old, noise(1))
-    wait_covered(old)
+    old = writer_of_a_mebibyte(make_gateway)
     first, second = beside(make_gateway, old), beside(make_gateway, old)
     first.recover("--take-over")
     second.recover("--take-over")
@@ -258,10 +255,7 @@ def test_of_two_recoveries_at_once_one_is_served(make_gateway: GatewayFactory) -
 
 
 def test_a_new_state_directory_is_refused(make_gateway: GatewayFactory) -> None:
-    first = make_gateway(QUICK).start()
-    first.create_volume("vol", "64MiB")
-    write(first, noise(1))
-    wait_covered(first)
+    first = writer_of_a_mebibyte(make_gateway)
     second = beside(make_gateway, first)
     for runs in (True, False):
         if not runs:
@@ -287,10 +281,7 @@ def copied(make_gateway: GatewayFactory, first: Gateway) -> Gateway:
 
 
 def test_a_copy_of_the_state_directory_is_refused_while_the_first_one_runs(make_gateway: GatewayFactory) -> None:
-    first = make_gateway(merged(QUICK, {"store": {"lease_ms": 9000}})).start()
-    first.create_volume("vol", "64MiB")
-    write(first, noise(1))
-    wait_covered(first)
+    first = writer_of_a_mebibyte(make_gateway, {"store": {"lease_ms": 9000}})
     # Just after a renewal: the copy has the root that the store has.
     root, sought = first.store_directory / "root", (first.store_directory / "root").read_bytes()
     wait_for(lambda: root.read_bytes() != sought, 20, "a renewal")
@@ -318,10 +309,7 @@ def test_a_copy_of_the_state_directory_is_refused_while_the_first_one_runs(make_
 
 
 def test_a_state_directory_that_was_moved_is_served_after_a_lease(make_gateway: GatewayFactory) -> None:
-    first = make_gateway(merged(QUICK, {"store": {"lease_ms": 3000}})).start()
-    first.create_volume("vol", "64MiB")
-    write(first, noise(1))
-    wait_covered(first)
+    first = writer_of_a_mebibyte(make_gateway, {"store": {"lease_ms": 3000}})
     first.kill9()
     second = copied(make_gateway, first)
     began = time.monotonic()
@@ -341,10 +329,7 @@ def test_a_state_directory_that_was_moved_is_served_after_a_lease(make_gateway: 
 def test_an_older_copy_is_refused_for_good_and_changes_nothing(
     make_gateway: GatewayFactory, place: str, first_one: str
 ) -> None:
-    first = make_gateway(QUICK).start()
-    first.create_volume("vol", "64MiB")
-    write(first, noise(1))
-    wait_covered(first)
+    first = writer_of_a_mebibyte(make_gateway)
     first.stop()
     older = copied(make_gateway, first)
     first.start()
@@ -372,10 +357,7 @@ def test_an_older_copy_is_refused_for_good_and_changes_nothing(
 
 
 def test_an_older_copy_is_refused_also_where_the_writer_is_trusted(make_gateway: GatewayFactory) -> None:
-    first = make_gateway(merged(QUICK, {"store": {"single_writer": "trusted"}})).start()
-    first.create_volume("vol", "64MiB")
-    write(first, noise(1))
-    wait_covered(first)
+    first = writer_of_a_mebibyte(make_gateway, {"store": {"single_writer": "trusted"}})
     first.stop()
     older = copied(make_gateway, first)
     first.start()
