@@ -192,14 +192,9 @@ pub struct JournalChanges {
 }
 
 impl JournalChanges {
-    /// Takes the next part in.
+    /// Takes the next part in. A journal begins with the point that is whole, if it has one.
     pub fn lay(&mut self, part: Part) {
-        if part.header.is_whole && !self.is_whole {
-            *self = Self {
-                is_whole: true,
-                ..Self::default()
-            };
-        }
+        self.is_whole |= part.header.is_whole;
         self.totals = part.header.totals;
         for item in part.items {
             match item {

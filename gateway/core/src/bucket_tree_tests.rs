@@ -175,8 +175,11 @@ proptest! {
         let mut portions: Vec<Vec<Part>> = portions
             .into_iter()
             .map(|parts| {
-                let parts = parts.into_iter();
-                let parts = parts.map(|(odds, items)| if odds < 10 { first_part() } else { part(false, items) });
+                let parts = parts.into_iter().enumerate();
+                let parts = parts.map(|(index, (odds, items))| match (index, odds) {
+                    (0, ..50) => first_part(),
+                    _ => part(false, items),
+                });
                 parts.collect()
             })
             .collect();

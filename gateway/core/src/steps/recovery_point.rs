@@ -139,8 +139,12 @@ impl Core {
 
     /// Whether the bucket has everything before this position.
     pub(crate) fn is_published(&self, end: Lsn) -> bool {
+        self.unpublished.published >= end || self.is_all_published()
+    }
+
+    fn is_all_published(&self) -> bool {
         let unpublished = &self.unpublished;
-        !unpublished.is_on || unpublished.published >= end || unpublished.oldest().is_none() && !unpublished.is_whole
+        !unpublished.is_on || unpublished.oldest().is_none() && !unpublished.is_whole
     }
 
     /// Whether the point that is on its way has everything before this position.
@@ -151,7 +155,8 @@ impl Core {
 
     /// Whether no more may change before the bucket has caught up.
     pub(crate) fn is_unpublished_full(&self) -> bool {
-        if !self.unpublished.is_on {
+        if self.is_all_published() {
+            // Then what the journal has since then are records of objects.
             return false;
         }
         let (extents, entry_bytes) = self.unpublished.size();

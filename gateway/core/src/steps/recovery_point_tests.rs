@@ -315,6 +315,29 @@ fn changes_wait_for_a_bucket_that_is_too_far_behind() {
     assert_eq!(bench.take_answers().len(), 20 - acknowledged, "the rest has room");
 }
 
+/// Records of its objects come after the point, and change nothing.
+#[test]
+fn a_journal_that_is_full_of_what_is_no_change_lets_changes_in() {
+    let config = Config {
+        slot_count: 256,
+        dirty_blocks_max: 128,
+        recovery_point_ms: Some(RECOVERY_POINT_MS),
+        unpublished_journal_bytes_max: 64,
+        ..Config::default()
+    };
+    let mut bench = Bench::with(config);
+    bench.pass_millis(2 * RECOVERY_POINT_MS);
+    for block in 0..32 {
+        write(&mut bench, block, block, 150 + block);
+    }
+    bench.pass_millis(10 * RECOVERY_POINT_MS);
+    assert_eq!(bench.core.snapshot().oldest_unpublished, None);
+    bench.take_answers();
+    write(&mut bench, 100, 0, 190);
+    bench.pass_millis(1);
+    assert_eq!(bench.take_answers().len(), 1);
+}
+
 #[test]
 fn a_point_that_lost_a_block_is_given_up_for_the_next() {
     let mut bench = published().holding(HASH);
