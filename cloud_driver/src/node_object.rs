@@ -23,6 +23,13 @@ pub fn node_object_name(number: u64) -> String {
     format!("{NODES_PREFIX}{number:016x}")
 }
 
+/// The number of the object of nodes that has this key, if one has.
+pub fn node_object_number(key: &str) -> Option<u64> {
+    let digits = key.strip_prefix(NODES_PREFIX)?;
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    (node_object_name(number) == key).then_some(number)
+}
+
 /// Where a node was put: as its pointer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedNode {

@@ -6,7 +6,9 @@ use tombolo_core::bucket_journal::Part;
 use tombolo_core::bucket_tree::BucketTree;
 use tombolo_core::publisher::{Publisher, RootWriter};
 use tombolo_core::root::Root;
-use tombolo_metadata_tree::{Entries, RecordNode, Runs, decode_children, decode_records, encode_children, encode_records};
+use tombolo_metadata_tree::{
+    Entries, RecordNode, Runs, UsageTable, decode_children, decode_records, encode_children, encode_records,
+};
 
 fuzz_target!(|bytes: &[u8]| {
     tombolo_cloud_driver::metadata_object::fuzz_decode(bytes);
@@ -16,6 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
         identity: 1,
         name: String::new(),
         lease_ms: 1,
+        roots_kept: 1,
     };
     let _ = Publisher::decode(bytes, writer);
     if let Ok(tree) = BucketTree::decode(bytes) {
@@ -31,6 +34,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if let Ok(children) = decode_children::<Entries>(1, &Vec::new(), bytes) {
         assert_eq!(encode_children::<Entries>(1, &children), bytes, "one form for each node");
+    }
+    if let Ok((root, usage)) = UsageTable::decode(bytes) {
+        assert_eq!(usage.encode(root), bytes, "one form for each usage table");
     }
     if let Ok(root) = Root::decode(bytes) {
         assert_eq!(root.encode(), bytes, "one form for each root");

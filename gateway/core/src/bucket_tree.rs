@@ -27,7 +27,8 @@ use alloc::{
 };
 use tombolo_base::{DecodeError, ObjectDescriptor, Reader, VolumeId, Writer};
 use tombolo_metadata_tree::{
-    Entries, Entry, MapKey, Nodes, Pointer, Root, Run, Runs, Scan, Shape, Target, TreeError, apply, get, visit,
+    Counting, Entries, Entry, MapKey, Nodes, Pointer, Root, Run, Runs, Scan, Shape, Target, TreeError, UsageTable,
+    apply, get, visit,
 };
 
 const DATASET: u8 = b'D';
@@ -56,8 +57,10 @@ pub struct BucketTree {
 pub struct Folded {
     /// The tree that has it.
     pub tree: BucketTree,
-    /// Nodes that only the tree before has.
-    pub died: Vec<Pointer>,
+    /// Which objects of nodes its root needs.
+    pub usage: UsageTable,
+    /// Where that lies.
+    pub usage_at: Pointer,
 }
 
 /// Why the journal cannot be folded in, or the tree not be read.
@@ -258,35 +261,86 @@ struct Fold<'n, N> {
     died: Vec<Pointer>,
 }
 
+/// What the journal is folded into.
+#[derive(Clone, Debug, Default)]
+pub struct FoldBase {
+    /// The tree of the root that is current.
+    pub tree: BucketTree,
+    /// Which objects of nodes that root needs.
+    pub usage: UsageTable,
+    /// Where that lies; `None`: it is new.
+    pub usage_at: Option<Pointer>,
+    /// Sequence of the root that will have the journal in its tree.
+    pub next_root: u64,
+    /// Of nodes that are written.
+    pub shape: Shape,
+}
+
 /// Folds the journal into the tree. The tree before stays readable.
 ///
 /// # Errors
 /// When a node cannot be read or written. What was written then belongs to no tree.
 pub fn fold<N: Nodes>(
     nodes: &mut N,
-    before: &BucketTree,
+    base: FoldBase,
     changes: &JournalChanges,
 ) -> Result<Folded, BucketTreeError<N::Error>> {
+    let FoldBase {
+        tree: before,
+        mut usage,
+        usage_at,
+        next_root,
+        shape,
+    } = base;
     let birth = before.checkpoint + 1;
+    let mut counting = Counting::new(nodes);
     let mut fold = Fold {
-        nodes,
+        nodes: &mut counting,
         birth,
-        shape: Shape::default(),
+        shape,
         died: Vec::new(),
     };
-    let root = if changes.is_whole {
-        fold.give_all_up(&before.root)?;
-        Root::default()
-    } else {
-        before.root.clone()
+    let root = match changes.is_whole {
+        true => fold.run(&Root::default(), changes)?,
+        false => fold.run(&before.root, changes)?,
     };
-    let root = fold.run(&root, changes)?;
+    let died = fold.died;
+    for died in died.iter().chain(&usage_at) {
+        usage.subtract(died.object, next_root);
+    }
+    if changes.is_whole {
+        usage.subtract_all(next_root);
+    }
+    for object in counting.written() {
+        usage.add(object, next_root);
+    }
+    let usage_at = write_usage(nodes, &usage, next_root, birth)?;
     let tree = BucketTree {
         checkpoint: birth,
         root,
     };
-    let died = fold.died;
-    Ok(Folded { tree, died })
+    Ok(Folded { tree, usage, usage_at })
+}
+
+/// Writes the table for the root of this sequence.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_usage<N: Nodes>(
+    nodes: &mut N,
+    usage: &UsageTable,
+    root: u64,
+    birth: u32,
+) -> Result<Pointer, BucketTreeError<N::Error>> {
+    let written = nodes.write(usage.encode(root)).map_err(TreeError::Nodes)?;
+    Ok(Pointer {
+        object: written.object,
+        message: written.message,
+        offset: written.offset,
+        bytes: written.bytes,
+        birth,
+        tag: written.tag,
+    })
 }
 
 type BucketTreeResult<T, N> = Result<T, BucketTreeError<<N as Nodes>::Error>>;

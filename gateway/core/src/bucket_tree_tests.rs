@@ -4,12 +4,12 @@ use super::*;
 use crate::format::bucket_journal::{PartHeader, Salt};
 use core::convert::Infallible;
 use proptest::prelude::*;
-use std::collections::BTreeSet as Set;
 use tombolo_base::{BlockEncoding, Fingerprint, Pvbn, WallTime};
 use tombolo_metadata_tree::Written;
 
+/// Nodes, and the object that the next ones are in.
 #[derive(Default)]
-struct Store(Vec<Vec<u8>>);
+struct Store(Vec<Vec<u8>>, u64);
 
 impl Nodes for Store {
     type Error = Infallible;
@@ -22,7 +22,7 @@ impl Nodes for Store {
         self.0.push(node);
         let message = self.0.len() as u32 - 1;
         Ok(Written {
-            object: 7,
+            object: self.1,
             message,
             offset: message,
             bytes: 16 + self.0[message as usize].len() as u32,
@@ -169,9 +169,12 @@ proptest! {
     fn what_is_folded_is_what_is_read(
         portions in prop::collection::vec(prop::collection::vec((any::<u8>(), prop::collection::vec(items(), 0..30)), 1..4), 1..12),
         deleted in prop::option::of(1u64..4),
+        leaf_bytes in 32usize..2000,
+        segments_max in 0u8..4,
     ) {
-        let (mut store, mut model, mut tree) = (Store::default(), Model::default(), BucketTree::default());
-        let mut live: Set<u32> = Set::new();
+        let (mut store, mut model) = (Store::default(), Model::default());
+        let shape = Shape { leaf_bytes, segments_max, ..Shape::default() };
+        let mut base = FoldBase { shape, ..FoldBase::default() };
         let mut portions: Vec<Vec<Part>> = portions
             .into_iter()
             .map(|parts| {
@@ -193,18 +196,19 @@ proptest! {
                 model.lay(&part);
                 changes.lay(part);
             }
-            let before = store.0.len() as u32;
-            let folded = fold(&mut store, &tree, &changes).unwrap();
-            for died in &folded.died {
-                prop_assert!(live.remove(&died.message), "{died:?} dies twice");
-            }
-            live.extend(before..store.0.len() as u32);
-            let encoded = folded.tree.encode();
-            tree = BucketTree::decode(&encoded).unwrap();
-            prop_assert_eq!(&tree, &folded.tree);
+            base.next_root += 1;
+            store.1 = base.next_root / 3;
+            let next_root = base.next_root;
+            let Folded { tree, usage, usage_at } = fold(&mut store, base, &changes).unwrap();
+            prop_assert_eq!(BucketTree::decode(&tree.encode()), Ok(tree.clone()));
             prop_assert_eq!(read(&mut store, &tree), model.clone());
-            let reached: Set<u32> = all_nodes(&mut store, &tree).unwrap().iter().map(|node| node.message).collect();
-            prop_assert_eq!(&reached, &live, "nodes that are kept are those that the tree reaches");
+            let mut reached: BTreeMap<u64, u32> = BTreeMap::new();
+            for node in all_nodes(&mut store, &tree).unwrap() {
+                *reached.entry(node.object).or_default() += 1;
+            }
+            prop_assert_eq!(usage.live().collect::<BTreeMap<_, _>>(), reached, "nodes that are counted are those of the tree");
+            let usage = UsageTable::read(&mut store, &usage_at).unwrap();
+            base = FoldBase { tree, usage, usage_at: Some(usage_at), next_root, shape };
         }
     }
 

@@ -7,7 +7,7 @@
 //! yet; if it is neither, another gateway has become the bucket's writer. An attempt that comes late finds the root that it
 //! would replace gone.
 
-use crate::bucket_tree::BucketTree;
+use crate::bucket_tree::Folded;
 use crate::format::bucket_journal::{Salt, expect_magic};
 use crate::format::record::Lsn;
 use crate::format::root::Root;
@@ -15,6 +15,7 @@ use crate::recovery::PublishedPoint;
 use crate::state::unpublished::RecoveryPoint;
 use alloc::{collections::VecDeque, string::String, vec::Vec};
 use tombolo_base::{DecodeError, Reader, Writer};
+use tombolo_metadata_tree::Pointer;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"TMBROOTS";
@@ -28,6 +29,8 @@ pub struct RootWriter {
     pub name: String,
     /// A root is put before so much has passed.
     pub lease_ms: u32,
+    /// Earlier roots that are kept, at the most.
+    pub roots_kept: usize,
 }
 
 /// A root, and the salt of the object that holds it, which tells it from all others.
@@ -70,6 +73,8 @@ pub struct Publisher {
     writer: RootWriter,
     current: Option<KnownRoot>,
     attempts: Vec<KnownRoot>,
+    /// Sequence of a root of which there is a copy since a moment ago: the next root names it.
+    copied: Option<u64>,
 }
 
 impl Publisher {
@@ -79,6 +84,7 @@ impl Publisher {
             writer,
             current,
             attempts,
+            copied: None,
         }
     }
 
@@ -204,11 +210,27 @@ impl Publisher {
         }
     }
 
+    /// There is a copy of the current root, which is kept as long as there are not too many.
+    pub fn copied(&mut self) {
+        self.copied = self.current.as_ref().map(|known| known.root.sequence);
+    }
+
+    /// Roots of which copies are to be there: those that the current root names, and the one that the next will name too.
+    pub fn kept(&self) -> Vec<u64> {
+        let current = self.current.as_ref();
+        let mut kept = current.map(|known| known.root.kept.clone()).unwrap_or_default();
+        kept.extend(self.copied.filter(|copied| !kept.contains(copied)));
+        kept
+    }
+
     /// The root that says again what the current one says, and who the writer is.
     pub fn renewed(&self, random: u64, is_released: bool) -> Root {
         let before = self.current.as_ref();
         let root = before.map(|known| known.root.clone()).unwrap_or_default();
+        let kept = self.kept();
+        let surplus = kept.len().saturating_sub(self.writer.roots_kept);
         Root {
+            kept: kept[surplus..].to_vec(),
             epoch: self.epoch(),
             sequence: root.sequence + 1,
             random,
@@ -222,9 +244,10 @@ impl Publisher {
     }
 
     /// The root that has the whole journal in its tree.
-    pub fn folded(&self, tree: &BucketTree, random: u64) -> Root {
+    pub fn folded(&self, folded: &Folded, random: u64) -> Root {
         Root {
-            tree: tree.encode(),
+            tree: folded.tree.encode(),
+            usage: Some(folded.usage_at),
             journal_first: 0,
             journal_bytes: 0,
             ..self.renewed(random, false)
@@ -241,16 +264,25 @@ impl Publisher {
         }
     }
 
-    /// The same, with what an earlier root held: what came after it is left behind. `earlier` MUST name no journal.
-    pub fn taking_over_at(&self, earlier: &Root, random: u64, lsn: u64) -> Root {
+    /// The same, with what an earlier root held: what came after it is left behind. `earlier` MUST name no journal, and MUST be
+    /// one that the current root keeps; the table at `usage` says which objects of nodes are needed then.
+    pub fn taking_over_at(&self, earlier: &Root, usage: Option<Pointer>, random: u64, lsn: u64) -> Root {
         assert_eq!(earlier.journal_first, 0, "the tree has all that it held");
+        assert!(self.is_kept(earlier), "nothing of it is deleted");
         Root {
             time: earlier.time,
             tree: earlier.tree.clone(),
+            usage,
             journal_first: 0,
             journal_bytes: 0,
             ..self.taking_over(random, lsn)
         }
+    }
+
+    /// Whether nothing that this root names is deleted as long as the current root is.
+    pub fn is_kept(&self, root: &Root) -> bool {
+        let is_kept_by = |current: &Root| current.sequence == root.sequence || current.kept.contains(&root.sequence);
+        self.current.as_ref().is_some_and(|known| is_kept_by(&known.root))
     }
 
     /// A root is about to be put in place of the current one.
@@ -278,6 +310,7 @@ mod tests {
             identity,
             name: alloc::format!("gateway {identity}"),
             lease_ms: 1000,
+            roots_kept: 2,
         };
         Publisher::new(writer, current, Vec::new())
     }

@@ -15,6 +15,7 @@
 //! | `apply`   | changes to a tree                                                                         |
 //! | `level`   | the nodes of one level while they are made: splitting, joining                            |
 //! | `read`    | one key, a range, all nodes                                                               |
+//! | `usage`   | which objects of nodes are needed, and until which root                                   |
 //!
 //! Pure: nodes are read and written through [`Nodes`]. Whoever implements it encrypts, packs and names them, puts them
 //! before the root that has them, and keeps each node until no root has it; [`apply`] says which ones its new root does
@@ -34,6 +35,7 @@ mod node;
 mod pointer;
 mod read;
 mod runs;
+mod usage;
 mod varint;
 
 pub use apply::{Applied, Shape, apply};
@@ -46,3 +48,4 @@ pub use node::{
 pub use pointer::{Pointer, PointerSequence};
 pub use read::{Scan, get, visit};
 pub use runs::{BLOCKS_MAX, MapKey, Run, Runs, Target};
+pub use usage::{Counting, ReadUsageError, UsageTable};

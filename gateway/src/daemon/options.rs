@@ -45,6 +45,7 @@ pub fn options(settings: &Settings) -> Result<Options, StoreError> {
             checkpoint_interval: Duration::from_millis(settings.journal.store_checkpoint_interval_ms),
             roots_kept: settings.store.roots_kept as usize,
             kept_root_interval: Duration::from_millis(settings.store.kept_root_interval_ms),
+            removal_delay: Duration::from_millis(settings.store.removal_delay_ms),
             is_trusted: settings.store.single_writer == SingleWriter::Trusted,
         },
         io_threads: settings.threads.io as usize,

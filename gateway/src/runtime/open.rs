@@ -348,6 +348,7 @@ impl OwnRoot {
             identity: superblock.map_or(0, |superblock| superblock.journal_identity),
             name: name.clone(),
             lease_ms: options.lease_ms,
+            roots_kept: options.roots_kept,
         };
         let mut kept = KeptRoot::read(state, writer.clone())?;
         let found = match in_store {

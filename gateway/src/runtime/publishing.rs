@@ -7,8 +7,8 @@
 use super::Gateway;
 use super::cloud::store_failure;
 use super::durable_file;
+use super::removal::Removal;
 use super::tree_nodes::StoreNodes;
-use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -18,23 +18,18 @@ use tokio::runtime::Runtime;
 use tombolo_base::{DecodeError, KeyId};
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::metadata_object::{
-    JOURNAL_PREFIX, KEPT_ROOTS_PREFIX, MetadataKind, MetadataObjectError, decode_metadata, encode_metadata,
-    journal_sequence, kept_root_sequence, object_key_id, salt_of_object,
+    MetadataKind, MetadataObjectError, decode_metadata, encode_metadata, object_key_id, salt_of_object,
 };
-use tombolo_cloud_driver::node_object::NODES_PREFIX;
 use tombolo_cloud_driver::{ETag, ErrorKind, ObjectStore, PutMode, StoreError};
 use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Parts, Salt};
-use tombolo_core::bucket_tree::{BucketTree, JournalChanges, fold, read_tree};
+use tombolo_core::bucket_tree::{BucketTree, FoldBase, JournalChanges, fold};
 use tombolo_core::publisher::{Journaled, KnownRoot, NotTheWriter, Publisher, RootWriter};
 use tombolo_core::root::{ROOT_BYTES_MAX, ROOT_NAME, Root};
 use tombolo_core::{Event, PublishFailure, RecoveryPoint, StoreFailure};
+use tombolo_metadata_tree::Shape;
 
 /// A journal of so many bytes is folded into the tree at once.
 const FOLD_BYTES: u64 = 16 << 20;
-/// Journal objects are kept for so long after that: a recovery that began before may be reading them.
-const FOLDED_KEPT: Duration = Duration::from_secs(600);
-/// Of these.
-const REMOVED_AT_ONCE: usize = 1000;
 /// How long a start waits for the root.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the end of a gateway waits to say that it has stopped.
@@ -54,6 +49,8 @@ pub struct WriterOptions {
     /// Earlier roots that are kept, and the time between two of them.
     pub roots_kept: usize,
     pub kept_root_interval: Duration,
+    /// What no root needs any more is removed after so long: a recovery that began before may be reading it.
+    pub removal_delay: Duration,
     /// Take it on trust that no other gateway has this bucket: for stores without conditional puts.
     pub is_trusted: bool,
 }
@@ -253,27 +250,39 @@ pub struct Publishing {
     options: WriterOptions,
 }
 
-struct State {
-    kept: KeptRoot,
+pub(super) struct State {
+    pub(super) kept: KeptRoot,
     /// Of the current root in the store; `None`: it has to be asked for.
-    etag: Option<ETag>,
+    pub(super) etag: Option<ETag>,
     /// When a root was put last.
     put_at: RealInstant,
     /// When the journal was folded into the tree last, or that was tried.
     folded_at: RealInstant,
     /// When a copy of the root was put last.
     root_kept_at: Option<RealInstant>,
-    /// Folds whose journal objects are still there: when, and the last sequence.
-    folded: VecDeque<(RealInstant, u64)>,
+    pub(super) removal: Removal,
     has_stopped: bool,
 }
 
 /// Why a root was not put.
-enum PutError {
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PutError {
+    #[error("{0}")]
     Retry(String),
-    /// An object that was put is not there.
-    Missing(String),
+    /// One that the root names.
+    #[error("the object `{name}` in the store: {reason}")]
+    Object { name: String, reason: String },
+    /// By this writer.
+    #[error("{0} has taken over the store")]
     Fenced(String),
+}
+
+/// Whether the store has answered, and what it has is not what was put.
+pub(super) fn is_of_the_object(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::NotFound { .. } | StoreError::RangeOutside { .. } | StoreError::Corrupt { .. }
+    )
 }
 
 impl From<RootError> for PutError {
@@ -297,14 +306,18 @@ impl Publishing {
                 put_at: RealInstant::now(),
                 folded_at: RealInstant::now(),
                 root_kept_at: None,
-                folded: VecDeque::new(),
+                removal: Removal::default(),
                 has_stopped: false,
             }),
             options,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn options(&self) -> &WriterOptions {
+        &self.options
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -315,7 +328,8 @@ impl Gateway {
         self.publisher.run(move || {
             let result = gateway.put_point(&point).map_err(|error| match error {
                 PutError::Fenced(writer) => PublishFailure::Fenced(writer),
-                PutError::Retry(reason) | PutError::Missing(reason) => {
+                error @ (PutError::Retry(_) | PutError::Object { .. }) => {
+                    let reason = error.to_string();
                     tracing::warn!(
                         reason,
                         "the store could not be told of a recovery point; it will be tried again"
@@ -350,15 +364,12 @@ impl Gateway {
         }
         state.folded_at = RealInstant::now();
         match self.fold(state) {
-            Ok(()) => self.remove_folded(state),
-            Err(PutError::Missing(reason) | PutError::Retry(reason)) => {
-                tracing::warn!(
-                    reason,
-                    "the store's journal could not be folded into its tree; it is tried again"
-                );
-            }
+            Ok(()) => self.remove_unneeded(state),
             // The next root that is put finds it too, and tells.
             Err(PutError::Fenced(_)) => state.etag = None,
+            Err(error) => {
+                tracing::warn!(%error, "the store's journal could not be folded into its tree; it is tried again");
+            }
         }
     }
 
@@ -372,25 +383,36 @@ impl Gateway {
         for part in self.journal_of(&root)? {
             changes.lay(part);
         }
-        let tree = BucketTree::decode(&root.tree).map_err(|error| retry(&error))?;
+        let (mut usage, usage_at) = self.usage_of(&root)?;
+        for object in state.removal.removed() {
+            usage.remove(*object);
+        }
+        let base = FoldBase {
+            tree: BucketTree::decode(&root.tree).map_err(|error| retry(&error))?,
+            usage,
+            usage_at,
+            next_root: root.sequence + 1,
+            shape: Shape::default(),
+        };
         let (runtime, store) = (&self.cloud.runtime, &self.cloud.demand);
         let mut nodes = StoreNodes::of_few(runtime, store, &ring);
-        let folded = fold(&mut nodes, &tree, &changes).map_err(|error| retry(&error))?;
+        let folded = fold(&mut nodes, base, &changes).map_err(|error| retry(&error))?;
         let bytes = nodes.put().map_err(|error| retry(&error))?;
-        let root = state.kept.publisher.folded(&folded.tree, random());
+        let root = state.kept.publisher.folded(&folded, random());
         self.put_root(state, &root)?;
         tracing::debug!(
             checkpoint = folded.tree.checkpoint,
             bytes,
-            died = folded.died.len(),
+            objects = folded.usage.objects().count(),
             "the store's journal is folded into its tree"
         );
-        state.folded.push_back((RealInstant::now(), root.journal_last));
+        state.removal.folded(&root);
         self.keep_root(state, &root, &ring);
         Ok(())
     }
 
-    /// A copy of a root that names no journal, now and then. Nothing that it names is deleted as long as it is there.
+    /// A copy of a root that names no journal, now and then. Nothing that it names is removed as long as the root says that it is
+    /// kept, which the next one does.
     fn keep_root(&self, state: &mut State, root: &Root, ring: &KeyRing) {
         let options = &self.publishing.options;
         let is_due = state
@@ -400,28 +422,25 @@ impl Gateway {
             return;
         }
         let object = encode_metadata(MetadataKind::KeptRoot(root.sequence), &root.encode(), ring);
-        let (runtime, store) = (&self.cloud.runtime, &self.cloud.demand);
-        let kept = runtime.block_on(async {
-            store.put(&object.name, object.bytes.into(), PutMode::Overwrite).await?;
-            let listed = store.list(KEPT_ROOTS_PREFIX, None, REMOVED_AT_ONCE).await?;
-            let kept = listed.iter().filter(|object| kept_root_sequence(&object.key).is_some());
-            let surplus = kept.clone().count().saturating_sub(options.roots_kept);
-            for object in kept.take(surplus) {
-                store.delete(&object.key).await?;
+        let put = self
+            .cloud
+            .demand
+            .put(&object.name, object.bytes.into(), PutMode::Overwrite);
+        match self.cloud.runtime.block_on(put) {
+            Ok(_) => {
+                state.kept.publisher.copied();
+                state.root_kept_at = Some(RealInstant::now());
             }
-            Ok::<(), StoreError>(())
-        });
-        match kept {
-            Ok(()) => state.root_kept_at = Some(RealInstant::now()),
             Err(error) => tracing::debug!(%error, "a root could not be kept; the next one is"),
         }
     }
 
     /// The parts that the root names, in their order.
-    fn journal_of(&self, root: &Root) -> Result<Vec<Part>, PutError> {
+    pub(super) fn journal_of(&self, root: &Root) -> Result<Vec<Part>, PutError> {
         let ring = self.data_keys.ring();
-        let retry = |name: &str, error: &dyn std::fmt::Display| {
-            PutError::Retry(format!("the object `{name}` in the store: {error}"))
+        let altered = |name: &str, error: &dyn std::fmt::Display| PutError::Object {
+            name: name.to_owned(),
+            reason: error.to_string(),
         };
         let mut parts = Vec::new();
         let mut salt = root.journal_salt;
@@ -429,12 +448,12 @@ impl Gateway {
             let kind = MetadataKind::Journal(sequence);
             let name = kind.name(&salt.0);
             let object = match self.cloud.runtime.block_on(self.cloud.demand.get(&name, None)) {
-                Err(StoreError::NotFound { .. }) => return Err(PutError::Missing(name)),
+                Err(error) if is_of_the_object(&error) => return Err(altered(&name, &error)),
                 object => object?,
             };
             let read = decode_metadata(kind, &name, &object, PART_BYTES_MAX, &ring);
-            let (_, contents) = read.map_err(|error| retry(&name, &error))?;
-            let part = Part::decode(&contents).map_err(|error| retry(&name, &error))?;
+            let (_, contents) = read.map_err(|error| altered(&name, &error))?;
+            let part = Part::decode(&contents).map_err(|error| altered(&name, &error))?;
             salt = part.header.before;
             parts.push(part);
         }
@@ -442,73 +461,8 @@ impl Gateway {
         Ok(parts)
     }
 
-    /// Reads what the current root names, all of the tree and of the journal. What is wrong: the object, and how.
-    ///
-    /// # Errors
-    /// When the store does not answer: that says nothing about the objects.
-    pub fn check_metadata(&self) -> Result<Vec<(String, String)>, String> {
-        let mut state = self.publishing.state();
-        let Some(KnownRoot { root, salt }) = state.kept.publisher.current().cloned() else {
-            return Ok(Vec::new());
-        };
-        // With the lock, so that no root takes its place while it is read.
-        let found = self.cloud.runtime.block_on(find_root(&self.cloud.prefetch));
-        let ring = self.data_keys.ring();
-        let mut faults = Vec::new();
-        match found {
-            Ok(Some(found)) if found.salt == salt => {
-                let read = read_root(&found, &ring);
-                faults.extend(read.err().map(|error| (ROOT_NAME.to_owned(), error.to_string())));
-            }
-            Ok(Some(_)) if !state.kept.publisher.attempts().is_empty() => state.etag = None,
-            Ok(Some(_)) => faults.push((
-                ROOT_NAME.to_owned(),
-                "it is not the one that this gateway has put".into(),
-            )),
-            Ok(None) => faults.push((ROOT_NAME.to_owned(), "it is missing".into())),
-            Err(RootError::Store(error)) => return Err(error.to_string()),
-            Err(error) => faults.push((ROOT_NAME.to_owned(), error.to_string())),
-        }
-        drop(state);
-        match self.journal_of(&root) {
-            Ok(_) => {}
-            Err(PutError::Missing(name)) => faults.push((name, "it is missing".into())),
-            Err(PutError::Retry(reason) | PutError::Fenced(reason)) => {
-                faults.push((JOURNAL_PREFIX.to_owned(), reason));
-            }
-        }
-        let mut nodes = StoreNodes::of_all(&self.cloud.runtime, &self.cloud.prefetch, &ring);
-        let tree = BucketTree::decode(&root.tree).map_err(|error| error.to_string())?;
-        let read = read_tree(&mut nodes, &tree, &mut |_| Ok::<(), std::convert::Infallible>(()));
-        faults.extend(read.err().map(|error| (NODES_PREFIX.to_owned(), error.to_string())));
-        Ok(faults)
-    }
-
-    /// Journal objects that were folded in so long ago that nobody reads them any more, and no root can name them again.
-    fn remove_folded(&self, state: &mut State) {
-        let mut last = None;
-        while let Some((at, sequence)) = state.folded.front()
-            && at.elapsed() >= FOLDED_KEPT
-        {
-            last = Some(*sequence);
-            state.folded.pop_front();
-        }
-        let Some(last) = last else { return };
-        let (runtime, store) = (&self.cloud.runtime, &self.cloud.prefetch);
-        let listed = match runtime.block_on(store.list(JOURNAL_PREFIX, None, REMOVED_AT_ONCE)) {
-            Ok(listed) => listed,
-            Err(error) => return tracing::debug!(%error, "old journal objects could not be listed"),
-        };
-        let is_old = |key: &str| journal_sequence(key).is_some_and(|sequence| sequence <= last);
-        for object in listed.iter().filter(|object| is_old(&object.key)) {
-            if let Err(error) = runtime.block_on(store.delete(&object.key)) {
-                return tracing::debug!(%error, object.key, "an old journal object could not be removed");
-            }
-        }
-    }
-
     /// Before anything is put: is the bucket still ours, and has an earlier attempt arrived?
-    fn find_own_root(&self, state: &mut State) -> Result<(), PutError> {
+    pub(super) fn find_own_root(&self, state: &mut State) -> Result<(), PutError> {
         if state.etag.is_some() && state.kept.publisher.attempts().is_empty() {
             return Ok(());
         }
@@ -617,10 +571,7 @@ impl Gateway {
             Ok(())
         });
         match renewed {
-            Ok(()) => self.remove_folded(state),
-            Err(PutError::Retry(reason) | PutError::Missing(reason)) => {
-                tracing::debug!(reason, "the store's root could not be renewed");
-            }
+            Ok(()) => self.remove_unneeded(state),
             Err(PutError::Fenced(writer)) => {
                 state.has_stopped = true;
                 tracing::error!(
@@ -629,6 +580,7 @@ impl Gateway {
                 );
                 self.submit(Event::Fenced { writer });
             }
+            Err(error) => tracing::debug!(%error, "the store's root could not be renewed"),
         }
     }
 
@@ -643,8 +595,8 @@ impl Gateway {
                     let root = state.kept.publisher.renewed(random(), true);
                     gateway.put_root(state, &root)
                 });
-                if let Err(PutError::Retry(reason) | PutError::Missing(reason) | PutError::Fenced(reason)) = released {
-                    tracing::debug!(reason, "the store was not told that the gateway has stopped");
+                if let Err(error) = released {
+                    tracing::debug!(%error, "the store was not told that the gateway has stopped");
                 }
             }
             state.has_stopped = true;

@@ -25,12 +25,11 @@ use tokio::runtime::Runtime;
 use tombolo_base::{DecodeError, ObjectDescriptor};
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::metadata_object::{
-    JOURNAL_PREFIX, KEPT_ROOTS_PREFIX, MetadataKind, MetadataObjectError, decode_metadata, encode_metadata,
-    journal_sequence, kept_root_sequence,
+    JOURNAL_PREFIX, MetadataKind, MetadataObjectError, decode_metadata, encode_metadata, journal_sequence,
 };
 use tombolo_cloud_driver::{ErrorKind, ObjectStore, PutMode, Retrying, StoreError};
 use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Salt};
-use tombolo_core::bucket_tree::{BucketTree, ReadTreeError, read_tree};
+use tombolo_core::bucket_tree::{BucketTree, ReadTreeError, read_tree, write_usage};
 use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::local_metadata::{MetadataRead as _, Table};
 use tombolo_core::publisher::{KnownRoot, Publisher, RootWriter};
@@ -38,6 +37,7 @@ use tombolo_core::recovery::{Rebuild, RebuildError};
 use tombolo_core::root::{ROOT_BYTES_MAX, ROOT_NAME, Root};
 use tombolo_core::{Frozen, Merge, Superblock};
 use tombolo_dedup::{Index, Manifest, OlderRuns, OnBadRun};
+use tombolo_metadata_tree::{Pointer, UsageTable};
 
 /// Objects fetched at the same time.
 const FETCHES: usize = 32;
@@ -186,10 +186,12 @@ pub fn list_roots(options: Options) -> Result<Vec<KeptRootInfo>, RecoverError> {
     let runtime = runtime()?;
     let (store, keys) = open_store(&runtime, &options)?;
     let ring = keys.ring();
-    let mut roots = kept_roots(&runtime, &store, &ring)?;
-    if let Some(found) = runtime.block_on(find_root(&store))? {
-        roots.push(read_root(&found, &ring)?);
-    }
+    let Some(found) = runtime.block_on(find_root(&store))? else {
+        return Ok(Vec::new());
+    };
+    let newest = read_root(&found, &ring)?;
+    let mut roots = kept_roots(&runtime, &store, &ring, &newest)?;
+    roots.push(newest);
     let info = |root: Root| KeptRootInfo {
         sequence: root.sequence,
         time_s: root.time.0.into(),
@@ -222,17 +224,19 @@ fn open_store(runtime: &Runtime, options: &Options) -> Result<(Arc<dyn ObjectSto
     Ok((store, keys))
 }
 
-/// Oldest first.
-fn kept_roots(runtime: &Runtime, store: &Arc<dyn ObjectStore>, ring: &KeyRing) -> Result<Vec<Root>, RecoverError> {
-    let listed = runtime.block_on(store.list(KEPT_ROOTS_PREFIX, None, LIST_KEYS))?;
+/// Those that the newest one keeps, oldest first.
+fn kept_roots(
+    runtime: &Runtime,
+    store: &Arc<dyn ObjectStore>,
+    ring: &KeyRing,
+    newest: &Root,
+) -> Result<Vec<Root>, RecoverError> {
     let mut roots = Vec::new();
-    for object in listed {
-        let Some(sequence) = kept_root_sequence(&object.key) else {
-            continue;
-        };
-        let bytes = runtime.block_on(store.get(&object.key, None))?;
-        let (kind, name) = (MetadataKind::KeptRoot(sequence), &object.key);
-        let (root, _) = decode_object(kind, name, &bytes, ROOT_BYTES_MAX, ring, Root::decode)?;
+    for sequence in &newest.kept {
+        let kind = MetadataKind::KeptRoot(*sequence);
+        let name = kind.name(&Salt::NONE.0);
+        let bytes = runtime.block_on(store.get(&name, None))?;
+        let (root, _) = decode_object(kind, &name, &bytes, ROOT_BYTES_MAX, ring, Root::decode)?;
         roots.push(root);
     }
     Ok(roots)
@@ -310,7 +314,7 @@ impl Recovery<'_> {
         let (kept, before, made) = match self.interrupted(&found, &newest)? {
             Some(kept) => (kept, newest.writer.clone(), None),
             None => {
-                let earlier = how.at.map(|at| self.earlier_root(at)).transpose()?;
+                let earlier = how.at.map(|at| self.earlier_root(at, &newest)).transpose()?;
                 if !newest.is_released {
                     self.watch(&found, &newest, how.take_over)?;
                 }
@@ -386,6 +390,7 @@ impl Recovery<'_> {
             identity,
             name: writer_name(self.state),
             lease_ms: self.options.writer.lease_ms,
+            roots_kept: self.options.writer.roots_kept,
         }
     }
 
@@ -438,8 +443,8 @@ impl Recovery<'_> {
         }
     }
 
-    fn earlier_root(&self, at: RecoverAt) -> Result<Root, RecoverError> {
-        let roots = kept_roots(self.runtime, &self.store, &self.ring)?;
+    fn earlier_root(&self, at: RecoverAt, newest: &Root) -> Result<Root, RecoverError> {
+        let roots = kept_roots(self.runtime, &self.store, &self.ring, newest)?;
         let is_it = |root: &Root| match at {
             RecoverAt::Sequence(sequence) => root.sequence == sequence,
             RecoverAt::Time(time_s) => u64::from(root.time.0) <= time_s,
@@ -449,7 +454,12 @@ impl Recovery<'_> {
 
     fn put_own_root(&self, kept: &mut KeptRoot, found: &FoundRoot, earlier: Option<&Root>) -> Result<(), RecoverError> {
         let root = match earlier {
-            Some(earlier) => kept.publisher.taking_over_at(earlier, random(), 0),
+            // It was given up meanwhile, by the gateway that is taken over from.
+            Some(earlier) if !kept.publisher.is_kept(earlier) => return Err(RecoverError::NoEarlierRoot),
+            Some(earlier) => {
+                let usage = self.put_usage(kept, earlier)?;
+                kept.publisher.taking_over_at(earlier, usage, random(), 0)
+            }
             None => kept.publisher.taking_over(random(), 0),
         };
         let object = encode_metadata(MetadataKind::Root, &root.encode(), &self.ring);
@@ -475,6 +485,29 @@ impl Recovery<'_> {
         let arrived = kept.publisher.found(Some(salt));
         assert_eq!(arrived, Ok(()), "what was put was an attempt");
         Ok(kept.keep()?)
+    }
+
+    /// Which objects of nodes are needed when an earlier root comes back. If that cannot be found out, nothing that there is now
+    /// is ever removed, but the data is there.
+    fn put_usage(&self, kept: &KeptRoot, earlier: &Root) -> Result<Option<Pointer>, RecoverError> {
+        let failed = |error: &dyn std::fmt::Display| RecoverError::Tree(error.to_string());
+        let Some(KnownRoot { root: newest, .. }) = kept.publisher.current() else {
+            return Ok(None);
+        };
+        let mut nodes = StoreNodes::of_few(self.runtime, &self.store, &self.ring);
+        let (Some(newest_at), Some(earlier_at)) = (newest.usage, earlier.usage) else {
+            return Ok(None);
+        };
+        let mut table = |at| UsageTable::read(&mut nodes, at);
+        let (Ok(mut usage), Ok(before)) = (table(&newest_at), table(&earlier_at)) else {
+            return Ok(None);
+        };
+        let next = newest.sequence + 1;
+        usage.go_back(before, earlier_at.object, next);
+        let tree = BucketTree::decode(&earlier.tree).map_err(|error| failed(&error))?;
+        let pointer = write_usage(&mut nodes, &usage, next, tree.checkpoint).map_err(|error| failed(&error))?;
+        nodes.put().map_err(|error| failed(&error))?;
+        Ok(Some(pointer))
     }
 
     fn journal_directory(&self) -> PathBuf {

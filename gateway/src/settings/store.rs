@@ -85,10 +85,13 @@ section! {
             "A put every 20 s is 0.65 $ a month; a recovery waits a minute for it.";
         /// Earlier roots that are kept in the store: `tombolo recover --list` shows them, and a recovery can go back to one.
         roots_kept: u64 = 48, Permitted::numbers(0, 500),
-            "Two days at one an hour: enough to notice what went wrong. Nothing that is stored is removed yet, so each costs next to nothing.";
+            "Two days at one an hour: enough to notice what went wrong. What blocks held is not removed yet, so each costs next to nothing.";
         /// ... and the least time between two of them.
         kept_root_interval_ms: u64 = 3_600_000, Permitted::numbers(100, 86_400_000),
             "An hour of work is what one may have to do again.";
+        /// Metadata in the store that no root needs any more is removed after so long.
+        removal_delay_ms: u64 = 600_000, Permitted::numbers(1_000, 86_400_000),
+            "A recovery that began before may be reading it, and ends with an error when it is gone.";
         /// How long a connection may take to come about.
         connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
             "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";

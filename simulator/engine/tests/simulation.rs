@@ -147,6 +147,11 @@ fn a_root_before_the_nodes_of_its_tree_is_noticed() {
 }
 
 #[test]
+fn the_removal_of_nodes_that_a_kept_root_needs_is_noticed() {
+    assert_noticed(Canary::RemoveKeptNodes, 0..40);
+}
+
+#[test]
 fn a_recovery_point_before_its_objects_is_noticed() {
     assert_noticed(Canary::ConfirmBeforeUpload, 0..20);
 }

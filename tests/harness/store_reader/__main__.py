@@ -41,13 +41,16 @@ def contents(bucket: Bucket) -> dict[str, Any]:
         "time_s": root.time_s if root else None,
         "writer": root.writer_name if root else None,
         "epoch": root.epoch if root else None,
+        "root": root.sequence if root else None,
+        "kept_roots": root.kept if root else [],
         "volumes": [{"name": volume.name, "size_bytes": volume.blocks * BLOCK} for volume in bucket.volumes()],
         "shares": [share(found) for found in read_shares(bucket) if not found.is_being_deleted],
     }
 
 
 def show(found: dict[str, Any]) -> None:
-    print(f"as of {found['time_s']} by {found['writer']}, epoch {found['epoch']}")
+    print(f"root {found['root']}, as of {found['time_s']} by {found['writer']}, epoch {found['epoch']}")
+    print("earlier roots:", *found["kept_roots"] or ["none"])
     for volume in found["volumes"]:
         print(f"volume {volume['name']}: {volume['size_bytes']} bytes")
     for share in found["shares"]:
@@ -79,6 +82,9 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("url", help="dir:FOLDER, or s3://BUCKET/PREFIX with the credentials of the environment")
     parser.add_argument("--endpoint", help="of the S3 server, unless it is Amazon's")
     parser.add_argument("--key", type=Path, metavar="FILE", help="the master key; none for a bucket that is in clear")
+    parser.add_argument(
+        "--root", type=int, metavar="NUMBER", help="an earlier one that is kept; the newest unless given"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, what in (
         ("list", "volumes, shares and files"),
@@ -92,8 +98,8 @@ def parse(words: list[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def say_verified(store: Store, master: bytes | None, as_json: bool) -> int:
-    report = verify(store, master)
+def say_verified(store: Store, master: bytes | None, kept: int | None, as_json: bool) -> int:
+    report = verify(store, master, kept)
     if as_json:
         problems = [{"object": damage.name, "problem": damage.what} for damage in report.problems]
         print(json.dumps({"problems": problems, "counts": report.counts}))
@@ -109,8 +115,8 @@ def main(words: list[str]) -> int:
         master = bytes.fromhex(chosen.key.read_text()) if chosen.key else None
         store = open_store(chosen.url, chosen.endpoint)
         if chosen.command == "verify":
-            return say_verified(store, master, chosen.json)
-        bucket = Bucket(store, master)
+            return say_verified(store, master, chosen.root, chosen.json)
+        bucket = Bucket(store, master, kept=chosen.root)
         if chosen.command == "export":
             export(bucket, chosen.name, chosen.target)
         elif chosen.json:

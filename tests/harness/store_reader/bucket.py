@@ -36,10 +36,11 @@ def beyond(prefix: bytes) -> bytes:
 
 
 class Bucket:
-    """What the root names. What does not verify is said to `complain`, and then taken for absent."""
+    """What a root names, the newest or a kept one. What is damaged is said to `complain`, then taken for absent."""
 
-    def __init__(self, store: Store, master: bytes | None, complain: Complain = fail) -> None:
+    def __init__(self, store: Store, master: bytes | None, complain: Complain = fail, kept: int | None = None) -> None:
         self.store, self.complain = store, complain
+        self.root_name = "root" if kept is None else f"roots/{kept:016x}"
         self.secrets: Secrets = {}
         if master is not None:
             try:
@@ -71,7 +72,7 @@ class Bucket:
 
     def _read_root(self) -> None:
         try:
-            self.root = read_root("root", self.store.get("root"), self.secrets)
+            self.root = read_root(self.root_name, self.store.get(self.root_name), self.secrets)
             if self.root.tree:
                 fields = Cursor("root", "metadata tree", self.root.tree)
                 self.checkpoint, self._tree = fields.u32(), read_tree_root(fields)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from harness.store_reader.fields import Cursor, Damaged
 from harness.store_reader.heads import JOURNAL, ROOT, Secrets, expanded, only_message
+from harness.store_reader.nodes import Pointer, Pointers
 from harness.store_reader.packs import Descriptor, read_descriptor
 from harness.store_reader.stores import Store
 
@@ -28,6 +29,10 @@ class Root:
     journal_bytes: int
     has_stopped: bool
     tree: bytes
+    usage: Pointer | None
+    """Of the usage table."""
+    kept: list[int]
+    """Sequences of earlier roots."""
     writer_name: str
 
 
@@ -41,12 +46,17 @@ def read_root(name: str, data: bytes, secrets: Secrets) -> Root:
     next_pvbn, next_volume, first, last = (fields.u64() for _ in range(4))
     last_salt, _before, length, flags = fields.take(32), fields.take(32), fields.u64(), fields.u32()
     tree = fields.take(fields.u32())
+    has_usage = fields.u8()
+    fields.require(has_usage <= 1, f"a usage table that is {has_usage}")
+    usage = Pointers(fields).one() if has_usage else None
+    kept = [fields.u64() for _ in range(fields.u16())]
+    fields.require(kept == sorted(set(kept)), "kept roots that do not ascend")
     writer_name = fields.text(fields.u16())
     fields.end()
     fields.require(flags <= 1 and first <= last, f"flags {flags}, journal {first} to {last}")
     return Root(
         epoch, sequence, writer, position, time_s, next_pvbn, next_volume, first, last, last_salt, length,
-        flags == 1, tree, writer_name,
+        flags == 1, tree, usage, kept, writer_name,
     )  # fmt: skip
 
 

@@ -34,7 +34,8 @@ class Nodes:
             self.complain(damage)
             return None
 
-    def _node(self, pointer: Pointer, family: int, is_segment: bool, height: int) -> Node:
+    def message(self, pointer: Pointer) -> Cursor:
+        """What the message holds that the pointer names."""
         name, part = pointer.name, f"message {pointer.message} at byte {pointer.offset}"
         self.asked.add(pointer)
         if name not in self._opened:
@@ -43,7 +44,10 @@ class Nodes:
         stored = self.store.get(name, pointer.offset, pointer.length)
         sealed.require(len(stored) == pointer.length, f"{part}: the object ends within it")
         sealed.require(stored[-16:] == pointer.tag, f"{part}: does not end with the tag that its pointer names")
-        fields = Cursor(name, part, sealed.open_node(pointer.message, stored))
+        return Cursor(name, part, sealed.open_node(pointer.message, stored))
+
+    def _node(self, pointer: Pointer, family: int, is_segment: bool, height: int) -> Node:
+        fields = self.message(pointer)
         node = read_node(fields, family, is_segment)
         fields.require(node.height == height, f"has height {node.height} instead of {height}")
         return node

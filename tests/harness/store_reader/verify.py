@@ -11,6 +11,7 @@ from harness.store_reader.heads import HEAD, NODES, Sealed
 from harness.store_reader.journal import read_part, read_root
 from harness.store_reader.packs import read_pack
 from harness.store_reader.stores import Store
+from harness.store_reader.usage import read_usage
 
 WITHOUT_MESSAGES = ("keys", "root", "conditions")
 
@@ -25,14 +26,15 @@ class Report:
             self.problems.append(damage)
 
 
-def verify(store: Store, master: bytes | None) -> Report:
+def verify(store: Store, master: bytes | None, kept: int | None = None) -> Report:
     """What follows from something that is missing or altered is not said again: if it is metadata, blocks and files are
     not looked for in what is left of them."""
     report = Report()
-    bucket = Bucket(store, master, report.complain)
+    bucket = Bucket(store, master, report.complain, kept)
     if master is not None and not bucket.secrets:
         return report
     bucket.read_tree()
+    verify_usage(bucket, report)
     metadata_are_whole = not report.problems
     names = store.names()
     known = verify_packs(bucket, names, report)
@@ -46,6 +48,21 @@ def verify(store: Store, master: bytes | None) -> Report:
     if metadata_are_whole:
         verify_contents(bucket, report)
     return report
+
+
+def verify_usage(bucket: Bucket, report: Report) -> None:
+    """The table counts the nodes that the tree has, all of which were read; and each object of nodes is in it."""
+    if report.problems or bucket.root is None or bucket.root.usage is None:
+        return
+    pointer = bucket.root.usage
+    try:
+        table = read_usage(bucket.nodes.message(pointer), pointer.object)
+    except Damaged as damage:
+        report.complain(damage)
+        return
+    counted = Counter(node.object for node in bucket.nodes.asked)
+    if counted != {number: usage.live for number, usage in table.items() if usage.live}:
+        report.complain(Damaged(pointer.name, f"message {pointer.message}: does not count the nodes of the tree"))
 
 
 def verify_contents(bucket: Bucket, report: Report) -> None:

@@ -19,12 +19,15 @@
 //! 152  journal                    u64   bytes from first to last
 //! 160  flags                      u32   1 the writer has stopped
 //! 164  metadata tree              u32   length, zero: there is none yet; then its bytes
+//!  ..  usage table                u8    1: the pointer of its node follows; 0: there is none
+//!  ..  kept roots                 u16   count, then the sequence of each, ascending, u64
 //!  ..  writer's name              u16 length, then UTF-8: its machine and state directory
 //! ```
 
 use crate::format::bucket_journal::{Salt, expect_magic};
 use alloc::{string::String, vec::Vec};
 use tombolo_base::{DecodeError, Reader, WallTime, Writer};
+use tombolo_metadata_tree::{Pointer, PointerSequence};
 
 const MAGIC: &[u8; 8] = b"TMBROOT1";
 const IS_RELEASED: u32 = 1;
@@ -68,6 +71,10 @@ pub struct Root {
     pub is_released: bool,
     /// The root of the metadata tree; empty: there is none yet.
     pub tree: Vec<u8>,
+    /// Which objects of nodes are needed until when; `None`: it is not known, and none is deleted.
+    pub usage: Option<Pointer>,
+    /// Sequences of earlier roots, ascending. Nothing that they name is deleted.
+    pub kept: Vec<u64>,
     /// The writer, for people: its machine and its state directory.
     pub writer: String,
 }
@@ -94,6 +101,14 @@ impl Root {
             .u32(if self.is_released { IS_RELEASED } else { 0 })
             .u32(self.tree.len() as u32)
             .bytes(&self.tree);
+        out.u8(u8::from(self.usage.is_some()));
+        if let Some(usage) = &self.usage {
+            PointerSequence::default().put(&mut out, usage);
+        }
+        out.u16(self.kept.len() as u16);
+        for sequence in &self.kept {
+            out.u64(*sequence);
+        }
         out.u16(self.writer.len() as u16).bytes(self.writer.as_bytes());
         out.0
     }
@@ -147,6 +162,26 @@ impl Root {
         root.is_released = flags & IS_RELEASED != 0;
         let length = reader.u32("root metadata tree length")? as usize;
         root.tree = reader.bytes("root metadata tree", length)?.to_vec();
+        root.usage = match reader.u8("root usage table")? {
+            0 => None,
+            1 => Some(PointerSequence::default().get(&mut reader)?),
+            other => {
+                return Err(DecodeError::Invalid {
+                    what: "root usage table",
+                    value: other.into(),
+                });
+            }
+        };
+        for _ in 0..reader.u16("root kept roots")? {
+            let sequence = reader.u64("root kept root")?;
+            if root.kept.last().is_some_and(|last| *last >= sequence) {
+                return Err(DecodeError::Invalid {
+                    what: "root kept root",
+                    value: sequence,
+                });
+            }
+            root.kept.push(sequence);
+        }
         let length = usize::from(reader.u16("root writer's name length")?);
         let name = core::str::from_utf8(reader.bytes("root writer's name", length)?);
         root.writer = String::from(name.map_err(|_| DecodeError::Invalid {
@@ -181,6 +216,15 @@ mod tests {
             journal_bytes: 14,
             is_released: true,
             tree: vec![15; 16],
+            usage: Some(Pointer {
+                object: 16,
+                message: 17,
+                offset: 18,
+                bytes: 19,
+                birth: 20,
+                tag: [21; 16],
+            }),
+            kept: vec![1, 22],
             writer: "a machine:/a/directory".into(),
         }
     }

@@ -21,7 +21,7 @@ use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::metadata_object::{MetadataKind, decode_metadata, encode_metadata, object_key_id};
 use tombolo_cloud_driver::node_object::{NodeObject, PlacedNode, open_node};
 use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Parts, Salt};
-use tombolo_core::bucket_tree::{BucketTree, JournalChanges, fold, read_tree};
+use tombolo_core::bucket_tree::{BucketTree, FoldBase, JournalChanges, all_nodes, fold, read_tree};
 use tombolo_core::local_metadata::Table;
 use tombolo_core::publisher::{Journaled, KnownRoot, Publisher, RootWriter};
 use tombolo_core::recovery::{PublishedPoint, Rebuild, load_superblock};
@@ -30,13 +30,15 @@ use tombolo_core::{
     Event, ExtentMap, Frozen, MapPage, Merge, PAGE_ENTRIES, PublishFailure, RecoveryPoint, StoreFailure, Superblock,
     allocated_bytes,
 };
-
-use tombolo_metadata_tree::{Nodes, Pointer, Written};
+use tombolo_metadata_tree::{Nodes, Pointer, Shape, UsageTable, Written};
 
 /// How long a root may be on its way.
 const LATE_ROOT_MICROS_MAX: u64 = 2_000_000;
 /// Of the recovery points, those after which the journal is folded into the tree.
-const FOLD_PERMILLE: u64 = 200;
+const FOLD_PERMILLE: u64 = 400;
+/// ... and those of which the root is kept.
+const COPY_PERMILLE: u64 = 400;
+const ROOTS_KEPT: usize = 2;
 const LEASE_MS: u32 = 60_000;
 
 /// A root as it is put: the object, and the root that it takes the place of.
@@ -55,6 +57,8 @@ pub(crate) struct Bucket {
     /// Objects of the tree's nodes.
     nodes: BTreeMap<u64, Vec<u8>>,
     root: Option<(KnownRoot, Vec<u8>)>,
+    /// Copies of earlier roots, by sequence.
+    copies: BTreeMap<u64, Root>,
     /// Grows with every root that is put.
     tag: u64,
     publisher: Publisher,
@@ -69,6 +73,7 @@ fn writer(identity: u64) -> RootWriter {
         identity,
         name: format!("gateway {identity:x}"),
         lease_ms: LEASE_MS,
+        roots_kept: ROOTS_KEPT,
     }
 }
 
@@ -79,6 +84,7 @@ impl Bucket {
             journal: BTreeMap::new(),
             nodes: BTreeMap::new(),
             root: None,
+            copies: BTreeMap::new(),
             tag: 0,
             kept: publisher.encode(),
             publisher,
@@ -166,6 +172,13 @@ impl World {
             changes.lay(part);
         }
         let tree = BucketTree::decode(&root.tree).expect("a tree");
+        // Small ones, so that nodes die.
+        let shape = Shape {
+            leaf_bytes: 64 + self.prng.below(400) as usize,
+            fanout: 2 + self.prng.below(4) as usize,
+            segments_max: self.prng.below(3) as u8,
+            ..Shape::default()
+        };
         let (number, mut salt) = (self.prng.next_u64(), [0; 32]);
         self.prng.fill(&mut salt);
         let mut nodes = NodesInBucket {
@@ -173,7 +186,14 @@ impl World {
             ring: self.store.ring(),
             open: Some(NodeObject::new(number, salt, self.store.ring())),
         };
-        let folded = fold(&mut nodes, &tree, &changes).expect("the tree is whole");
+        let base = FoldBase {
+            usage: usage_of(&mut nodes, &root),
+            usage_at: root.usage,
+            tree,
+            next_root: root.sequence + 1,
+            shape,
+        };
+        let folded = fold(&mut nodes, base, &changes).expect("the tree is whole");
         let object = nodes.open.take().expect("an object").finish();
         if self.is_fault(self.scenario.faults.put_failure) {
             return;
@@ -182,12 +202,72 @@ impl World {
             self.bucket.nodes.insert(number, object);
         }
         let random = self.prng.next_u64();
-        let put = self.bucket.publisher.folded(&folded.tree, random);
+        let put = self.bucket.publisher.folded(&folded, random);
         let put = self.root_put(put);
         match self.prng.below(4) {
             0 if !self.is_calm => {}
             1 if !self.is_calm => self.put_root_later(put),
-            _ => drop(self.put_root(put)),
+            _ => {
+                let root = put.known.root.clone();
+                let has_arrived = self.put_root(put);
+                self.bucket.find_own_root();
+                if has_arrived && self.prng.chance(COPY_PERMILLE) {
+                    self.bucket.copies.insert(root.sequence, root);
+                    self.bucket.publisher.copied();
+                }
+                self.remove_unneeded();
+            }
+        }
+    }
+
+    /// What no root needs any more goes, and what no root has ever had.
+    fn remove_unneeded(&mut self) {
+        let root = self.bucket.publisher.current().expect("a root was put").root.clone();
+        let kept = match self.scenario.canary {
+            Some(Canary::RemoveKeptNodes) => Vec::new(),
+            _ => self.bucket.publisher.kept(),
+        };
+        let usage = usage_of(&mut self.nodes(), &root);
+        for (object, _) in usage.unused(&kept) {
+            self.bucket.nodes.remove(&object);
+        }
+        if self.bucket.publisher.attempts().is_empty() && usage.is_complete() {
+            let known: BTreeSet<u64> = usage.objects().collect();
+            self.bucket.nodes.retain(|object, _| known.contains(object));
+        }
+        let kept = self.bucket.publisher.kept();
+        self.bucket
+            .copies
+            .retain(|sequence, _| *sequence > root.sequence || kept.contains(sequence));
+        self.check_nodes(&root);
+    }
+
+    /// The bucket has the nodes of all roots that it keeps, and no object without any.
+    fn check_nodes(&self, root: &Root) {
+        let mut nodes = self.nodes();
+        let mut needed = BTreeSet::new();
+        let kept = root
+            .kept
+            .iter()
+            .map(|sequence| self.bucket.copies.get(sequence).expect("a copy of a kept root"));
+        for root in kept.chain([root]) {
+            let tree = BucketTree::decode(&root.tree).expect("a tree");
+            let read = read_tree(&mut nodes, &tree, &mut |_| Ok::<(), Infallible>(()));
+            read.unwrap_or_else(|error| panic!("root {} cannot be read: {error}", root.sequence));
+            let pointers = all_nodes(&mut nodes, &tree).expect("it was read");
+            needed.extend(pointers.iter().chain(&root.usage).map(|pointer| pointer.object));
+        }
+        if self.bucket.publisher.attempts().is_empty() && self.bucket.publisher.kept() == root.kept {
+            let there: BTreeSet<u64> = self.bucket.nodes.keys().copied().collect();
+            assert_eq!(there, needed, "objects of nodes, and those that a root needs");
+        }
+    }
+
+    fn nodes(&self) -> NodesInBucket<'_> {
+        NodesInBucket {
+            objects: &self.bucket.nodes,
+            ring: self.store.ring(),
+            open: None,
         }
     }
 
@@ -318,11 +398,7 @@ impl World {
         let mut metadata = Metadata::first(&Superblock::first(identity, slot_count));
         let mut rebuild = Rebuild::new(root.clone(), identity, slot_count);
         let tree = BucketTree::decode(&root.tree).expect("a tree");
-        let mut nodes = NodesInBucket {
-            objects: &self.bucket.nodes,
-            ring: self.store.ring(),
-            open: None,
-        };
+        let mut nodes = self.nodes();
         let superblock = Superblock::first(identity, slot_count);
         let contents = read_tree(&mut nodes, &tree, &mut |frozen| {
             let superblock = superblock.clone();
@@ -466,6 +542,14 @@ impl World {
             "since {changed_at} the bucket lacks a change, and {told:?} is said"
         );
     }
+}
+
+/// Which objects of nodes the root needs.
+fn usage_of(nodes: &mut NodesInBucket<'_>, root: &Root) -> UsageTable {
+    let usage = root
+        .usage
+        .map(|at| UsageTable::read(nodes, &at).expect("the table is whole"));
+    usage.unwrap_or_else(UsageTable::complete)
 }
 
 /// Nodes as the bucket has them, and those that are being written.

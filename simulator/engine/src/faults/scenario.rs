@@ -63,6 +63,8 @@ pub enum Canary {
     RootBeforeJournal,
     /// The root is put although the nodes of its tree are not.
     RootBeforeNodes,
+    /// Objects of nodes are removed although a root that is kept needs them.
+    RemoveKeptNodes,
     /// Uploads are confirmed some time before the store has the object.
     ConfirmBeforeUpload,
     /// Roots are put without a condition.
