@@ -78,7 +78,7 @@ def is_shut_out(gateway: Gateway, new: Gateway) -> None:
     """It says why, changes nothing any more, and reads what it has."""
     expected = (
         f"{new.writer_name} has taken over the store; what this gateway has not uploaded is in its state directory "
-        "alone, and can be copied from its exports as long as it runs: it cannot be started again"
+        "alone: copy it from the exports, or stop this gateway and run `tombolo salvage`"
     )
     assert gateway.status()["failure"] == expected
     assert not any(accepts(gateway, noise(1, SEED + count)) for count in range(3))

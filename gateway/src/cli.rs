@@ -13,6 +13,7 @@ mod output;
 mod policy;
 mod protocol_servers;
 mod recover;
+mod salvage;
 mod share;
 mod status;
 mod trace;
@@ -20,12 +21,13 @@ mod volume;
 
 use crate::admin::client::Client;
 use crate::runtime::{KeptRootInfo, RecoverOptions, RecoverProgress, Recovered};
+use crate::salvage::Salvage;
 use crate::settings::Settings;
 use arguments::{Arguments, Command, Connection, MetricsArguments};
 use clap::Parser;
 use error::CliError;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const SOCKET_VARIABLE: &str = "TOMBOLO_SOCKET";
@@ -41,6 +43,8 @@ pub trait Daemon {
         how: RecoverOptions,
         tell: &dyn Fn(RecoverProgress),
     ) -> Result<Recovered, String>;
+    /// What a state directory has and its store lacks, copied to `target` if that is given.
+    fn salvage(&self, settings: &Settings, target: Option<&Path>, tell: &dyn Fn(&str)) -> Result<Salvage, String>;
     /// The states that a recovery can go back to.
     fn roots(&self, settings: &Settings) -> Result<Vec<KeptRootInfo>, String>;
 }
@@ -70,6 +74,7 @@ fn carry_out(arguments: Arguments, daemon: &impl Daemon) -> Result<(), CliError>
     match command {
         Command::Serve => local::serve(&connection, daemon),
         Command::Recover(options) => recover::run(&connection, options, daemon),
+        Command::Salvage(options) => salvage::run(&connection, &options, daemon),
         Command::CheckConfig { json } => local::check_config(&connection, json),
         Command::Settings { markdown, json } => local::settings(&connection, markdown, json),
         Command::Openapi => output::json(&crate::admin::openapi::document()),

@@ -13,11 +13,13 @@ use crate::frontends::fuse::{ShareService, Shares};
 use crate::runtime::{
     Gateway, KeptRootInfo, OpenError, RecoverOptions, RecoverProgress, Recovered, list_roots, recover_from_store,
 };
+use crate::salvage::{Salvage, salvage};
 use crate::settings::Settings;
 use crate::signals;
 use crate::unix_socket::{self, SocketError};
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tombolo_cloud_driver::StoreError;
@@ -112,6 +114,12 @@ impl crate::cli::Daemon for Daemon {
         allocator::limit();
         let options = options::options(settings).map_err(|error| error.to_string())?;
         recover_from_store(options, how, tell).map_err(|error| error.to_string())
+    }
+
+    fn salvage(&self, settings: &Settings, target: Option<&Path>, tell: &dyn Fn(&str)) -> Result<Salvage, String> {
+        allocator::limit();
+        let options = options::options(settings).map_err(|error| error.to_string())?;
+        salvage(options, target, tell).map_err(|error| error.to_string())
     }
 
     fn roots(&self, settings: &Settings) -> Result<Vec<KeptRootInfo>, String> {

@@ -11,6 +11,7 @@ mod logging;
 pub mod metrics;
 mod mount;
 mod runtime;
+mod salvage;
 pub mod settings;
 mod signals;
 pub mod unix_socket;

@@ -252,7 +252,8 @@ impl Gateway {
             tracing::warn!("stopping without a last checkpoint; the journal will be replayed at the next start");
         }
         // Who takes over at once from a gateway that has stopped must not lose what that one has accepted.
-        if self.core().snapshot().oldest_unpublished.is_none() {
+        let now = self.core().snapshot();
+        if now.oldest_unpublished.is_none() && now.failed.is_none() {
             self.release_root();
         }
         self.save_history();

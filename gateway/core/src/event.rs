@@ -285,10 +285,10 @@ pub enum Event {
         /// No error: the bucket holds the point, and the local copy of its root says so durably.
         result: Result<(), PublishFailure>,
     },
-    /// The bucket's root names another writer.
-    Fenced {
-        /// Which one.
-        writer: String,
+    /// No change may be accepted any more.
+    Stop {
+        /// Why.
+        reason: StopReason,
     },
     /// There is no room on the disk for this segment, which is not begun yet, nor for any behind it. Changes that would go
     /// there wait, and are refused with [`Refusal::Busy`] in the end.
@@ -609,10 +609,13 @@ pub enum StopReason {
     Disk(#[from] DiskError),
     /// Another gateway has become the writer of the bucket.
     #[error(
-        "{0} has taken over the store; what this gateway has not uploaded is in its state directory alone, and can be copied from its \
-         exports as long as it runs: it cannot be started again"
+        "{0} has taken over the store; what this gateway has not uploaded is in its state directory alone: copy it from the exports, \
+         or stop this gateway and run `tombolo salvage`"
     )]
     Fenced(String),
+    /// Somebody looks at a state directory from which nothing is served.
+    #[error("the state directory is open for reading alone")]
+    ReadOnly,
 }
 
 /// Why the bucket was not told of a recovery point.

@@ -6,6 +6,7 @@ use crate::format::superblock::{Totals, Volume};
 use crate::state::lost_blocks::LostRun;
 use crate::state::policy_counters::{PolicyCounters, Tally};
 use crate::state::prefetch_state::Economy;
+use crate::state::unpublished::UnpublishedChanges;
 use alloc::{string::String, vec::Vec};
 use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId, WallTime};
 use tombolo_prefetch::{Addressing, Class, Statistics, graph::History};
@@ -123,6 +124,11 @@ impl PolicySnapshot {
 }
 
 impl Core {
+    /// What the bucket lacks. Takes time with how much that is.
+    pub fn unpublished_changes(&self) -> UnpublishedChanges {
+        self.unpublished.changes()
+    }
+
     /// As of the last step. Takes time with the number of volumes and of lost blocks.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {

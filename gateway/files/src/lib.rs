@@ -9,6 +9,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 #![warn(missing_docs, clippy::unwrap_used)]
 
+mod about;
 mod acl;
 mod attributes;
 mod check;
@@ -38,11 +39,12 @@ mod types;
 mod usage;
 mod xattr;
 
+pub use about::{EntryAbout, about_entry};
 pub use check::{CheckReport, Finding};
 pub use data::ReadReply;
 pub use error::FileError;
 pub use exclusion::{Taken, Waiting, Waits};
 pub use locking::Reply;
 pub use numbers::{next_numbers_key, skip_numbers};
-pub use service::{FileService, Listener};
+pub use service::{FileService, Listener, service_caller};
 pub use types::*;

@@ -105,6 +105,23 @@ impl<S: Storage> FileService<S> {
     /// # Errors
     /// As above.
     pub fn open_with(storage: Arc<S>, listener: Listener, waits: Waits) -> Result<Self, FileError> {
+        let service = Self::open_to_read(storage, listener, waits)?;
+        service.load_sessions()?;
+        service.drop_notes_without_sessions()?;
+        service.load_orphans()?;
+        service.load_locks()?;
+        match service.take_first_numbers() {
+            // A full disk: what is there is served, and the first that is created takes numbers again.
+            Ok(()) | Err(FileError::Busy(_) | FileError::NoSpace(_)) => Ok(service),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// For storage that takes no changes: has no sessions, and changes nothing.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn open_to_read(storage: Arc<S>, listener: Listener, waits: Waits) -> Result<Self, FileError> {
         let next = match storage.get(&keys::id_allocator())? {
             Some(value) => IdAllocatorRecord::decode(&value)?,
             None => IdAllocatorRecord {
@@ -134,15 +151,7 @@ impl<S: Storage> FileService<S> {
             waits,
         };
         service.load_shares()?;
-        service.load_sessions()?;
-        service.drop_notes_without_sessions()?;
-        service.load_orphans()?;
-        service.load_locks()?;
-        match service.take_first_numbers() {
-            // A full disk: what is there is served, and the first that is created takes numbers again.
-            Ok(()) | Err(FileError::Busy(_) | FileError::NoSpace(_)) => Ok(service),
-            Err(error) => Err(error),
-        }
+        Ok(service)
     }
 
     fn load_shares(&self) -> Result<(), FileError> {

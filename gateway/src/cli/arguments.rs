@@ -46,6 +46,9 @@ pub(super) enum Command {
     Serve,
     /// Make a state directory of what the store holds, after the loss of the one before
     Recover(RecoverOptions),
+    /// Show what a state directory has and its store lacks, and copy it out: for a gateway that was taken over from. The gateway
+    /// must have stopped; nothing is changed
+    Salvage(SalvageOptions),
     /// Create, list, resize and delete volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
@@ -132,6 +135,16 @@ pub(super) struct RecoverOptions {
     #[arg(long, conflicts_with_all = ["at", "take_over", "state"])]
     pub list: bool,
     /// Print progress and result as JSON objects, one per line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SalvageOptions {
+    /// A directory to make: changed ranges of volumes as sparse files, changed files whole, and the list as salvage.json
+    #[arg(long, value_name = "DIR")]
+    pub copy_to: Option<PathBuf>,
+    /// Print everything as one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -45,6 +45,10 @@ pub(crate) enum CliError {
     Serve(String),
     #[error("{0}")]
     Recover(String),
+    #[error("{0}")]
+    Salvage(String),
+    #[error("{ranges} {} could not be read, and are holes in the copies", if *ranges == 1 { "range" } else { "ranges" })]
+    Unreadable { ranges: usize },
 }
 
 /// Why a drain did not end as it should.
@@ -87,7 +91,7 @@ impl CliError {
             },
             Self::Mount(error) if error.is_unknown_share() => 4,
             Self::Drain(error) => error.exit_code(),
-            Self::CheckFindings { .. } => 7,
+            Self::CheckFindings { .. } | Self::Unreadable { .. } => 7,
             Self::Protocol { .. }
             | Self::File { .. }
             | Self::TgtadmMissing(_)
@@ -98,7 +102,8 @@ impl CliError {
             | Self::Testparm { .. }
             | Self::Mount(_)
             | Self::Serve(_)
-            | Self::Recover(_) => 1,
+            | Self::Recover(_)
+            | Self::Salvage(_) => 1,
         }
     }
 }

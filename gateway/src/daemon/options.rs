@@ -48,6 +48,7 @@ pub fn options(settings: &Settings) -> Result<Options, StoreError> {
             removal_delay: Duration::from_millis(settings.store.removal_delay_ms),
             is_trusted: settings.store.single_writer == SingleWriter::Trusted,
         },
+        read_only: false,
         io_threads: settings.threads.io as usize,
         hash_threads: settings.threads.hash as usize,
         core,

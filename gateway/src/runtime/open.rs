@@ -38,7 +38,7 @@ use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, StoreError};
 use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::publisher::{NotTheWriter, Publisher, RootWriter};
 use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, load_superblock, recover};
-use tombolo_core::{Config, Core, Policies};
+use tombolo_core::{Config, Core, Event, Policies, StopReason};
 use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage};
 
 /// What a gateway is made of.
@@ -66,6 +66,8 @@ pub struct Options {
     pub encryption: EncryptionOptions,
     /// Of the bucket's metadata.
     pub writer: WriterOptions,
+    /// Accept no changes, put nothing into the store, and do not mind whose it is now.
+    pub read_only: bool,
     /// For slots that have to be read from the disk, and for what arrives from the store.
     pub io_threads: usize,
     /// For hashing and compression, at low priority.
@@ -82,6 +84,8 @@ pub enum OpenError {
         action: &'static str,
         error: io::Error,
     },
+    #[error("{0} holds no state of a gateway")]
+    NoState(PathBuf),
     /// `holder` is what the lock file says, as text.
     #[error("{path} is in use by another gateway (process {holder}); one state directory serves one gateway")]
     InUse { path: PathBuf, holder: String },
@@ -142,12 +146,16 @@ impl Gateway {
             .enable_all()
             .build()
             .map_err(disk("cannot start threads", &state))?;
-        let store_answers = check_store(&runtime, &options.store)?;
         let paths = Paths::new(&state);
+        if options.read_only && first_start::is_new(&paths) {
+            return Err(OpenError::NoState(state));
+        }
+        let store_answers = check_store(&runtime, &options.store)?;
         let at_start = AtStart {
             runtime: &runtime,
             store: &options.store,
-            answers: store_answers,
+            // Who only reads brings neither side's keys to the other.
+            answers: store_answers && !options.read_only,
             accept_foreign: options.accept_foreign_store,
         };
         let root_in_store = match store_answers {
@@ -226,7 +234,7 @@ impl Gateway {
             (core, report, samples)
         };
         core.learn_replay_cost(report.records, began.elapsed().as_micros() as u64);
-        let wanted = match options.accept_foreign_store {
+        let wanted = match options.accept_foreign_store || options.read_only {
             true => &[][..],
             false => &samples,
         };
@@ -243,8 +251,10 @@ impl Gateway {
                 DataKeys::open(&state, &options.encryption, &at_start, &used)?
             }
         };
-        own_root.check(&runtime, &options.store, &root_in_store, &data_keys.ring())?;
-        if store_answers && !options.writer.is_trusted {
+        if !options.read_only {
+            own_root.check(&runtime, &options.store, &root_in_store, &data_keys.ring())?;
+        }
+        if store_answers && !options.writer.is_trusted && !options.read_only {
             match runtime.block_on(check_conditions(&options.store)) {
                 Err(RootError::Store(error)) => {
                     tracing::warn!(%error, "the store does not say whether it heeds conditions; the next start asks again");
@@ -319,9 +329,14 @@ impl Gateway {
         });
         gateway.start_timer().map_err(disk("cannot start threads", &state))?;
         gateway.make_first_spare_segment(first_segment);
-        gateway.start_renewing();
+        match options.read_only {
+            true => gateway.submit(Event::Stop {
+                reason: StopReason::ReadOnly,
+            }),
+            false => gateway.start_renewing(),
+        }
         // The recovered state gets a first checkpoint soon and the flush pipeline a first look.
-        gateway.submit(tombolo_core::Event::Tick);
+        gateway.submit(Event::Tick);
         Ok(gateway)
     }
 }

@@ -25,7 +25,7 @@ use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Parts, Salt};
 use tombolo_core::bucket_tree::{BucketTree, FoldBase, JournalChanges, fold};
 use tombolo_core::publisher::{Journaled, KnownRoot, NotTheWriter, Publisher, RootWriter};
 use tombolo_core::root::{ROOT_BYTES_MAX, ROOT_NAME, Root};
-use tombolo_core::{Event, PublishFailure, RecoveryPoint, StoreFailure};
+use tombolo_core::{Event, PublishFailure, RecoveryPoint, StopReason, StoreFailure};
 use tombolo_metadata_tree::Shape;
 
 /// A journal of so many bytes is folded into the tree at once.
@@ -578,7 +578,8 @@ impl Gateway {
                     writer,
                     "another gateway has taken over the store; nothing is changed any more"
                 );
-                self.submit(Event::Fenced { writer });
+                let reason = StopReason::Fenced(writer);
+                self.submit(Event::Stop { reason });
             }
             Err(error) => tracing::debug!(%error, "the store's root could not be renewed"),
         }

@@ -91,7 +91,47 @@ pub struct Unpublished {
     pub is_wanted: bool,
 }
 
+/// What the bucket lacks, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnpublishedChanges {
+    /// It is not known what the bucket has: everything may be missing there.
+    pub is_all: bool,
+    /// When the oldest of these changes was made.
+    pub since: Option<Instant>,
+    /// What blocks map to now.
+    pub runs: Vec<Extent>,
+    /// Keys of entries, with whether there is an entry now.
+    pub entries: Vec<(Vec<u8>, bool)>,
+    /// Volumes that were made, resized or deleted.
+    pub volumes: Vec<VolumeId>,
+}
+
 impl Unpublished {
+    /// With the point that is on its way.
+    pub fn changes(&self) -> UnpublishedChanges {
+        let mut changes = UnpublishedChanges {
+            is_all: self.is_whole,
+            since: self.oldest(),
+            ..UnpublishedChanges::default()
+        };
+        let (mut map, mut entries) = (ExtentMap::default(), BTreeMap::new());
+        let mut volumes = BTreeSet::new();
+        let frozen = self.frozen.as_ref().map(|frozen| &frozen.point);
+        let older = frozen.map(|point| (&point.map, &point.entries));
+        for (changed, of_entries) in older.into_iter().chain([(&self.map, &self.entries)]) {
+            changed.iter().for_each(|extent| map.insert(extent));
+            let found = of_entries.iter_from(&[]);
+            entries.extend(found.map(|(key, value)| (key.clone(), value.is_some())));
+        }
+        volumes.extend(frozen.iter().flat_map(|point| point.volumes.keys()));
+        volumes.extend(&self.volumes);
+        changes.is_all |= frozen.is_some_and(|point| point.is_whole);
+        changes.runs = map.iter().collect();
+        changes.entries = entries.into_iter().collect();
+        changes.volumes = volumes.into_iter().collect();
+        changes
+    }
+
     /// Takes a record in that was made at `now`, in the journal's order.
     pub fn note(&mut self, now: Instant, record: &Record) {
         if !self.is_on {

@@ -88,7 +88,7 @@ impl Core {
             Event::CopiesFound { job, copies } => self.on_copies_found(job, copies),
             Event::Checkpointed { result } => self.on_checkpointed(result),
             Event::Published { result } => self.on_published(result),
-            Event::Fenced { writer } => self.on_fenced(writer),
+            Event::Stop { reason } => self.on_stop(reason),
             Event::JournalFull { segment } => self.journal.set_lacking(Some(segment)),
             Event::JournalHasRoom => self.journal.set_lacking(None),
             Event::WallClock { micros } => self.wall = WallClock::new(self.now, micros),

@@ -9,7 +9,7 @@ use crate::event::{Command, PublishFailure, StopReason};
 use crate::format::record::Lsn;
 use crate::format::superblock::Totals;
 use crate::state::unpublished::{FrozenPoint, RecoveryPoint, Stage};
-use alloc::{collections::BTreeMap, string::String, sync::Arc};
+use alloc::{collections::BTreeMap, sync::Arc};
 use tombolo_base::Instant;
 
 impl Core {
@@ -128,12 +128,12 @@ impl Core {
                 self.counters.recovery_point_failures += 1;
                 self.store_failed(&failure);
             }
-            Err(PublishFailure::Fenced(writer)) => self.on_fenced(writer),
+            Err(PublishFailure::Fenced(writer)) => self.on_stop(StopReason::Fenced(writer)),
         }
     }
 
-    pub(crate) fn on_fenced(&mut self, writer: String) {
-        self.fail(StopReason::Fenced(writer));
+    pub(crate) fn on_stop(&mut self, reason: StopReason) {
+        self.fail(reason);
         self.refuse_all_waiting();
     }
 

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::event::{Command, Event, HashResult, PublishFailure, Refusal, StoreFailure, Token};
 use crate::state::extent_map::Target;
-use crate::state::unpublished::RecoveryPoint;
+use crate::state::unpublished::{RecoveryPoint, UnpublishedChanges};
 use crate::test_bench::{Bench, VOLUME, Which, fingerprint_of, span};
 use alloc::sync::Arc;
 use std::collections::BTreeMap;
@@ -336,6 +336,30 @@ fn a_journal_that_is_full_of_what_is_no_change_lets_changes_in() {
     write(&mut bench, 100, 0, 190);
     bench.pass_millis(1);
     assert_eq!(bench.take_answers().len(), 1);
+}
+
+#[test]
+fn what_the_bucket_lacks_is_known_with_the_point_on_its_way() {
+    let mut bench = published().holding(PUBLISH);
+    write(&mut bench, 1, 0, 150);
+    commit(&mut bench, 2, b"first", 1);
+    bench.pass_millis(2 * RECOVERY_POINT_MS);
+    write(&mut bench, 3, 0, 151);
+    write(&mut bench, 4, 1, 152);
+    bench.zero(5, span(FIRST + 5, 1));
+    commit(&mut bench, 6, b"second", 1);
+    let changes = bench.core.unpublished_changes();
+    let blocks: Vec<_> = changes.runs.iter().flat_map(|run| run.first..run.end()).collect();
+    assert_eq!(blocks, [FIRST, FIRST + 1, FIRST + 5]);
+    assert_eq!(changes.runs.last().unwrap().target, Target::Hole);
+    assert_ne!(changes.runs[0].target, Target::At(Pvbn(0)));
+    let entries = [(b"first".to_vec(), true), (b"second".to_vec(), true)];
+    assert_eq!((changes.entries, changes.is_all), (entries.to_vec(), false));
+    assert_eq!(changes.since, bench.core.snapshot().oldest_unpublished);
+    bench.finish_held(PUBLISH);
+    bench.holds = |_| false;
+    bench.pass_millis(3 * RECOVERY_POINT_MS);
+    assert_eq!(bench.core.unpublished_changes(), UnpublishedChanges::default());
 }
 
 #[test]
