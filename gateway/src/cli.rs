@@ -2,6 +2,7 @@
 //! tgtadm, and to the servers of shares through their configuration files and signals.
 
 mod arguments;
+mod cache;
 mod check;
 mod checkpoint;
 mod confirm;
@@ -20,7 +21,7 @@ mod trace;
 mod volume;
 
 use crate::admin::client::Client;
-use crate::runtime::{KeptRootInfo, RecoverOptions, RecoverProgress, Recovered};
+use crate::runtime::{KeptRootInfo, RecoverOptions, RecoverProgress, Recovered, ResizedCache};
 use crate::salvage::Salvage;
 use crate::settings::Settings;
 use arguments::{Arguments, Command, Connection, MetricsArguments};
@@ -45,6 +46,8 @@ pub trait Daemon {
     ) -> Result<Recovered, String>;
     /// What a state directory has and its store lacks, copied to `target` if that is given.
     fn salvage(&self, settings: &Settings, target: Option<&Path>, tell: &dyn Fn(&str)) -> Result<Salvage, String>;
+    /// Makes the cache as large as the settings say.
+    fn resize_cache(&self, settings: &Settings) -> Result<ResizedCache, String>;
     /// The states that a recovery can go back to.
     fn roots(&self, settings: &Settings) -> Result<Vec<KeptRootInfo>, String>;
 }
@@ -75,6 +78,7 @@ fn carry_out(arguments: Arguments, daemon: &impl Daemon) -> Result<(), CliError>
         Command::Serve => local::serve(&connection, daemon),
         Command::Recover(options) => recover::run(&connection, options, daemon),
         Command::Salvage(options) => salvage::run(&connection, &options, daemon),
+        Command::Cache(command) => cache::run(&connection, &command, daemon),
         Command::CheckConfig { json } => local::check_config(&connection, json),
         Command::Settings { markdown, json } => local::settings(&connection, markdown, json),
         Command::Openapi => output::json(&crate::admin::openapi::document()),

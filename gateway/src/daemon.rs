@@ -11,7 +11,8 @@ use crate::allocator;
 use crate::frontends::VolumeExports;
 use crate::frontends::fuse::{ShareService, Shares};
 use crate::runtime::{
-    Gateway, KeptRootInfo, OpenError, RecoverOptions, RecoverProgress, Recovered, list_roots, recover_from_store,
+    Gateway, KeptRootInfo, OpenError, RecoverOptions, RecoverProgress, Recovered, ResizedCache, list_roots,
+    recover_from_store, resize_cache,
 };
 use crate::salvage::{Salvage, salvage};
 use crate::settings::Settings;
@@ -120,6 +121,11 @@ impl crate::cli::Daemon for Daemon {
         allocator::limit();
         let options = options::options(settings).map_err(|error| error.to_string())?;
         salvage(options, target, tell).map_err(|error| error.to_string())
+    }
+
+    fn resize_cache(&self, settings: &Settings) -> Result<ResizedCache, String> {
+        let options = options::options(settings).map_err(|error| error.to_string())?;
+        resize_cache(options).map_err(|error| error.to_string())
     }
 
     fn roots(&self, settings: &Settings) -> Result<Vec<KeptRootInfo>, String> {

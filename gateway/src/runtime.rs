@@ -7,6 +7,7 @@
 //! has the measurement.
 
 mod cache_file;
+mod cache_resize;
 mod checkpointer;
 mod clock;
 mod cloud;
@@ -34,6 +35,7 @@ mod tree_nodes;
 mod workers;
 mod zeroed_ahead;
 
+pub use cache_resize::{ResizedCache, resize_cache};
 pub use cloud::CheckedObject;
 pub use data_keys::{DataKeyInfo, DataKeysError, EncryptionInfo, EncryptionOptions};
 pub use generation::{Generation, TAG_BITS};

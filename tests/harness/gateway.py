@@ -103,9 +103,12 @@ class Gateway:
         self.process.wait_until(self.answers, READY_LIMIT_S, "answer to status")
         return self
 
+    def write_config(self) -> None:
+        self.config_path.write_text(to_toml(self.settings))
+
     def launch(self) -> None:
         """Starts the daemon without waiting for it: for starts that must fail."""
-        self.config_path.write_text(to_toml(self.settings))
+        self.write_config()
         environment = self.environment | self.daemon_environment
         self.process.start([self.binary, "serve", "--config", self.config_path], environment)
 
@@ -155,7 +158,7 @@ class Gateway:
 
     def try_recover(self, *words: str, limit_s: float = 120.0) -> "subprocess.CompletedProcess[str]":
         """`tombolo recover` into the state directory; any exit code is fine."""
-        self.config_path.write_text(to_toml(self.settings))
+        self.write_config()
         command: Sequence[str | Path] = [self.binary, "recover", "--config", self.config_path, *words]
         environment = self.environment | self.daemon_environment
         return run(command, limit_s, expected_codes=range(-64, 256), environment=environment)

@@ -163,10 +163,8 @@ fn load_mark<E>(disk: &impl LocalDisk, superblock: &Superblock) -> Result<Option
         return Err(RecoveryError::CacheForeign { found, expected });
     }
     if header.slot_count != superblock.slot_count {
-        return Err(RecoveryError::CacheHeader(DecodeError::Invalid {
-            what: "cache file slot count",
-            value: u64::from(header.slot_count),
-        }));
+        let (found, expected) = (header.slot_count, superblock.slot_count);
+        return Err(RecoveryError::ResizeUnfinished { found, expected });
     }
     Ok(Some(header.mark))
 }

@@ -1,7 +1,7 @@
 //! What recovery refuses, and what it gives up: a journal of one-block writes, with something wrong.
 
 use std::collections::BTreeMap;
-use tombolo_base::{BlockSum, DecodeError, Instant, Lcbn, Pvbn, VolumeId, WallTime};
+use tombolo_base::{BlockSum, Instant, Lcbn, Pvbn, VolumeId, WallTime};
 use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::local_metadata::{Entry, MetadataFault, MetadataRead, Table};
 use tombolo_core::record::{Batch, Lsn, Record, SegmentHeader, SlotRun};
@@ -333,9 +333,11 @@ fn another_cache_file_or_none_is_refused_while_blocks_are_dirty() {
     let mut other_size = header(IDENTITY, Lsn(0));
     other_size.slot_count += 1;
     disk.header = Some(other_size);
-    let what = "cache file slot count";
-    let refused = disk.recover().unwrap_err();
-    assert!(matches!(refused, RecoveryError::CacheHeader(DecodeError::Invalid { what: found, .. }) if found == what));
+    let unfinished = RecoveryError::ResizeUnfinished {
+        found: other_size.slot_count,
+        expected: other_size.slot_count - 1,
+    };
+    assert_eq!(disk.recover().unwrap_err(), unfinished);
     disk.segments.clear();
     disk.header = None;
     assert_eq!(

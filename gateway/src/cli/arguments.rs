@@ -49,6 +49,9 @@ pub(super) enum Command {
     /// Show what a state directory has and its store lacks, and copy it out: for a gateway that was taken over from. The gateway
     /// must have stopped; nothing is changed
     Salvage(SalvageOptions),
+    /// Change the local cache, with the gateway stopped
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Create, list, resize and delete volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
@@ -137,6 +140,16 @@ pub(super) struct RecoverOptions {
     /// Print progress and result as JSON objects, one per line
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CacheCommand {
+    /// Make it as large as [cache] size says now. Needs no store, and loses nothing; interrupted, it is run again
+    Resize {
+        /// Print what was done as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -47,6 +47,8 @@ pub(crate) enum CliError {
     Recover(String),
     #[error("{0}")]
     Salvage(String),
+    #[error("{0}")]
+    CacheResize(String),
     #[error("{ranges} {} could not be read, and are holes in the copies", if *ranges == 1 { "range" } else { "ranges" })]
     Unreadable { ranges: usize },
 }
@@ -103,7 +105,8 @@ impl CliError {
             | Self::Mount(_)
             | Self::Serve(_)
             | Self::Recover(_)
-            | Self::Salvage(_) => 1,
+            | Self::Salvage(_)
+            | Self::CacheResize(_) => 1,
         }
     }
 }

@@ -59,7 +59,7 @@ fn listed(settings: &Settings) -> Vec<serde_json::Value> {
     settings.fields().into_iter().map(shown).collect()
 }
 
-fn config(connection: &Connection) -> Result<&Path, CliError> {
+pub(super) fn config(connection: &Connection) -> Result<&Path, CliError> {
     connection
         .config
         .as_deref()

@@ -82,6 +82,18 @@ pub fn make(path: &Path, header: &CacheHeader) -> io::Result<()> {
     })
 }
 
+/// Makes a cache file that is there one for so many slots, durably. It MUST have room for them, and be used by nobody.
+pub fn set_slot_count(path: &Path, slot_count: u32) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let mut header = vec![0; HEADER_BYTES];
+    file.read_exact_at(&mut header, 0)?;
+    let header = CacheHeader::decode(&header).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let header = CacheHeader { slot_count, ..header };
+    file.write_all_at(&header.encode(), 0)?;
+    file.set_len(file_bytes(slot_count))?;
+    file.sync_all()
+}
+
 /// Lets go of what memory holds of a file that has just been synced, so that the next look at it is one at the medium:
 /// after a failed write Linux keeps the page as if it had been written.
 pub fn drop_pages(file: &File) -> io::Result<()> {
@@ -236,6 +248,23 @@ impl CacheFile {
         let mut result = Ok(());
         self.pages_dropped.call_once(|| result = drop_pages(&self.file));
         result
+    }
+
+    /// One slot's bytes to another.
+    pub fn copy(&self, from: Lcbn, to: Lcbn) -> io::Result<()> {
+        let mut block = [0; BLOCK_BYTES];
+        self.read(from, &mut block)?;
+        self.write(to, &block)
+    }
+
+    /// Reserves room for so many slots, if it has less. The header still says what it was made for.
+    pub fn reserve(&self, slot_count: u32) -> io::Result<()> {
+        let before = self.file.metadata()?.len();
+        let reserved = match file_bytes(slot_count) {
+            bytes if bytes > before => allocate(&self.file, bytes),
+            _ => return Ok(()),
+        };
+        reserved.inspect_err(|_| drop(self.file.set_len(before)))
     }
 
     /// False when a sync would change nothing: every write that has returned is on stable storage.

@@ -112,10 +112,20 @@ pub enum RecoveryError<E> {
         /// What the superblock says.
         expected: u64,
     },
+    /// The file and local metadata differ in the number of slots.
+    #[error(
+        "the resize of the cache from {found} to {expected} slots was interrupted: run `tombolo cache resize` again"
+    )]
+    ResizeUnfinished {
+        /// What the file was made for.
+        found: u32,
+        /// What the superblock says.
+        expected: u32,
+    },
     /// The settings ask for another number of slots than the state directory was made with.
     #[error(
-        "the state was made with {found} cache slots and cannot be used with {configured}; set [cache] size back to \
-         {found} blocks of 4 KiB"
+        "the cache has {found} slots, and [cache] size asks for {configured}: run `tombolo cache resize`, or set [cache] size back \
+         to {found} blocks of 4 KiB"
     )]
     SlotCount {
         /// What the superblock says.
