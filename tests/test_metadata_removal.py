@@ -165,3 +165,22 @@ def test_a_usage_table_that_is_damaged_is_told_and_removes_nothing(gateway: Gate
     gateway.recover("--take-over")
     gateway.start()
     assert read(gateway, 16 * MIB) == held
+
+
+def test_a_store_that_fails_is_not_called_damaged(gateway: Gateway) -> None:
+    churn(gateway, 3, SEED)
+    metadata = Metadata(gateway)
+    wait_for(lambda: bool(churn(gateway, 1, SEED)) and metadata.is_tidy(), 60, "a tree")
+    some = metadata.folder / sorted(metadata.needed())[0]
+    hidden = gateway.folder / "hidden"
+    some.rename(hidden)
+    missing = gateway.try_cli("check", "--store", "--json", limit_s=120)
+    findings = json.loads(missing.stdout)["findings"]
+    assert missing.returncode == 7 and findings[0]["object"] == "nodes/" and "does not exist" in findings[0]["message"]
+    # Too many symbolic links: the disk under the store fails.
+    some.symlink_to(some)
+    failed = gateway.try_cli("check", "--store", "--json", limit_s=120)
+    assert failed.returncode == 1 and json.loads(failed.stdout)["findings"] == [], failed
+    some.unlink()
+    hidden.rename(some)
+    checked_store(gateway)
