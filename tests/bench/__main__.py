@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench import report
 from bench.blocks import compare_blocks
+from bench.bucket_cost import measure_bucket_cost
 from bench.builds import compare_builds
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
@@ -28,7 +29,10 @@ Part = tuple[list[Section], dict[str, int]]
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument(
-        "--part", choices=("all", "blocks", "files", "simulator", "builds"), default="all", help="what to measure"
+        "--part",
+        choices=("all", "blocks", "files", "simulator", "bucket-cost", "builds"),
+        default="all",
+        help="what to measure",
     )
     parser.add_argument("--other", type=Path, help="of the part builds: the daemon's binary to measure beside")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per workload")
@@ -83,6 +87,10 @@ def measure_replays(options: argparse.Namespace, folder: Path, _: ExitStack) -> 
     return measure_simulator(folder, options.rounds), {}
 
 
+def measure_cost(options: argparse.Namespace, folder: Path, _: ExitStack) -> Part:
+    return measure_bucket_cost(folder, options.cloud_size_mib * MIB, options.rounds), {}
+
+
 def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     scale = QUICK if options.quick_files else FULL
     other = Path(options.other).resolve(strict=True)
@@ -93,7 +101,12 @@ def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    measures = {"blocks": measure_blocks, "files": measure_files, "simulator": measure_replays}
+    measures = {
+        "blocks": measure_blocks,
+        "files": measure_files,
+        "simulator": measure_replays,
+        "bucket-cost": measure_cost,
+    }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds
     if options.part == "builds" and options.other is None:
