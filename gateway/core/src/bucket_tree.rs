@@ -6,17 +6,17 @@
 //!
 //! ```text
 //! key                             value
-//! "D", dataset u64 BE             kind u8: 1 a volume, then blocks u64, name length u8, name, root of its map;
+//! "D", dataset u64 BE             kind u8: 1 a volume, then size u64, name length u8, name, root of its map;
 //!                                 2 the shares (dataset 0), then root of the maps, root of the entries
 //! "O", first PVBN u64 BE          kind u8: 1, then the object descriptor
 //! "K", a counter's key            i64
 //! "T"                             totals: 6 × u64
 //! ```
 //!
-//! In the root object: number of the checkpoint u32, then the root of that tree.
+//! A size is as in the journal ([`crate::format::record`]). In the root object: number of the checkpoint u32, then the root of that tree.
 
 use crate::format::bucket_journal::{Item, Part};
-use crate::format::superblock::{Totals, Volume};
+use crate::format::superblock::{Totals, Volume, decode_size, encode_size};
 use crate::state::extent_map::{Extent, ExtentMap, Target as BlockTarget};
 use crate::state::overlay::Frozen;
 use alloc::{
@@ -122,7 +122,7 @@ impl BucketTree {
 /// What a dataset is, and where its trees begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Dataset {
-    Volume { blocks: u64, name: String, map: Root },
+    Volume { size: u64, name: String, map: Root },
     Shares { maps: Root, entries: Root },
 }
 
@@ -130,9 +130,9 @@ impl Dataset {
     fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         match self {
-            Self::Volume { blocks, name, map } => {
+            Self::Volume { size, name, map } => {
                 out.u8(VOLUME_KIND)
-                    .u64(*blocks)
+                    .u64(*size)
                     .u8(name.len() as u8)
                     .bytes(name.as_bytes());
                 map.encode(&mut out);
@@ -150,7 +150,7 @@ impl Dataset {
         let mut reader = Reader::new(bytes);
         let dataset = match reader.u8("dataset kind")? {
             VOLUME_KIND => {
-                let blocks = reader.u64("volume blocks")?;
+                let size = reader.u64("volume size")?;
                 let length = usize::from(reader.u8("volume name length")?);
                 let name = core::str::from_utf8(reader.bytes("volume name", length)?);
                 let name = String::from(name.map_err(|_| DecodeError::Invalid {
@@ -158,7 +158,7 @@ impl Dataset {
                     value: length as u64,
                 })?);
                 let map = Root::decode(&mut reader)?;
-                Self::Volume { blocks, name, map }
+                Self::Volume { size, name, map }
             }
             SHARES_KIND => Self::Shares {
                 maps: Root::decode(&mut reader)?,
@@ -418,8 +418,8 @@ impl<N: Nodes> Fold<'_, N> {
         runs: Vec<Run>,
         change: Option<&Option<Volume>>,
     ) -> BucketTreeResult<Option<Dataset>, N> {
-        let (mut blocks, mut name, map) = match before {
-            Some(Dataset::Volume { blocks, name, map }) => (blocks, name, map),
+        let (mut size, mut name, map) = match before {
+            Some(Dataset::Volume { size, name, map }) => (size, name, map),
             _ => (0, String::new(), Root::default()),
         };
         match change {
@@ -427,11 +427,14 @@ impl<N: Nodes> Fold<'_, N> {
                 self.give_up::<Runs>(&map)?;
                 return Ok(None);
             }
-            Some(Some(volume)) => (blocks, name) = (volume.blocks, volume.name.clone()),
+            Some(Some(volume)) => {
+                size = encode_size(volume.blocks, volume.flush);
+                name.clone_from(&volume.name);
+            }
             None => {}
         }
         let map = self.change_map(&map, runs)?;
-        Ok(Some(Dataset::Volume { blocks, name, map }))
+        Ok(Some(Dataset::Volume { size, name, map }))
     }
 
     fn give_up<C: tombolo_metadata_tree::Codec>(&mut self, root: &Root) -> BucketTreeResult<(), N> {
@@ -596,9 +599,16 @@ impl<N: Nodes, F> Reading<'_, N, F> {
 
     fn take_dataset(&mut self, number: u64, dataset: Dataset) -> Result<(), ReadTreeError<N::Error, F>> {
         match dataset {
-            Dataset::Volume { blocks, name, map } => {
+            Dataset::Volume { size, name, map } => {
                 let id = VolumeId(number);
-                self.contents.volumes.insert(id, Volume { id, name, blocks });
+                let (blocks, flush) = decode_size(size);
+                let volume = Volume {
+                    id,
+                    name,
+                    blocks,
+                    flush,
+                };
+                self.contents.volumes.insert(id, volume);
                 self.take_map(&map)
             }
             Dataset::Shares { maps, entries } => {

@@ -4,7 +4,7 @@ use super::*;
 use crate::format::bucket_journal::{PartHeader, Salt};
 use core::convert::Infallible;
 use proptest::prelude::*;
-use tombolo_base::{BlockEncoding, Fingerprint, Pvbn, WallTime};
+use tombolo_base::{BlockEncoding, Fingerprint, FlushMode, Pvbn, WallTime};
 use tombolo_metadata_tree::Written;
 
 /// Nodes, and the object that the next ones are in.
@@ -135,10 +135,11 @@ fn items() -> impl Strategy<Value = Item> {
     let value = prop::collection::vec(any::<u8>(), 0..40);
     prop_oneof![
         8 => run,
-        2 => (1u64..4, 1u64..9).prop_map(|(id, blocks)| Item::Volume(Volume {
+        2 => (1u64..4, 1u64..9, prop_oneof![Just(FlushMode::Local), Just(FlushMode::Bucket)]).prop_map(|(id, blocks, flush)| Item::Volume(Volume {
             id: VolumeId(id),
             name: alloc::format!("volume {id}"),
             blocks,
+            flush,
         })),
         4 => (key.clone(), value).prop_map(|(key, value)| Item::Entry(key, value)),
         2 => key.clone().prop_map(Item::NoEntry),
@@ -159,6 +160,7 @@ fn first_part() -> Part {
             id: VolumeId(id),
             name: "first".into(),
             blocks: 300,
+            flush: FlushMode::Local,
         })
     });
     part(true, volumes.collect())

@@ -54,7 +54,7 @@ pub struct Counters {
     pub writes_throttled: u64,
     /// Times that a change had to wait for the cap, a slot, a checkpoint or the disk; one change may do so repeatedly.
     pub writes_stalled: u64,
-    /// Changes refused with [`Refusal::Busy`].
+    /// Changes, and flushes that were to wait for the bucket, refused with [`Refusal::Busy`].
     pub writes_refused_busy: u64,
     /// Reads whose blocks the store did not bring.
     pub reads_refused: u64,

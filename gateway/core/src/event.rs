@@ -8,7 +8,7 @@ use crate::state::journal::JournalWrite;
 use crate::state::overlay::Frozen;
 use crate::state::unpublished::RecoveryPoint;
 use alloc::{string::String, sync::Arc, vec::Vec};
-use tombolo_base::{BlockSum, Fingerprint, Lcbn, MetadataChange, ObjectDescriptor, Pvbn, Span, VolumeId};
+use tombolo_base::{BlockSum, Fingerprint, FlushMode, Lcbn, MetadataChange, ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_prefetch::ClientId;
 
 /// Names one request of a client; chosen by the world, never reused.
@@ -28,7 +28,7 @@ pub struct WriteRequest {
     pub zeroes: Option<Span>,
     /// An entry for each of the others, `None` for a block of zeroes.
     pub sums: Vec<Option<BlockSum>>,
-    /// Answered when it is on stable storage, not before.
+    /// Answered when it is flushed in the volume's mode, not before.
     pub force_unit_access: bool,
     /// Made in the same step: after a crash all of it is there, or nothing.
     pub change: MetadataChange,
@@ -122,10 +122,13 @@ pub enum Event {
         /// Answered when it is on stable storage, not before.
         force_unit_access: bool,
     },
-    /// Everything acknowledged so far to stable storage.
+    /// Everything acknowledged so far to stable storage, or to the bucket.
     Flush {
         /// Names the request until it is answered.
         token: Token,
+        /// What the volume or share has that it is asked of. With [`FlushMode::Bucket`] a recovery point begins at once; refused
+        /// with [`Refusal::Busy`] when the store brings none.
+        mode: FlushMode,
     },
     /// A write that changes its first or last block only in part, in one step.
     WritePartly {
@@ -168,6 +171,9 @@ pub enum Event {
         name: String,
         /// Its size, at most [`crate::record::VOLUME_BLOCKS_MAX`], for which the caller answers.
         blocks: u64,
+        /// What its flushes wait for, forced writes (FUA) among them. Refused with [`Refusal::NoRecoveryPoints`] where they would
+        /// wait for ever.
+        flush: FlushMode,
     },
     /// Answered when it is durable. What lies beyond a lesser size becomes holes in the same step.
     VolumeResize {
@@ -177,6 +183,15 @@ pub enum Event {
         volume: VolumeId,
         /// The new size, at most [`crate::record::VOLUME_BLOCKS_MAX`], for which the caller answers.
         blocks: u64,
+    },
+    /// Answered when it is durable. Counts for every flush that comes after that.
+    VolumeFlushMode {
+        /// Names the request until it is answered.
+        token: Token,
+        /// Refused with [`Refusal::UnknownVolume`] where there is none.
+        volume: VolumeId,
+        /// What its flushes wait for from then on; refused as with a new volume.
+        flush: FlushMode,
     },
     /// Answered when it is durable. Its number is not given out again.
     VolumeDelete {
@@ -572,11 +587,16 @@ pub enum Refusal {
     /// Blocks other than zeroes, more than may ever be dirty at once. The same request never succeeds.
     #[error("a request of {0} blocks is larger than the cache can take at once")]
     TooLarge(u64),
-    /// A change waited longer than `stall_timeout_ms` for the cap, a slot, a checkpoint or the disk.
+    /// A change waited longer than `stall_timeout_ms` for the cap, a slot, a checkpoint or the disk. Or a flush, in vain, for the
+    /// bucket; a write that was to be flushed is made then, and is kept if nothing else fails.
     #[error(
-        "the cap on changes that are not in the cloud, or not in local metadata, is reached, or the local disk is full; try again"
+        "the cap on changes that are not in the cloud, or not in local metadata, is reached, or the local disk is full, or the cloud \
+         does not take what is to be flushed to it; try again"
     )]
     Busy,
+    /// No flush is ever answered that would wait for the bucket.
+    #[error("the bucket is told of no recovery points, so flushes cannot wait for one")]
+    NoRecoveryPoints,
     /// A read's fetch failed after all attempts, or nothing came during `read_timeout_ms`.
     #[error("the cloud cannot be reached at the moment; try again: {0}")]
     CloudUnavailable(String),

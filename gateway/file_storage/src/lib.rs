@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use std::sync::Arc;
-use tombolo_base::{BlockSum, MetadataChange, Span, VolumeId};
+use tombolo_base::{BlockSum, FlushMode, MetadataChange, Span, VolumeId};
 use tombolo_core::{Core, Link, LinkRun, LinkStep, MapWalk, PAGE_ENTRIES, Refusal, ResolvedRun, StatusRun, WalkStep};
 use tombolo_files::storage::{Entry, MapRun, ReadDone, Storage, StorageError, SyncDone};
 
@@ -63,7 +63,7 @@ pub trait CoreAccess {
     fn commit_change(&self, change: MetadataChange, links: Vec<LinkRun>) -> Result<(), StorageError>;
 
     /// [`Storage::sync`].
-    fn begin_sync(&self, done: SyncDone);
+    fn begin_sync(&self, mode: FlushMode, done: SyncDone);
 }
 
 /// The file service's storage over a core.
@@ -113,8 +113,8 @@ impl<A: CoreAccess + Send + Sync + 'static> Storage for FileStorage<A> {
         next_mapped(&self.0, from)
     }
 
-    fn sync(&self, done: SyncDone) {
-        self.0.begin_sync(done);
+    fn sync(&self, mode: FlushMode, done: SyncDone) {
+        self.0.begin_sync(mode, done);
     }
 }
 
@@ -219,6 +219,7 @@ pub fn storage_error(refusal: &Refusal) -> StorageError {
         | Refusal::UnknownVolume(_)
         | Refusal::VolumeExists(_)
         | Refusal::TooLarge(_)
+        | Refusal::NoRecoveryPoints
         | Refusal::Disk(_)
         | Refusal::Metadata(_)
         | Refusal::Failed(_) => StorageError::Failed(reason),

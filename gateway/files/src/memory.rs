@@ -10,8 +10,8 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tombolo_base::{
-    BLOCK_BYTES, BlockSum, ENTRY_KEY_BYTES_MAX, ENTRY_VALUE_BYTES_MAX, EntryChange, MetadataChange, Span, VolumeId,
-    is_zero,
+    BLOCK_BYTES, BlockSum, ENTRY_KEY_BYTES_MAX, ENTRY_VALUE_BYTES_MAX, EntryChange, FlushMode, MetadataChange, Span,
+    VolumeId, is_zero,
 };
 
 type Block = Arc<[u8]>;
@@ -346,7 +346,8 @@ impl Storage for MemoryStorage {
             .and_then(|((volume, _), _)| volume.inode()))
     }
 
-    fn sync(&self, done: SyncDone) {
+    /// There is no bucket, so nothing is lost with the disk.
+    fn sync(&self, _mode: FlushMode, done: SyncDone) {
         {
             let mut inner = self.inner();
             inner.synced = inner.steps.as_ref().map_or(0, Vec::len);

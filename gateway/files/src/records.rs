@@ -69,6 +69,7 @@ fn read_type(reader: &mut Reader<'_>) -> Result<FileType, DecodeError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tombolo_base::FlushMode;
 
     /// Gives the bytes to every decoder. Panics when one accepts what it would not have written.
     fn exercise_decoders(bytes: &[u8]) {
@@ -161,6 +162,7 @@ mod tests {
                 quota_bytes: 0,
                 created: time,
                 being_deleted: true,
+                flush: FlushMode::Bucket,
             }
             .encode(),
             SessionRecord {
@@ -205,7 +207,7 @@ mod tests {
             "0101000000000000000200000000000000".into(),
             "010800000000000000010400000000000000".into(),
             "010500000000000000060000000700000000000000".into(),
-            format!("010100000010000000000000000000000000000000{time}01"),
+            format!("010100000010000000000000000000000000000000{time}03"),
             "0103000000630000000000000001636c69656e74".into(),
         ];
         let encoded: Vec<String> = samples().iter().map(|sample| hex(sample)).collect();

@@ -24,7 +24,7 @@ use crate::usage::{Share, Shares};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
-use tombolo_base::{BLOCK_BYTES, EntryChange};
+use tombolo_base::{BLOCK_BYTES, EntryChange, FlushMode};
 
 /// Called after each change, on the thread that made it. Must not call the service: a file's lock may be held.
 pub type Listener = Box<dyn Fn(Invalidation) + Send + Sync>;
@@ -167,6 +167,7 @@ impl<S: Storage> FileService<S> {
                 used_bytes: AtomicI64::new(self.storage.counter(&keys::used_bytes(record.id))?),
                 inodes: AtomicI64::new(self.storage.counter(&keys::used_inodes(record.id))?),
                 being_deleted: AtomicBool::new(record.being_deleted),
+                flushes_to_bucket: AtomicBool::new(record.flush == FlushMode::Bucket),
             }));
             Ok(())
         })
@@ -318,13 +319,14 @@ impl<S: Storage> FileService<S> {
         let reserved = numbers.reserved;
         // One that has failed is made up for by the next request.
         if kept.end.load(Ordering::Acquire) < reserved && !kept.is_syncing.swap(true, Ordering::AcqRel) {
-            self.storage.sync(Box::new(move |synced| {
+            let done = Box::new(move |synced: Result<(), StorageError>| {
                 if synced.is_ok() {
                     kept.end.fetch_max(reserved, Ordering::AcqRel);
                 }
                 kept.is_syncing.store(false, Ordering::Release);
                 done(synced);
-            }));
+            });
+            self.storage.sync(FlushMode::Local, done);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Shares: making them, their quotas, and removing them with everything in them.
+//! Shares: making them, their quotas and flush modes, and removing them with everything in them.
 
 use crate::error::FileError;
 use crate::keys::{self, tag};
@@ -14,6 +14,7 @@ use crate::types::{
 use crate::usage::Share;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use tombolo_base::FlushMode;
 
 fn check_share_name(name: &str) -> Result<(), FileError> {
     match name {
@@ -32,13 +33,20 @@ impl Share {
             quota_bytes: self.quota_bytes.load(Ordering::Relaxed),
             created: self.created,
             being_deleted: self.being_deleted.load(Ordering::Relaxed),
+            flush: self.flush_mode(),
         }
     }
 }
 
 impl<S: Storage> FileService<S> {
     /// Makes a share with an empty root directory of root's, mode 0755. A quota of 0 is none.
-    pub fn create_share(&self, name: &str, quota_bytes: u64, now: Timestamp) -> Result<ShareStatus, FileError> {
+    pub fn create_share(
+        &self,
+        name: &str,
+        quota_bytes: u64,
+        flush: FlushMode,
+        now: Timestamp,
+    ) -> Result<ShareStatus, FileError> {
         check_share_name(name)?;
         let mut numbers = self.changing();
         if self.shares.by_name(name).is_some() {
@@ -53,6 +61,7 @@ impl<S: Storage> FileService<S> {
             used_bytes: AtomicI64::new(0),
             inodes: AtomicI64::new(1),
             being_deleted: AtomicBool::new(false),
+            flushes_to_bucket: AtomicBool::new(flush == FlushMode::Bucket),
         };
         let mut next = numbers.next;
         next.share += 1;
@@ -91,6 +100,7 @@ impl<S: Storage> FileService<S> {
             used_bytes: share.used_bytes(),
             inodes: share.inodes(),
             being_deleted: share.being_deleted.load(Ordering::Relaxed),
+            flush: share.flush_mode(),
             sessions: sessions.iter().filter(|session| session.share == share.id).count(),
         }
     }
@@ -106,6 +116,27 @@ impl<S: Storage> FileService<S> {
         self.put_share(&share, record)?;
         share.quota_bytes.store(quota_bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// For every flush that comes after this.
+    pub fn set_flush_mode(&self, name: &str, flush: FlushMode) -> Result<(), FileError> {
+        let _names = self.changing();
+        let share = self.shares.by_name(name).ok_or(FileError::NotFound)?;
+        let record = ShareRecord {
+            flush,
+            ..share.record()
+        };
+        self.put_share(&share, record)?;
+        share
+            .flushes_to_bucket
+            .store(flush == FlushMode::Bucket, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What flushes of the share with this number wait for.
+    pub fn flush_mode(&self, share: u32) -> FlushMode {
+        let found = self.shares.by_id(share);
+        found.map(|share| share.flush_mode()).unwrap_or_default()
     }
 
     fn put_share(&self, share: &Share, record: ShareRecord) -> Result<(), FileError> {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use std::sync::Arc;
-use tombolo_base::{BlockSum, MetadataChange, Span};
+use tombolo_base::{BlockSum, FlushMode, MetadataChange, Span};
 
 /// A read of the file service's own, in no session.
 pub const NO_SESSION: u64 = 0;
@@ -83,6 +83,7 @@ pub trait Storage: Send + Sync + 'static {
     /// The least inode number from `from` on that has mapped blocks; for checking.
     fn next_mapped(&self, from: u64) -> Result<Option<u64>, StorageError>;
 
-    /// `done` runs when everything that returned before this call is on stable storage.
-    fn sync(&self, done: SyncDone);
+    /// `done` runs when everything that returned before this call is on stable storage, and with [`FlushMode::Bucket`] in the
+    /// bucket too. That may be refused with [`StorageError::Busy`].
+    fn sync(&self, mode: FlushMode, done: SyncDone);
 }

@@ -1,6 +1,7 @@
 //! What goes into requests and comes out of them.
 
 use crate::error::FileError;
+use tombolo_base::FlushMode;
 
 /// Longest name of a directory entry, a share, an extended attribute, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -396,6 +397,8 @@ pub struct ShareStatus {
     pub inodes: u64,
     /// Its deletion has begun; it takes no sessions. Deleting it again goes on where it was.
     pub being_deleted: bool,
+    /// What its flushes wait for.
+    pub flush: FlushMode,
     /// Sessions on it, connected or not.
     pub sessions: usize,
 }

@@ -6,7 +6,7 @@ use crate::types::{FilesystemStatus, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-use tombolo_base::BLOCK_BYTES;
+use tombolo_base::{BLOCK_BYTES, FlushMode};
 
 /// What a share without a quota shows as its size, in bytes: the store behind it has no end that is known.
 const SHOWN_BYTES: u64 = 1 << 50;
@@ -24,6 +24,8 @@ pub struct Share {
     pub used_bytes: AtomicI64,
     pub inodes: AtomicI64,
     pub being_deleted: AtomicBool,
+    /// Its flushes wait for the bucket.
+    pub flushes_to_bucket: AtomicBool,
 }
 
 impl Share {
@@ -44,6 +46,13 @@ impl Share {
             bytes,
             is_kept: false,
         })
+    }
+
+    pub fn flush_mode(&self) -> FlushMode {
+        match self.flushes_to_bucket.load(Ordering::Relaxed) {
+            false => FlushMode::Local,
+            true => FlushMode::Bucket,
+        }
     }
 
     pub fn used_bytes(&self) -> u64 {

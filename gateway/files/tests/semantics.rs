@@ -5,6 +5,7 @@ mod support;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use support::{World, at, in_root, node};
+use tombolo_base::FlushMode;
 use tombolo_files::memory::MemoryStorage;
 use tombolo_files::storage::Storage;
 use tombolo_files::{
@@ -90,7 +91,10 @@ fn names_that_cannot_be() {
 #[test]
 fn an_inode_of_another_share_is_stale() {
     let world = World::new();
-    let other = world.service.create_share("other", 0, Timestamp::new(1, 0)).unwrap();
+    let other = world
+        .service
+        .create_share("other", 0, FlushMode::Local, Timestamp::new(1, 0))
+        .unwrap();
     assert_eq!(world.getattr(other.root), Err(FileError::Stale));
     assert_eq!(world.lookup(other.root, ".."), Err(FileError::Stale));
     let name = at(other.root, "x");

@@ -5,6 +5,7 @@ mod support;
 use std::sync::mpsc;
 use std::time::Duration;
 use support::{World, at, client, in_root, node, open};
+use tombolo_base::FlushMode;
 use tombolo_files::locks::{Lock, LockFamily, LockKind, LockOwner, LockRange};
 use tombolo_files::memory::MemoryStorage;
 use tombolo_files::{
@@ -202,13 +203,15 @@ fn a_share_comes_back_empty_under_another_number() {
     world.service.detach(world.session);
     let before = world.service.share_named(support::SHARE).unwrap();
     assert_eq!(
-        world.service.create_share(support::SHARE, 0, Timestamp::default()),
+        world
+            .service
+            .create_share(support::SHARE, 0, FlushMode::Local, Timestamp::default()),
         Err(FileError::Exists)
     );
     world.service.delete_share(support::SHARE, &mut |_| ()).unwrap();
     let after = world
         .service
-        .create_share(support::SHARE, 7, Timestamp::default())
+        .create_share(support::SHARE, 7, FlushMode::Local, Timestamp::default())
         .unwrap();
     assert!(after.id > before.id && after.root > before.root);
     let (service, _) = open(&world.storage);

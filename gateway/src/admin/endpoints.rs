@@ -3,7 +3,7 @@
 
 use super::endpoint::{Description, Endpoint, Method, Request, endpoints};
 use super::model::{
-    CheckStatus, ControlError, EncryptionStatus, ErrorKind, JournalStatus, PolicyStatus, ShareInfo, Status,
+    CheckStatus, ControlError, EncryptionStatus, ErrorKind, FlushMode, JournalStatus, PolicyStatus, ShareInfo, Status,
     StoreCheckStatus, TraceStatus, VolumeInfo, check_share_name, check_share_quota, check_trace_path, check_trace_size,
     check_volume_name, check_volume_size,
 };
@@ -31,6 +31,8 @@ endpoints! {
     VOLUME_CREATE: Post "/v1/volumes", CreateVolume => 201 VolumeInfo;
     /// Changes a volume's size. Durable when it is answered.
     VOLUME_RESIZE: Patch "/v1/volumes/{name}", ResizeVolume => 200 VolumeInfo;
+    /// Changes what a volume's flushes wait for: all that come after the answer. Durable when it is answered.
+    VOLUME_FLUSH: Patch "/v1/volumes/{name}/flush", VolumeFlush => 200 VolumeInfo;
     /// Deletes a volume and all its data. Durable when it is answered. One with clients is refused as busy.
     VOLUME_DELETE: Delete "/v1/volumes/{name}", DeleteVolume => 204 ();
 
@@ -40,6 +42,8 @@ endpoints! {
     SHARE_CREATE: Post "/v1/shares", CreateShare => 201 ShareInfo;
     /// Changes a share's quota. Durable when it is answered. One below what is used takes nothing away; it only refuses more.
     SHARE_QUOTA: Patch "/v1/shares/{name}", ShareQuota => 200 ShareInfo;
+    /// Changes what a share's flushes wait for: all that come after the answer. Durable when it is answered.
+    SHARE_FLUSH: Patch "/v1/shares/{name}/flush", ShareFlush => 200 ShareInfo;
     /// Deletes a share. Durable when it is answered; its files are removed afterwards. One with sessions is refused as busy.
     SHARE_DELETE: Delete "/v1/shares/{name}", DeleteShare => 204 ();
 
@@ -99,6 +103,9 @@ pub struct CreateVolume {
     pub name: String,
     /// A multiple of 4096.
     pub size_bytes: u64,
+    /// What its flushes wait for.
+    #[serde(default)]
+    pub flush: FlushMode,
 }
 
 impl Request for CreateVolume {
@@ -128,6 +135,22 @@ impl Request for ResizeVolume {
     }
 }
 
+/// Another flush mode for a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeFlush {
+    /// Of a volume that is there.
+    pub name: String,
+    /// What its flushes wait for from now on.
+    pub flush: FlushMode,
+}
+
+impl Request for VolumeFlush {
+    fn check(&self) -> Result<(), ControlError> {
+        check_volume_name(&self.name)
+    }
+}
+
 /// Which volume goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteVolume {
@@ -150,6 +173,9 @@ pub struct CreateShare {
     /// A multiple of 4096; none: as much as the store holds.
     #[serde(default)]
     pub quota_bytes: Option<u64>,
+    /// What its flushes wait for.
+    #[serde(default)]
+    pub flush: FlushMode,
 }
 
 impl Request for CreateShare {
@@ -175,6 +201,22 @@ impl Request for ShareQuota {
     fn check(&self) -> Result<(), ControlError> {
         check_share_name(&self.name)?;
         self.quota_bytes.map_or(Ok(()), check_share_quota)
+    }
+}
+
+/// Another flush mode for a share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShareFlush {
+    /// Of a share that is there.
+    pub name: String,
+    /// What its flushes wait for from now on.
+    pub flush: FlushMode,
+}
+
+impl Request for ShareFlush {
+    fn check(&self) -> Result<(), ControlError> {
+        check_share_name(&self.name)
     }
 }
 

@@ -4,8 +4,8 @@ mod policies;
 mod store_check;
 
 use crate::admin::endpoints::{
-    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, RotateKey, ShareQuota,
-    StartTrace,
+    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, RotateKey, ShareFlush,
+    ShareQuota, StartTrace, VolumeFlush,
 };
 use crate::admin::model::{
     CacheStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, JournalStatus, LossStatus,
@@ -84,6 +84,7 @@ impl GatewayControl {
         VolumeInfo {
             name: volume.name.clone(),
             size_bytes: volume.blocks * BLOCK,
+            flush: volume.flush.into(),
             connections: self.gateway.connections(volume.id),
         }
     }
@@ -288,10 +289,12 @@ impl GatewayControl {
             .on(&endpoints::VOLUME_LIST, |gateway, ()| Ok(gateway.status().volumes))
             .on(&endpoints::VOLUME_CREATE, Self::volume_create)
             .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
+            .on(&endpoints::VOLUME_FLUSH, Self::volume_flush)
             .on(&endpoints::VOLUME_DELETE, Self::volume_delete)
             .on(&endpoints::SHARE_LIST, |gateway, ()| Ok(gateway.share_infos()))
             .on(&endpoints::SHARE_CREATE, Self::share_create)
             .on(&endpoints::SHARE_QUOTA, Self::share_quota)
+            .on(&endpoints::SHARE_FLUSH, Self::share_flush)
             .on(&endpoints::SHARE_DELETE, Self::share_delete)
             .on(&endpoints::CHECK_STATUS, |gateway, ()| {
                 Ok(gateway.shares.checking.status())
@@ -367,11 +370,16 @@ impl GatewayControl {
     }
 
     fn volume_create(&self, request: CreateVolume) -> Result<VolumeInfo, ControlError> {
-        let CreateVolume { name, size_bytes } = request;
+        let CreateVolume {
+            name,
+            size_bytes,
+            flush,
+        } = request;
         self.change_volume(&name, |token| Event::VolumeCreate {
             token,
             name: name.clone(),
             blocks: size_bytes / BLOCK,
+            flush: flush.into(),
         })?;
         self.found(&name)
     }
@@ -400,6 +408,16 @@ impl GatewayControl {
         self.found(&name)
     }
 
+    fn volume_flush(&self, VolumeFlush { name, flush }: VolumeFlush) -> Result<VolumeInfo, ControlError> {
+        let volume = self.find(&name)?.id;
+        self.change_volume(&name, |token| Event::VolumeFlushMode {
+            token,
+            volume,
+            flush: flush.into(),
+        })?;
+        self.found(&name)
+    }
+
     fn volume_delete(&self, DeleteVolume { name }: DeleteVolume) -> Result<(), ControlError> {
         let volume = self.find(&name)?.id;
         let connections = self.gateway.connections(volume);
@@ -409,11 +427,17 @@ impl GatewayControl {
         self.change_volume(&name, |token| Event::VolumeDelete { token, volume })
     }
 
-    fn share_create(&self, CreateShare { name, quota_bytes }: CreateShare) -> Result<ShareInfo, ControlError> {
+    fn share_create(&self, request: CreateShare) -> Result<ShareInfo, ControlError> {
+        let CreateShare {
+            name,
+            quota_bytes,
+            flush,
+        } = request;
         let service = &self.shares.service;
+        let quota_bytes = quota_bytes.unwrap_or(0);
         self.kept(
             &name,
-            service.create_share(&name, quota_bytes.unwrap_or(0), fuse::now()),
+            service.create_share(&name, quota_bytes, flush.into(), fuse::now()),
         )?;
         self.share_info(&name)
     }
@@ -421,6 +445,12 @@ impl GatewayControl {
     fn share_quota(&self, ShareQuota { name, quota_bytes }: ShareQuota) -> Result<ShareInfo, ControlError> {
         let service = &self.shares.service;
         self.kept(&name, service.set_quota(&name, quota_bytes.unwrap_or(0)))?;
+        self.share_info(&name)
+    }
+
+    fn share_flush(&self, ShareFlush { name, flush }: ShareFlush) -> Result<ShareInfo, ControlError> {
+        let service = &self.shares.service;
+        self.kept(&name, service.set_flush_mode(&name, flush.into()))?;
         self.share_info(&name)
     }
 
@@ -456,7 +486,7 @@ fn control_error(name: &str, refusal: &Refusal) -> ControlError {
     let kind = match refusal {
         Refusal::VolumeExists(_) => return ControlError::volume_exists(name),
         Refusal::UnknownVolume(_) => return ControlError::volume_not_found(name),
-        Refusal::OutOfRange { .. } | Refusal::TooLarge(_) => ErrorKind::Invalid,
+        Refusal::OutOfRange { .. } | Refusal::TooLarge(_) | Refusal::NoRecoveryPoints => ErrorKind::Invalid,
         Refusal::Busy => ErrorKind::Busy,
         Refusal::CloudUnavailable(_) => ErrorKind::Unavailable,
         Refusal::Disk(_) | Refusal::Failed(_) => ErrorKind::ReadOnly,
@@ -483,6 +513,7 @@ fn share_info(share: ShareStatus, sessions: &[SessionStatus]) -> ShareInfo {
         name: share.name,
         id: share.id,
         quota_bytes: (share.quota_bytes > 0).then_some(share.quota_bytes),
+        flush: share.flush.into(),
         used_bytes: share.used_bytes,
         inodes: share.inodes,
         deleting: share.being_deleted,

@@ -3,6 +3,7 @@
 
 mod check;
 mod error;
+mod flush;
 mod name;
 mod policy;
 mod share;
@@ -12,6 +13,7 @@ mod volume;
 
 pub use check::{CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus, StoreCheckStatus, StoreFinding};
 pub use error::{ControlError, ErrorKind};
+pub use flush::FlushMode;
 pub use name::NAME_BYTES_MAX;
 pub use policy::{PolicySetting, PolicyStatus, PolicyTally};
 pub use share::{SHARE_QUOTA_BYTES_MAX, SessionInfo, SessionKind, ShareInfo, check_share_name, check_share_quota};

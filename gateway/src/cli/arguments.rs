@@ -4,6 +4,7 @@ mod share;
 pub(super) use export::{ExportCommand, HowToWrite, IscsiOptions, NfsOptions, SmbOptions};
 pub(super) use share::{MountArguments, ShareCommand};
 
+use crate::admin::model::FlushMode;
 use crate::settings::ByteSize;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -52,10 +53,10 @@ pub(super) enum Command {
     /// Change the local cache, with the gateway stopped
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Create, list, resize and delete volumes
+    /// Create, list, resize, set and delete volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
-    /// Create, list, limit, mount and delete shares
+    /// Create, list, limit, set, mount and delete shares
     #[command(subcommand)]
     Share(ShareCommand),
     /// Make a volume or a share known to a protocol server
@@ -195,6 +196,9 @@ pub(super) enum VolumeCommand {
         /// A multiple of 4KiB, such as 10GiB
         #[arg(long)]
         size: ByteSize,
+        /// What its flushes (FLUSH, FUA, SYNCHRONIZE CACHE) wait for
+        #[arg(long, value_name = "MODE", default_value = "local")]
+        flush: FlushMode,
         #[arg(long)]
         json: bool,
     },
@@ -212,6 +216,15 @@ pub(super) enum VolumeCommand {
         /// Permit a smaller size; what lies beyond it is lost
         #[arg(long)]
         allow_shrink: bool,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change what a volume's flushes wait for
+    Set {
+        name: String,
+        /// What its flushes (FLUSH, FUA, SYNCHRONIZE CACHE) wait for from now on
+        #[arg(long, value_name = "MODE")]
+        flush: FlushMode,
         #[arg(long)]
         json: bool,
     },

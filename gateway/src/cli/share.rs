@@ -4,7 +4,7 @@ use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
 use crate::admin::endpoint::Request;
-use crate::admin::endpoints::{self, CreateShare, DeleteShare, ShareQuota};
+use crate::admin::endpoints::{self, CreateShare, DeleteShare, ShareFlush, ShareQuota};
 use crate::admin::model::{SessionInfo, ShareInfo, check_share_name};
 use crate::logging;
 use crate::mount::{self, MountOptions};
@@ -16,9 +16,18 @@ use std::path::{Path, PathBuf};
 
 pub(super) fn run(client: &Client, command: ShareCommand) -> Result<(), CliError> {
     match command {
-        ShareCommand::Create { name, quota, json } => {
-            let quota_bytes = quota.map(|size| size.0);
-            let created = client.ask(&endpoints::SHARE_CREATE, &CreateShare { name, quota_bytes })?;
+        ShareCommand::Create {
+            name,
+            quota,
+            flush,
+            json,
+        } => {
+            let request = CreateShare {
+                name,
+                quota_bytes: quota.map(|size| size.0),
+                flush,
+            };
+            let created = client.ask(&endpoints::SHARE_CREATE, &request)?;
             show(&created, "created", json)
         }
         ShareCommand::List { json } => {
@@ -31,6 +40,10 @@ pub(super) fn run(client: &Client, command: ShareCommand) -> Result<(), CliError
         ShareCommand::Quota { name, quota, json } => {
             let quota_bytes = quota.0.map(|size| size.0);
             let changed = client.ask(&endpoints::SHARE_QUOTA, &ShareQuota { name, quota_bytes })?;
+            show(&changed, "changed", json)
+        }
+        ShareCommand::Set { name, flush, json } => {
+            let changed = client.ask(&endpoints::SHARE_FLUSH, &ShareFlush { name, flush })?;
             show(&changed, "changed", json)
         }
         ShareCommand::Delete { name, force, yes, json } => {
@@ -54,7 +67,8 @@ fn show(share: &ShareInfo, done: &str, as_json: bool) -> Result<(), CliError> {
     let quota = share
         .quota_bytes
         .map_or("no quota".into(), |bytes| format!("quota {}", ByteSize(bytes)));
-    output::text(&format!("{done} share {}: {quota}", share.name))
+    let flush = share.flush.remark();
+    output::text(&format!("{done} share {}: {quota}{flush}", share.name))
 }
 
 fn deleted(name: &str, as_json: bool) -> Result<(), CliError> {
@@ -77,12 +91,13 @@ fn listed(shares: &[ShareInfo]) -> String {
             share
                 .quota_bytes
                 .map_or("none".into(), |bytes| ByteSize(bytes).to_string()),
+            share.flush.as_str().to_owned(),
             HumanCount(share.inodes).to_string(),
             share.sessions.iter().map(client_shown).collect::<Vec<_>>().join(", "),
         ]
     };
     output::table(
-        ["NAME", "USED", "QUOTA", "FILES", "CLIENTS"],
+        ["NAME", "USED", "QUOTA", "FLUSH", "FILES", "CLIENTS"],
         &shares.iter().map(row).collect::<Vec<_>>(),
     )
 }
@@ -143,7 +158,7 @@ fn tell_supervisor() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::model::SessionKind;
+    use crate::admin::model::{FlushMode, SessionKind};
 
     #[test]
     fn list_shows_use_and_users() {
@@ -156,6 +171,7 @@ mod tests {
             ShareInfo {
                 name: "docs".into(),
                 quota_bytes: Some(10 << 30),
+                flush: FlushMode::Bucket,
                 used_bytes: 3 << 29,
                 inodes: 12_345,
                 sessions: vec![
@@ -172,9 +188,9 @@ mod tests {
             },
         ];
         let expected = "\
-NAME                 USED      QUOTA  FILES   CLIENTS
-docs                 1.50 GiB  10GiB  12,345  host (mount), nfs (socket, away)
-old (being deleted)  0 B       none   1
+NAME                 USED      QUOTA  FLUSH   FILES   CLIENTS
+docs                 1.50 GiB  10GiB  bucket  12,345  host (mount), nfs (socket, away)
+old (being deleted)  0 B       none   local   1
 ";
         assert_eq!(listed(&shares), expected);
     }

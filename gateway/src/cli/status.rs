@@ -227,7 +227,10 @@ fn volumes(status: &Status) -> String {
     if status.volumes.is_empty() {
         return "none".into();
     }
-    let one = |volume: &crate::admin::model::VolumeInfo| format!("{} ({})", volume.name, ByteSize(volume.size_bytes));
+    let one = |volume: &crate::admin::model::VolumeInfo| {
+        let (size, flush) = (ByteSize(volume.size_bytes), volume.flush.remark());
+        format!("{} ({size}{flush})", volume.name)
+    };
     status.volumes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -240,7 +243,8 @@ fn shares(status: &Status) -> String {
             .quota_bytes
             .map(|bytes| format!(" of {}", ByteSize(bytes)))
             .unwrap_or_default();
-        format!("{} ({}{quota})", share.name, HumanBytes(share.used_bytes))
+        let (used, flush) = (HumanBytes(share.used_bytes), share.flush.remark());
+        format!("{} ({used}{quota}{flush})", share.name)
     };
     status.shares.iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -4,16 +4,25 @@ use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
 use crate::admin::endpoint::Request;
-use crate::admin::endpoints::{self, CreateVolume, DeleteVolume, ResizeVolume};
+use crate::admin::endpoints::{self, CreateVolume, DeleteVolume, ResizeVolume, VolumeFlush};
 use crate::admin::model::VolumeInfo;
 use crate::settings::ByteSize;
 use serde_json::json;
 
 pub(super) fn run(client: &Client, command: VolumeCommand) -> Result<(), CliError> {
     match command {
-        VolumeCommand::Create { name, size, json } => {
-            let size_bytes = size.0;
-            let volume = client.ask(&endpoints::VOLUME_CREATE, &CreateVolume { name, size_bytes })?;
+        VolumeCommand::Create {
+            name,
+            size,
+            flush,
+            json,
+        } => {
+            let request = CreateVolume {
+                name,
+                size_bytes: size.0,
+                flush,
+            };
+            let volume = client.ask(&endpoints::VOLUME_CREATE, &request)?;
             show(&volume, "created", json)
         }
         VolumeCommand::List { json } => {
@@ -37,6 +46,10 @@ pub(super) fn run(client: &Client, command: VolumeCommand) -> Result<(), CliErro
             let volume = client.ask(&endpoints::VOLUME_RESIZE, &request)?;
             show(&volume, "resized", json)
         }
+        VolumeCommand::Set { name, flush, json } => {
+            let volume = client.ask(&endpoints::VOLUME_FLUSH, &VolumeFlush { name, flush })?;
+            show(&volume, "changed", json)
+        }
         VolumeCommand::Delete { name, yes, json } => delete(client, DeleteVolume { name }, yes, json),
     }
 }
@@ -46,9 +59,10 @@ fn show(volume: &VolumeInfo, done: &str, as_json: bool) -> Result<(), CliError> 
         return output::json(volume);
     }
     output::text(&format!(
-        "{done} volume {}: {}",
+        "{done} volume {}: {}{}",
         volume.name,
-        ByteSize(volume.size_bytes)
+        ByteSize(volume.size_bytes),
+        volume.flush.remark()
     ))
 }
 
@@ -57,11 +71,12 @@ fn listed(volumes: &[VolumeInfo]) -> String {
         [
             volume.name.clone(),
             ByteSize(volume.size_bytes).to_string(),
+            volume.flush.as_str().to_owned(),
             volume.connections.to_string(),
         ]
     };
     output::table(
-        ["NAME", "SIZE", "CONNECTIONS"],
+        ["NAME", "SIZE", "FLUSH", "CONNECTIONS"],
         &volumes.iter().map(row).collect::<Vec<_>>(),
     )
 }

@@ -5,7 +5,7 @@ use crate::runtime::requests::{AnswerCall, Data, Pending, Reply};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use tombolo_base::{BLOCK_BYTES, BlockSum, MetadataChange, Span, VolumeId};
+use tombolo_base::{BLOCK_BYTES, BlockSum, FlushMode, MetadataChange, Span, VolumeId};
 use tombolo_core::local_metadata::{MetadataRead, Table, map_key};
 use tombolo_core::{Answer, ClientId, Core, EntryScan, Event, LinkRun, ResolvedRun, StatusRun, Token, WriteRequest};
 use tombolo_file_storage::{CoreAccess, storage_error};
@@ -162,11 +162,11 @@ impl CoreAccess for GatewayAccess {
         self.ask(Data::None, event).map(|_| ())
     }
 
-    fn begin_sync(&self, done: SyncDone) {
+    fn begin_sync(&self, mode: FlushMode, done: SyncDone) {
         let call: AnswerCall = Box::new(move |result, _| {
             done(result.map(|_| ()).map_err(|refusal| storage_error(&refusal)));
         });
-        self.send(Data::None, Reply::Call(call), |token| Event::Flush { token });
+        self.send(Data::None, Reply::Call(call), |token| Event::Flush { token, mode });
     }
 }
 

@@ -24,6 +24,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tombolo_base::FlushMode;
 use tombolo_files::{FileError, FileService, SessionKind, SessionRequest, ShareStatus, Timestamp};
 use tombolo_fuse::{Attach, AttachReply, Attached, Errno, Notifier, Service};
 
@@ -139,12 +140,13 @@ impl Shares {
         self.absent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when everything done so far is on stable storage.
+    /// Returns when everything done so far is on stable storage here.
     pub fn sync(&self) -> Result<(), FileError> {
         let (sender, receiver) = sync_channel(1);
-        self.service.sync(Box::new(move |synced| {
+        let reply = Box::new(move |synced| {
             let _ = sender.send(synced);
-        }));
+        });
+        self.service.sync(FlushMode::Local, reply);
         let gone = |_| Err(FileError::Failed("the gateway is stopping".into()));
         receiver.recv().unwrap_or_else(gone)
     }

@@ -114,7 +114,7 @@ impl Export for VolumeExport {
         match request {
             Request::Read { offset, length } => self.read(offset, length, reply),
             Request::Write { offset, data, fua } => self.write(offset, data, fua, reply),
-            Request::Flush => self.send(Pending::plain(reply), |token| Event::Flush { token }),
+            Request::Flush => self.flush(Pending::plain(reply)),
             Request::Trim { offset, length, fua } => self.trim(offset, length, fua, reply),
             Request::WriteZeroes {
                 offset,
@@ -144,6 +144,11 @@ impl VolumeExport {
         let event = event(token);
         self.gateway.recorder.note(self.client, &event);
         self.gateway.submit(event);
+    }
+
+    fn flush(&self, pending: Pending) {
+        let mode = self.gateway.core().flush_mode(self.volume);
+        self.send(pending, |token| Event::Flush { token, mode });
     }
 
     fn enclosing(&self, offset: u64, length: u64) -> Span {
@@ -238,7 +243,7 @@ impl VolumeExport {
         }
         let pending = Pending::plain(reply);
         if first >= end {
-            return self.send(pending, |token| Event::Flush { token });
+            return self.flush(pending);
         }
         let span = Span {
             volume: self.volume,
@@ -334,6 +339,10 @@ fn nbd_error(refusal: &Refusal) -> NbdError {
         // The volume was deleted under its client.
         Refusal::UnknownVolume(_) => NbdError::Shutdown,
         Refusal::Busy | Refusal::CloudUnavailable(_) => NbdError::NoMem,
-        Refusal::Lost { .. } | Refusal::Disk(_) | Refusal::Metadata(_) | Refusal::Failed(_) => NbdError::Io,
+        Refusal::Lost { .. }
+        | Refusal::Disk(_)
+        | Refusal::Metadata(_)
+        | Refusal::NoRecoveryPoints
+        | Refusal::Failed(_) => NbdError::Io,
     }
 }

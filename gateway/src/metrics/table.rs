@@ -102,7 +102,7 @@ pub(super) const METRICS: &[Metric] = &[
     ),
     counter(
         "tombolo_writes_refused_total",
-        "Writes refused as busy after waiting too long.",
+        "Writes, and flushes that wait for the store, refused as busy after waiting too long.",
         |m| Integer(m.status.writes.refused),
     ),
     counter(

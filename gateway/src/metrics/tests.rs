@@ -1,8 +1,8 @@
 use super::requests::OperationMetrics;
 use super::*;
 use crate::admin::model::{
-    DedupStatus, PolicyStatus, PolicyTally, RecoveryPointStatus, SessionInfo, SessionKind, ShareInfo, Status,
-    StoreState, StoreStatus, VolumeInfo,
+    DedupStatus, FlushMode, PolicyStatus, PolicyTally, RecoveryPointStatus, SessionInfo, SessionKind, ShareInfo,
+    Status, StoreState, StoreStatus, VolumeInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use tombolo_cloud_driver::{ErrorKind, GateDepth, Operation, OperationCounts, RetryCounts};
@@ -48,6 +48,7 @@ fn example() -> Metrics {
             volumes: vec![VolumeInfo {
                 name: "vol\"1".into(),
                 size_bytes: 1 << 30,
+                flush: FlushMode::Local,
                 connections: 2,
             }],
             shares: vec![

@@ -25,7 +25,7 @@ fn parsed((code, body): (u16, String)) -> (u16, Value) {
 fn a_volume_lives_and_dies() {
     let gateway = Gateway::start();
     let body = json!({ "name": "vol", "size_bytes": 16 * MIB }).to_string();
-    let created = json!({ "name": "vol", "size_bytes": 16 * MIB, "connections": 0 });
+    let created = json!({ "name": "vol", "size_bytes": 16 * MIB, "flush": "local", "connections": 0 });
     assert_eq!(
         parsed(gateway.request("POST", "/v1/volumes", &body)),
         (201, created.clone())
@@ -41,6 +41,15 @@ fn a_volume_lives_and_dies() {
     let body = json!({ "size_bytes": MIB, "allow_shrink": true }).to_string();
     let (code, resized) = parsed(gateway.request("PATCH", "/v1/volumes/vol", &body));
     assert_eq!((code, &resized["size_bytes"]), (200, &json!(MIB)));
+    let (code, changed) = parsed(gateway.request("PATCH", "/v1/volumes/vol/flush", r#"{"flush": "bucket"}"#));
+    assert_eq!((code, &changed["flush"]), (200, &json!("bucket")));
+    assert_eq!(
+        gateway
+            .request("PATCH", "/v1/volumes/vol/flush", r#"{"flush": "never"}"#)
+            .0,
+        400
+    );
+    assert_eq!(gateway.request("PATCH", "/v1/volumes/vol/flush", "{}").0, 400);
     assert_eq!(gateway.request("DELETE", "/v1/volumes/vol", ""), (204, String::new()));
     assert_eq!(parsed(gateway.request("GET", "/v1/volumes", "")), (200, json!([])));
 }

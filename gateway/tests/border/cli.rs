@@ -19,7 +19,7 @@ fn bare(words: &[&str]) -> Command {
 }
 
 #[test]
-fn volumes_are_created_listed_resized_and_deleted() {
+fn volumes_are_created_listed_changed_and_deleted() {
     let gateway = Gateway::start();
     assert_eq!(
         gateway.cli(&["volume", "create", "b", "--size", "10GiB"], 0).out,
@@ -30,9 +30,24 @@ fn volumes_are_created_listed_resized_and_deleted() {
             .cli(&["volume", "create", "a.1", "--size", "4096", "--json"], 0)
             .out,
     );
-    assert_eq!(created, json!({ "name": "a.1", "size_bytes": 4096, "connections": 0 }));
+    assert_eq!(
+        created,
+        json!({ "name": "a.1", "size_bytes": 4096, "flush": "local", "connections": 0 })
+    );
+    assert_eq!(
+        gateway.cli(&["volume", "set", "b", "--flush", "bucket"], 0).out,
+        "changed volume b: 10GiB, flushed to the store\n"
+    );
     let listed = gateway.cli(&["volume", "list"], 0).out;
-    assert_eq!(listed, "NAME  SIZE   CONNECTIONS\na.1   4KiB   0\nb     10GiB  0\n");
+    assert_eq!(
+        listed,
+        "NAME  SIZE   FLUSH   CONNECTIONS\na.1   4KiB   local   0\nb     10GiB  bucket  0\n"
+    );
+    let status = gateway.cli(&["status"], 0).out;
+    assert!(
+        status.contains("a.1 (4KiB), b (10GiB, flushed to the store)"),
+        "{status}"
+    );
     gateway.cli(&["volume", "resize", "a.1", "--size", "8KiB"], 0);
     let refused = gateway.cli(&["volume", "resize", "a.1", "--size", "4KiB"], 2);
     assert!(refused.err.contains("shrinking must be allowed"), "{}", refused.err);
@@ -69,6 +84,17 @@ fn refusals_are_exact_and_have_their_exit_codes() {
             &["volume", "resize", "absent", "--size", "1GiB"],
             4,
             "volume \"absent\" does not exist",
+        ),
+        (
+            &["volume", "set", "absent", "--flush", "local"],
+            4,
+            "volume \"absent\" does not exist",
+        ),
+        (&["volume", "set", "there"], 2, "--flush"),
+        (
+            &["volume", "set", "there", "--flush", "never"],
+            2,
+            "[possible values: local, bucket]",
         ),
         (
             &["volume", "create", "there", "--size", "1GiB"],

@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tombolo::admin::endpoints::{
-    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, RotateKey, ShareQuota,
-    StartTrace,
+    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, RotateKey, ShareFlush,
+    ShareQuota, StartTrace, VolumeFlush,
 };
 use tombolo::admin::model::{
     CheckState, CheckStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, JournalStatus,
@@ -71,10 +71,12 @@ impl Fake {
             .on(&endpoints::VOLUME_LIST, |fake, ()| Ok(fake.status().volumes))
             .on(&endpoints::VOLUME_CREATE, Self::volume_create)
             .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
+            .on(&endpoints::VOLUME_FLUSH, Self::volume_flush)
             .on(&endpoints::VOLUME_DELETE, Self::volume_delete)
             .on(&endpoints::SHARE_LIST, |fake, ()| Ok(fake.status().shares))
             .on(&endpoints::SHARE_CREATE, Self::share_create)
             .on(&endpoints::SHARE_QUOTA, Self::share_quota)
+            .on(&endpoints::SHARE_FLUSH, Self::share_flush)
             .on(&endpoints::SHARE_DELETE, Self::share_delete)
             .on(&endpoints::CHECK_STATUS, |fake, ()| Ok(fake.check_status()))
             .on(&endpoints::CHECK_START, Self::check_start)
@@ -144,7 +146,11 @@ impl Fake {
     }
 
     fn volume_create(&self, request: CreateVolume) -> Result<VolumeInfo, ControlError> {
-        let CreateVolume { name, size_bytes } = request;
+        let CreateVolume {
+            name,
+            size_bytes,
+            flush,
+        } = request;
         let mut state = self.change()?;
         if state.volumes.contains_key(&name) {
             return Err(ControlError::volume_exists(&name));
@@ -152,6 +158,7 @@ impl Fake {
         let volume = VolumeInfo {
             name: name.clone(),
             size_bytes,
+            flush,
             connections: 0,
         };
         state.volumes.insert(name, volume.clone());
@@ -173,6 +180,14 @@ impl Fake {
             return Err(ControlError::volume_would_shrink(&name, volume.size_bytes, size_bytes));
         }
         volume.size_bytes = size_bytes;
+        Ok(volume.clone())
+    }
+
+    fn volume_flush(&self, VolumeFlush { name, flush }: VolumeFlush) -> Result<VolumeInfo, ControlError> {
+        let mut state = self.change()?;
+        let volume = state.volumes.get_mut(&name);
+        let volume = volume.ok_or_else(|| ControlError::volume_not_found(&name))?;
+        volume.flush = flush;
         Ok(volume.clone())
     }
 
@@ -243,7 +258,12 @@ impl Fake {
         Ok(self.policy())
     }
 
-    fn share_create(&self, CreateShare { name, quota_bytes }: CreateShare) -> Result<ShareInfo, ControlError> {
+    fn share_create(&self, request: CreateShare) -> Result<ShareInfo, ControlError> {
+        let CreateShare {
+            name,
+            quota_bytes,
+            flush,
+        } = request;
         let mut state = self.change()?;
         if state.shares.contains_key(&name) {
             return Err(ControlError::share_exists(&name));
@@ -252,6 +272,7 @@ impl Fake {
             name: name.clone(),
             id: state.shares.len() as u32 + 1,
             quota_bytes,
+            flush,
             inodes: 1,
             ..ShareInfo::default()
         };
@@ -266,6 +287,14 @@ impl Fake {
             .get_mut(&name)
             .ok_or_else(|| ControlError::share_not_found(&name))?;
         share.quota_bytes = quota_bytes;
+        Ok(share.clone())
+    }
+
+    fn share_flush(&self, ShareFlush { name, flush }: ShareFlush) -> Result<ShareInfo, ControlError> {
+        let mut state = self.change()?;
+        let share = state.shares.get_mut(&name);
+        let share = share.ok_or_else(|| ControlError::share_not_found(&name))?;
+        share.flush = flush;
         Ok(share.clone())
     }
 

@@ -25,7 +25,7 @@ fn a_share_lives_and_dies_over_the_api() {
     let body = json!({ "name": "docs", "quota_bytes": 16 * MIB }).to_string();
     let (code, created) = gateway.request("POST", "/v1/shares", &body);
     let expected = json!({
-        "name": "docs", "id": 1, "quota_bytes": 16 * MIB, "used_bytes": 0, "inodes": 1, "deleting": false, "sessions": [],
+        "name": "docs", "id": 1, "quota_bytes": 16 * MIB, "flush": "local", "used_bytes": 0, "inodes": 1, "deleting": false, "sessions": [],
     });
     assert_eq!((code, parsed(&created)), (201, expected));
     use_share(&gateway, "docs");
@@ -34,6 +34,8 @@ fn a_share_lives_and_dies_over_the_api() {
     assert_eq!((code, &parsed(&listed)[0]["sessions"][0]), (200, &session));
     let (code, changed) = gateway.request("PATCH", "/v1/shares/docs", r#"{"quota_bytes": null}"#);
     assert_eq!((code, &parsed(&changed)["quota_bytes"]), (200, &Value::Null));
+    let (code, changed) = gateway.request("PATCH", "/v1/shares/docs/flush", r#"{"flush": "bucket"}"#);
+    assert_eq!((code, &parsed(&changed)["flush"]), (200, &json!("bucket")));
     assert_eq!(gateway.request("DELETE", "/v1/shares/docs", "").0, 409);
     assert_eq!(gateway.request("DELETE", "/v1/shares/docs?force=false", "").0, 409);
     assert_eq!(gateway.request("DELETE", "/v1/shares/docs?force=true", "").0, 204);
@@ -103,12 +105,16 @@ fn shares_are_created_listed_limited_and_deleted() {
         gateway.cli(&["share", "create", "free"], 0).out,
         "created share free: no quota\n"
     );
+    assert_eq!(
+        gateway.cli(&["share", "set", "free", "--flush", "bucket"], 0).out,
+        "changed share free: no quota, flushed to the store\n"
+    );
     use_share(&gateway, "docs");
     assert_eq!(
         gateway.cli(&["share", "list"], 0).out,
-        "NAME  USED      QUOTA  FILES  CLIENTS\n\
-         docs  3.00 MiB  10GiB  1      host (mount)\n\
-         free  0 B       none   1\n"
+        "NAME  USED      QUOTA  FLUSH   FILES  CLIENTS\n\
+         docs  3.00 MiB  10GiB  local   1      host (mount)\n\
+         free  0 B       none   bucket  1\n"
     );
     assert_eq!(
         gateway.cli(&["share", "quota", "docs", "none"], 0).out,
@@ -144,6 +150,11 @@ fn refusals_are_exact_and_have_their_exit_codes() {
         (&["share", "quota", "there"], 2, "SIZE|none"),
         (
             &["share", "quota", "absent", "none"],
+            4,
+            "share \"absent\" does not exist",
+        ),
+        (
+            &["share", "set", "absent", "--flush", "local"],
             4,
             "share \"absent\" does not exist",
         ),

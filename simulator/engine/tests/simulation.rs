@@ -165,3 +165,8 @@ fn a_root_of_an_earlier_life_that_takes_effect_is_noticed() {
 fn changes_that_the_bucket_is_not_told_of_are_noticed() {
     assert_noticed(Canary::OmitChange, 0..20);
 }
+
+#[test]
+fn a_flush_that_does_not_wait_for_the_bucket_is_noticed() {
+    assert_noticed(Canary::FlushToDiskAlone, 0..20);
+}

@@ -12,7 +12,7 @@
 //! 72  next volume                 u64
 //! 80  totals                      6 × u64   as in the superblock
 //! 128 items, to the end: kind u8, then its fields
-//!       1 volume                  number u64, blocks u64, name length u8, name
+//!       1 volume                  number u64, size u64, name length u8, name
 //!       2 no volume any more      number u64
 //!       3 run of blocks           volume u64, first u64, count u64, first PVBN u64
 //!       4 holes                   volume u64, first u64, count u64
@@ -22,10 +22,10 @@
 //!       8 counter                 key length u16, key, value i64
 //! ```
 //!
-//! Items are laid over what was known, in their order.
+//! Items are laid over what was known, in their order. A size is as in the local journal ([`crate::format::record`]).
 
 use crate::format::record::VOLUME_BLOCKS_MAX;
-use crate::format::superblock::{Totals, Volume};
+use crate::format::superblock::{Totals, Volume, decode_size, encode_size};
 use crate::state::extent_map::{Extent, Target};
 use crate::state::unpublished::RecoveryPoint;
 use alloc::{boxed::Box, string::String, vec::Vec};
@@ -234,7 +234,7 @@ fn encode_item(item: &Item, out: &mut Writer) {
         Item::Volume(volume) => {
             out.u8(1)
                 .u64(volume.id.0)
-                .u64(volume.blocks)
+                .u64(encode_size(volume.blocks, volume.flush))
                 .u8(volume.name.len() as u8)
                 .bytes(volume.name.as_bytes());
         }
@@ -271,7 +271,7 @@ fn decode_item(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<Item, DecodeErro
     match reader.u8("bucket journal item kind")? {
         1 => {
             let id = VolumeId(reader.u64("volume number")?);
-            let blocks = reader.u64("volume blocks")?;
+            let (blocks, flush) = decode_size(reader.u64("volume size")?);
             let length = usize::from(reader.u8("volume name length")?);
             let name =
                 core::str::from_utf8(reader.bytes("volume name", length)?).map_err(|_| DecodeError::Invalid {
@@ -279,7 +279,12 @@ fn decode_item(reader: &mut Reader<'_>, bytes: &[u8]) -> Result<Item, DecodeErro
                     value: length as u64,
                 })?;
             let name = String::from(name);
-            Ok(Item::Volume(Volume { id, name, blocks }))
+            Ok(Item::Volume(Volume {
+                id,
+                name,
+                blocks,
+                flush,
+            }))
         }
         2 => Ok(Item::NoVolume(VolumeId(reader.u64("volume number")?))),
         kind @ (3 | 4) => {

@@ -4,7 +4,7 @@ use crate::state::entry_overlay::Entries;
 use crate::state::extent_map::ExtentMap;
 use alloc::{collections::BTreeMap, sync::Arc};
 use proptest::prelude::*;
-use tombolo_base::{BlockEncoding, Fingerprint};
+use tombolo_base::{BlockEncoding, Fingerprint, FlushMode};
 
 fn point(entry_bytes: usize, entries: u32) -> RecoveryPoint {
     let volume = VolumeId(3);
@@ -41,6 +41,7 @@ fn point(entry_bytes: usize, entries: u32) -> RecoveryPoint {
                     id: volume,
                     name: "disk".into(),
                     blocks: 10,
+                    flush: FlushMode::Bucket,
                 }),
             ),
             (VolumeId(5), None),

@@ -12,9 +12,9 @@
 //!  48 XXH3-64 of 0..48   u64         40 XXH3-64 of bytes   u64          3 Redirect  volume u64, first u64, count u32,
 //!                                       0..40 and payload                           from PVBN u64, to PVBN u64
 //!                                    48 payload                         4 Object    bytes u32, object descriptor
-//!                                                                       5 Create    volume u64, blocks u64, name
-//!                                                                                   length u8, name
-//!                                                                       6 Resize    volume u64, blocks u64
+//!                                                                       5 Create    volume u64, size u64, name length
+//!                                                                                   u8, name
+//!                                                                       6 Resize    volume u64, size u64
 //!                                                                       7 Delete    volume u64
 //!                                                                       8 Entries   count u32, then each: kind u8
 //!                                                                         (1 put, 2 delete, 3 add), key length
@@ -25,13 +25,15 @@
 //! ```
 //! An LSN counts batch bytes from the beginning of time, segment headers left out: a batch at LSN `a` with header and
 //! payload of `n` bytes is followed by the batch at LSN `a + n`. "Durable LSN" says up to where cache file and journal
-//! were known to be on stable storage when the batch was made. The time is the machine's then: it tells how old what is
+//! were known to be on stable storage when the batch was made. A size is a volume's blocks; its highest bit says that its
+//! flushes wait for the bucket. The time is the machine's then: it tells how old what is
 //! dirty is, nothing else.
 
+use crate::format::superblock::{decode_size, encode_size};
 use alloc::{string::String, vec::Vec};
 use tombolo_base::{
-    BlockSum, DecodeError, ENTRY_KEY_BYTES_MAX, EntryChange, Lcbn, ObjectDescriptor, Pvbn, Reader, Span, VolumeId,
-    WallTime, Writer,
+    BlockSum, DecodeError, ENTRY_KEY_BYTES_MAX, EntryChange, FlushMode, Lcbn, ObjectDescriptor, Pvbn, Reader, Span,
+    VolumeId, WallTime, Writer,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -119,15 +121,20 @@ pub enum Record {
         volume: VolumeId,
         /// Its size.
         blocks: u64,
+        /// What its flushes wait for.
+        flush: FlushMode,
         /// At most 255 bytes.
         name: String,
     },
-    /// A volume has another size; what it lost is in a [`Record::Hole`] of the same batch.
+    /// A volume has another size, or its flushes wait for something else; what it lost is in a [`Record::Hole`] of the same
+    /// batch.
     Resize {
         /// Which one.
         volume: VolumeId,
-        /// The new size.
+        /// The new size, or the old one.
         blocks: u64,
+        /// What its flushes wait for from here on.
+        flush: FlushMode,
     },
     /// A volume is gone, and all of its blocks with it.
     Delete {
@@ -202,15 +209,20 @@ impl Record {
                 let bytes = descriptor.encode();
                 out.u8(4).u32(bytes.len() as u32).bytes(&bytes);
             }
-            Self::Create { volume, blocks, name } => {
+            Self::Create {
+                volume,
+                blocks,
+                flush,
+                name,
+            } => {
                 out.u8(5)
                     .u64(volume.0)
-                    .u64(*blocks)
+                    .u64(encode_size(*blocks, *flush))
                     .u8(name.len() as u8)
                     .bytes(name.as_bytes());
             }
-            Self::Resize { volume, blocks } => {
-                out.u8(6).u64(volume.0).u64(*blocks);
+            Self::Resize { volume, blocks, flush } => {
+                out.u8(6).u64(volume.0).u64(encode_size(*blocks, *flush));
             }
             Self::Delete { volume } => {
                 out.u8(7).u64(volume.0);
@@ -262,7 +274,8 @@ impl Record {
                 Self::Object(ObjectDescriptor::decode(reader.bytes("object record", bytes)?)?)
             }
             5 => {
-                let (volume, blocks) = (volume_id(reader)?, volume_blocks(reader)?);
+                let volume = volume_id(reader)?;
+                let (blocks, flush) = volume_size(reader)?;
                 let length = usize::from(reader.u8("volume name length")?);
                 let name =
                     core::str::from_utf8(reader.bytes("volume name", length)?).map_err(|_| DecodeError::Invalid {
@@ -272,13 +285,15 @@ impl Record {
                 Self::Create {
                     volume,
                     blocks,
+                    flush,
                     name: name.into(),
                 }
             }
-            6 => Self::Resize {
-                volume: volume_id(reader)?,
-                blocks: volume_blocks(reader)?,
-            },
+            6 => {
+                let volume = volume_id(reader)?;
+                let (blocks, flush) = volume_size(reader)?;
+                Self::Resize { volume, blocks, flush }
+            }
             7 => Self::Delete {
                 volume: volume_id(reader)?,
             },
@@ -401,8 +416,9 @@ fn volume_id(reader: &mut Reader<'_>) -> Result<VolumeId, DecodeError> {
     Ok(VolumeId(reader.u64("record volume")?))
 }
 
-fn volume_blocks(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
-    block_span("volume blocks", 0, reader.u64("volume blocks")?)
+fn volume_size(reader: &mut Reader<'_>) -> Result<(u64, FlushMode), DecodeError> {
+    let (blocks, flush) = decode_size(reader.u64("volume size")?);
+    Ok((block_span("volume blocks", 0, blocks)?, flush))
 }
 
 fn block_span(what: &'static str, first: u64, count: u64) -> Result<u64, DecodeError> {
@@ -645,9 +661,14 @@ mod tests {
             Record::Create {
                 volume,
                 blocks: 1024,
+                flush: FlushMode::Bucket,
                 name: "disk-1".into(),
             },
-            Record::Resize { volume, blocks: 2048 },
+            Record::Resize {
+                volume,
+                blocks: 2048,
+                flush: FlushMode::Local,
+            },
             Record::Delete { volume },
             Record::Entries(vec![
                 EntryChange::Put {

@@ -2,7 +2,7 @@
 
 use crate::format::record::Lsn;
 use alloc::{string::String, vec::Vec};
-use tombolo_base::{DecodeError, Pvbn, Reader, VolumeId, WallTime, Writer};
+use tombolo_base::{DecodeError, FlushMode, Pvbn, Reader, VolumeId, WallTime, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A volume as local metadata and the core know it.
@@ -14,6 +14,27 @@ pub struct Volume {
     pub name: String,
     /// The size.
     pub blocks: u64,
+    /// What its flushes wait for.
+    pub flush: FlushMode,
+}
+
+/// The highest bit of a volume's size, wherever that is stored: its flushes wait for the bucket.
+const FLUSH_TO_BUCKET: u64 = 1 << 63;
+
+/// A volume's size with its flush mode, as one number.
+pub(crate) fn encode_size(blocks: u64, flush: FlushMode) -> u64 {
+    match flush {
+        FlushMode::Local => blocks,
+        FlushMode::Bucket => blocks | FLUSH_TO_BUCKET,
+    }
+}
+
+/// The inverse of [`encode_size`], of blocks below the highest bit.
+pub(crate) fn decode_size(size: u64) -> (u64, FlushMode) {
+    match size & FLUSH_TO_BUCKET {
+        0 => (size, FlushMode::Local),
+        _ => (size & !FLUSH_TO_BUCKET, FlushMode::Bucket),
+    }
 }
 
 /// Where the journal takes over from local metadata, and what must outlive it.
@@ -114,7 +135,7 @@ impl Superblock {
         out.u32(self.volumes.len() as u32);
         for volume in &self.volumes {
             out.u64(volume.id.0)
-                .u64(volume.blocks)
+                .u64(encode_size(volume.blocks, volume.flush))
                 .u8(volume.name.len() as u8)
                 .bytes(volume.name.as_bytes());
         }
@@ -160,7 +181,7 @@ impl Superblock {
         };
         for _ in 0..reader.u32("superblock volume count")? {
             let id = VolumeId(reader.u64("superblock volume")?);
-            let blocks = reader.u64("superblock volume blocks")?;
+            let (blocks, flush) = decode_size(reader.u64("superblock volume size")?);
             let length = usize::from(reader.u8("superblock volume name")?);
             let name = core::str::from_utf8(reader.bytes("superblock volume name", length)?).map_err(|_| {
                 DecodeError::Invalid {
@@ -172,6 +193,7 @@ impl Superblock {
                 id,
                 name: name.into(),
                 blocks,
+                flush,
             });
         }
         for _ in 0..reader.u32("superblock age count")? {
@@ -198,10 +220,11 @@ mod tests {
     use super::*;
 
     fn superblock() -> Superblock {
-        let volume = |id, name: &str, blocks| Volume {
+        let volume = |id, name: &str, blocks, flush| Volume {
             id: VolumeId(id),
             name: name.into(),
             blocks,
+            flush,
         };
         Superblock {
             journal_identity: 1,
@@ -210,7 +233,11 @@ mod tests {
             segment: 4,
             next_pvbn: 5,
             next_volume: 6,
-            volumes: [volume(7, "first", 8), volume(9, "", u64::MAX)].into(),
+            volumes: [
+                volume(7, "first", 8, FlushMode::Local),
+                volume(9, "", u64::MAX >> 1, FlushMode::Bucket),
+            ]
+            .into(),
             totals: Totals {
                 blocks_written: 10,
                 blocks_zero: 11,
@@ -232,6 +259,14 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(Superblock::decode(&bytes[..length]).is_err(), "{length} bytes");
         }
+    }
+
+    #[test]
+    fn a_size_has_the_flush_mode_in_its_highest_bit() {
+        assert_eq!(encode_size(5, FlushMode::Local), 5);
+        assert_eq!(encode_size(5, FlushMode::Bucket), 0x8000_0000_0000_0005);
+        assert_eq!(decode_size(5), (5, FlushMode::Local), "as before there were modes");
+        assert_eq!(decode_size(0x8000_0000_0000_0005), (5, FlushMode::Bucket));
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use crate::event::{Answer, Token};
 use crate::format::record::Lsn;
 use alloc::{collections::BTreeMap, vec::Vec};
-use tombolo_base::Instant;
+use tombolo_base::{FlushMode, Instant};
 
 #[derive(Debug)]
 pub struct Acknowledgement {
     pub token: Token,
     pub answer: Answer,
-    pub force_unit_access: bool,
+    /// Answered when it is flushed; `None`: when it is written.
+    pub flush: Option<FlushMode>,
 }
 
 #[derive(Debug, Default)]

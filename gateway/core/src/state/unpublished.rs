@@ -4,13 +4,14 @@
 //! entries and volumes there are, as they stood at that position. On its way there a point is *frozen*: what is written after
 //! it must not be in it, and what it maps must be in the store, even if that was overwritten meanwhile.
 
+use crate::event::{Answer, Token};
 use crate::format::record::{LinkRun, Lsn, Record, VOLUME_BLOCKS_MAX};
 use crate::format::superblock::{Totals, Volume};
 use crate::state::dirty::DirtyBlock;
 use crate::state::entry_overlay::Entries;
 use crate::state::extent_map::{Extent, ExtentMap, Target};
 use alloc::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     vec::Vec,
 };
@@ -68,6 +69,15 @@ pub struct FrozenPoint {
     pub since: Instant,
 }
 
+/// A request that is answered when the bucket has everything before a position.
+#[derive(Debug)]
+pub struct AwaitingPoint {
+    pub end: Lsn,
+    pub token: Token,
+    pub answer: Answer,
+    pub since: Instant,
+}
+
 /// Changes since the point that was frozen last.
 #[derive(Debug, Default)]
 pub struct Unpublished {
@@ -89,6 +99,10 @@ pub struct Unpublished {
     pub published_time: Option<WallTime>,
     /// A point is wanted at once.
     pub is_wanted: bool,
+    /// Flushes that the bucket is to cover, in the journal's order: while there are any, points follow each other without a pause.
+    pub waiting: VecDeque<AwaitingPoint>,
+    /// When the store last took an object of the frozen point, or a point.
+    pub moved_at: Instant,
 }
 
 /// What the bucket lacks, for people.
@@ -259,6 +273,14 @@ impl Unpublished {
                 .is_some_and(|extent| extent.target == Target::At(block.pvbn))
     }
 
+    /// The store has taken an object.
+    pub fn on_uploaded(&mut self, now: Instant) {
+        let is_uploading = |frozen: &FrozenPoint| matches!(frozen.stage, Stage::Uploading);
+        if self.frozen.as_ref().is_some_and(is_uploading) {
+            self.moved_at = now;
+        }
+    }
+
     /// Gives the point up that is on its way: what it would have held is lost. The next one holds its changes too.
     pub fn thaw(&mut self) {
         let Some(frozen) = self.frozen.take() else { return };
@@ -298,6 +320,12 @@ impl Unpublished {
     /// When the oldest change was made that the bucket does not have.
     pub fn oldest(&self) -> Option<Instant> {
         self.frozen.as_ref().map(|frozen| frozen.since).or(self.since)
+    }
+
+    /// When the first of the waiting flushes has waited in vain: the store has taken nothing meanwhile of what they wait for.
+    pub fn waiting_until(&self, stall_timeout_ms: u64) -> Option<Instant> {
+        let first = self.waiting.front()?;
+        Some(first.since.max(self.moved_at).plus_millis(stall_timeout_ms))
     }
 
     /// Extents and bytes of entries, those of the frozen point included: the measure of their memory.

@@ -8,7 +8,7 @@ use alloc::{
     vec,
     vec::Vec,
 };
-use tombolo_base::{Instant, Lcbn, MetadataChange, Span, VolumeId};
+use tombolo_base::{FlushMode, Instant, Lcbn, MetadataChange, Span, VolumeId};
 
 /// A request that may have to wait for others.
 #[derive(Debug)]
@@ -143,7 +143,20 @@ impl Waiting {
 /// What an administrator asks for.
 #[derive(Clone, Debug)]
 pub enum VolumeChange {
-    Create { name: String, blocks: u64 },
-    Resize { volume: VolumeId, blocks: u64 },
-    Delete { volume: VolumeId },
+    Create {
+        name: String,
+        blocks: u64,
+        flush: FlushMode,
+    },
+    Resize {
+        volume: VolumeId,
+        blocks: u64,
+    },
+    FlushMode {
+        volume: VolumeId,
+        flush: FlushMode,
+    },
+    Delete {
+        volume: VolumeId,
+    },
 }

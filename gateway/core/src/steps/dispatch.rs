@@ -49,16 +49,22 @@ impl Core {
                 span,
                 force_unit_access,
             } => self.on_zero(token, span, force_unit_access),
-            Event::Flush { token } => self.on_flush(token),
+            Event::Flush { token, mode } => self.on_flush(token, mode),
             Event::Status { token, span } => self.on_query(token, span, Query::Status),
             Event::Resolve { token, span } => self.on_query(token, span, Query::Resolve),
             Event::Commit { token, change, links } => self.on_commit(token, change, links),
             Event::Cancel { token } => self.on_cancel(token),
-            Event::VolumeCreate { token, name, blocks } => {
-                self.on_volume_change(token, VolumeChange::Create { name, blocks });
-            }
+            Event::VolumeCreate {
+                token,
+                name,
+                blocks,
+                flush,
+            } => self.on_volume_change(token, VolumeChange::Create { name, blocks, flush }),
             Event::VolumeResize { token, volume, blocks } => {
                 self.on_volume_change(token, VolumeChange::Resize { volume, blocks });
+            }
+            Event::VolumeFlushMode { token, volume, flush } => {
+                self.on_volume_change(token, VolumeChange::FlushMode { volume, flush });
             }
             Event::VolumeDelete { token, volume } => self.on_volume_change(token, VolumeChange::Delete { volume }),
             Event::Drain => self.flush.drain = Some(Drain::Uploading(self.next_pvbn)),

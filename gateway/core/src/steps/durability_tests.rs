@@ -7,7 +7,7 @@ use crate::state::overlay::Frozen;
 use crate::steps::checkpoint::CHECKPOINT_RETRY_MS;
 use crate::test_bench::{Bench, VOLUME, Which, fingerprint_of, is_checkpoint, span};
 use alloc::sync::Arc;
-use tombolo_base::{BlockSum, EntryChange, Instant, MetadataChange, Pvbn};
+use tombolo_base::{BlockSum, EntryChange, FlushMode, Instant, MetadataChange, Pvbn};
 
 /// Beyond the object that the bench has in the cloud.
 const FIRST_BLOCK: u64 = 1 << 20;
@@ -56,7 +56,8 @@ fn commit(bench: &mut Bench, token: u64) {
 }
 
 fn flush(bench: &mut Bench, token: u64) {
-    bench.step(Event::Flush { token: Token(token) });
+    let (token, mode) = (Token(token), FlushMode::Local);
+    bench.step(Event::Flush { token, mode });
 }
 
 fn fail_checkpoint(bench: &mut Bench, reason: &str) {

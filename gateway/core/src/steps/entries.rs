@@ -17,7 +17,7 @@ impl Core {
             records.push(Record::Entries(change.entries));
         }
         let end = self.commit(records);
-        self.acknowledge_at(end, token, Answer::Committed, false);
+        self.acknowledge_at(end, token, Answer::Committed, None);
     }
 
     pub(crate) fn apply_entries(&mut self, changes: &[EntryChange]) {

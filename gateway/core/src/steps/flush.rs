@@ -415,6 +415,7 @@ impl Core {
         let pvbns = descriptor.blocks().iter().map(|block| block.pvbn);
         assert!(pvbns.eq(upload.items.iter().map(|item| item.pvbn)), "in that order");
         self.store_answered();
+        self.unpublished.on_uploaded(self.now);
         self.counters.uploads += 1;
         self.counters.upload_bytes += descriptor.object_bytes() as u64;
         self.verification.is_present_now(&descriptor);

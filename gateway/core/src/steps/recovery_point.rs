@@ -3,20 +3,25 @@
 //! A point is a position in the journal. Everything before it is in it, nothing behind it, whatever volumes and shares it
 //! belongs to: so the bucket is at every moment what a client could have seen. Blocks that are overwritten between the freezing
 //! and their upload are uploaded all the same; they keep their slots and count as dirty until then.
+//!
+//! Flushes in the mode `bucket` wait for a point that covers them. All that wait share one; who comes while one is on its way
+//! that does not cover it waits for the next, which is frozen as soon as that one is published. A point that is published is
+//! durable here, so nothing else is waited for.
 
 use crate::core_state::Core;
-use crate::event::{Command, PublishFailure, StopReason};
+use crate::event::{Answer, Command, PublishFailure, Refusal, StopReason, Token};
 use crate::format::record::Lsn;
 use crate::format::superblock::Totals;
-use crate::state::unpublished::{FrozenPoint, RecoveryPoint, Stage};
+use crate::state::unpublished::{AwaitingPoint, FrozenPoint, RecoveryPoint, Stage};
 use alloc::{collections::BTreeMap, sync::Arc};
-use tombolo_base::Instant;
+use tombolo_base::{FlushMode, Instant};
 
 impl Core {
     pub(crate) fn pump_recovery_point(&mut self) {
         if !self.unpublished.is_on {
             return;
         }
+        self.answer_waiting();
         if self.unpublished.frozen.is_none() && self.is_point_due() && !self.is_sweeping() {
             self.freeze_point();
         }
@@ -63,10 +68,52 @@ impl Core {
         }
     }
 
+    /// Answers when the bucket has everything before `end`, for which a point begins at once.
+    pub(crate) fn acknowledge_in_bucket(&mut self, end: Lsn, token: Token, answer: Answer) {
+        if let Err(refusal) = self.check_flush_mode(FlushMode::Bucket) {
+            return self.answer(token, Err(refusal));
+        }
+        self.unpublished.waiting.push_back(AwaitingPoint {
+            end,
+            token,
+            answer,
+            since: self.now,
+        });
+    }
+
+    /// Whether flushes in this mode can ever be answered.
+    pub(crate) fn check_flush_mode(&self, mode: FlushMode) -> Result<(), Refusal> {
+        match mode {
+            FlushMode::Bucket if !self.unpublished.is_on => Err(Refusal::NoRecoveryPoints),
+            _ => Ok(()),
+        }
+    }
+
+    /// Answers flushes that the bucket covers, and refuses those for which nothing has moved for too long.
+    fn answer_waiting(&mut self) {
+        while let Some(first) = self.unpublished.waiting.front()
+            && self.is_published(first.end)
+            && let Some(waiting) = self.unpublished.waiting.pop_front()
+        {
+            self.acknowledge_throttled(waiting.token, waiting.answer);
+        }
+        while let Some(until) = self.unpublished.waiting_until(self.config.stall_timeout_ms)
+            && self.now >= until
+            && let Some(waiting) = self.unpublished.waiting.pop_front()
+        {
+            self.counters.writes_refused_busy += 1;
+            self.answer(waiting.token, Err(Refusal::Busy));
+        }
+    }
+
     fn is_point_due(&self) -> bool {
         let is_old = || self.point_due_at().is_some_and(|at| self.now >= at);
         let has_changes = self.unpublished.since.is_some() || self.unpublished.is_whole;
-        has_changes && (self.unpublished.is_wanted || is_old() || self.is_unpublished_full())
+        has_changes
+            && (self.unpublished.is_wanted
+                || !self.unpublished.waiting.is_empty()
+                || is_old()
+                || self.is_unpublished_full())
     }
 
     fn point_due_at(&self) -> Option<Instant> {
@@ -119,6 +166,7 @@ impl Core {
                 self.unpublished.published = lsn;
                 self.unpublished.published_time = Some(time);
                 self.unpublished.frozen = None;
+                self.unpublished.moved_at = self.now;
                 self.store_answered();
                 self.trim_journal();
             }
@@ -139,7 +187,10 @@ impl Core {
 
     /// Whether the bucket has everything before this position.
     pub(crate) fn is_published(&self, end: Lsn) -> bool {
-        self.unpublished.published >= end || self.is_all_published()
+        let frozen = self.unpublished.frozen.as_ref();
+        // Before a whole point is there, nobody knows what the bucket has.
+        let is_unknown = self.unpublished.is_whole || frozen.is_some_and(|frozen| frozen.point.is_whole);
+        self.unpublished.published >= end && !is_unknown || self.is_all_published()
     }
 
     fn is_all_published(&self) -> bool {
@@ -169,7 +220,8 @@ impl Core {
         if !self.unpublished.is_on {
             return None;
         }
-        match &self.unpublished.frozen {
+        let refused = self.unpublished.waiting_until(self.config.stall_timeout_ms);
+        let point = match &self.unpublished.frozen {
             // What is swept first has a deadline of its own.
             None => self.point_due_at().filter(|_| !self.is_sweeping()),
             Some(FrozenPoint {
@@ -177,7 +229,8 @@ impl Core {
                 ..
             }) => *retry_at,
             Some(_) => None,
-        }
+        };
+        [refused, point].into_iter().flatten().min()
     }
 }
 

@@ -1,13 +1,13 @@
 //! What the bucket is told, and when. The bench's bucket takes points as a recovery would.
 
 use crate::config::Config;
-use crate::event::{Command, Event, HashResult, PublishFailure, Refusal, StoreFailure, Token};
+use crate::event::{Answer, Command, Event, HashResult, PublishFailure, Refusal, StoreFailure, Token, WriteRequest};
 use crate::state::extent_map::Target;
 use crate::state::unpublished::{RecoveryPoint, UnpublishedChanges};
 use crate::test_bench::{Bench, VOLUME, Which, fingerprint_of, span};
 use alloc::sync::Arc;
 use std::collections::BTreeMap;
-use tombolo_base::{BlockSum, EntryChange, MetadataChange, Pvbn};
+use tombolo_base::{BlockSum, EntryChange, FlushMode, MetadataChange, Pvbn, Span, VolumeId};
 
 const PUBLISH: Which = |command| matches!(command, Command::Publish { .. });
 const HASH: Which = |command| matches!(command, Command::Hash { .. });
@@ -58,6 +58,11 @@ fn commit(bench: &mut Bench, token: u64, key: &[u8], amount: i64) {
         },
         links: Vec::new(),
     });
+}
+
+fn flush(bench: &mut Bench, token: u64, mode: FlushMode) {
+    let token = Token(token);
+    bench.step(Event::Flush { token, mode });
 }
 
 fn points(bench: &Bench) -> Vec<Arc<RecoveryPoint>> {
@@ -253,7 +258,7 @@ fn who_is_fenced_changes_and_uploads_nothing_and_reads() {
     answer_publish(&mut bench, Err(PublishFailure::Fenced("gateway 8".into())));
     bench.commands.clear();
     write(&mut bench, 2, 1, 151);
-    bench.step(Event::Flush { token: Token(3) });
+    flush(&mut bench, 3, FlushMode::Local);
     let refusals: Vec<_> = bench.answers.iter().rev().take(2).collect();
     for (_, answer) in refusals {
         assert!(matches!(answer, Err(Refusal::Failed(reason)) if reason.to_string().contains("gateway 8")));
@@ -400,10 +405,212 @@ fn a_drain_of_what_is_clean_ends_at_once() {
             ..Config::default()
         });
         commit(&mut bench, 1, b"key", 1);
-        bench.step(Event::Flush { token: Token(2) });
+        flush(&mut bench, 2, FlushMode::Local);
         bench.pass_millis(10 * RECOVERY_POINT_MS);
         bench.step(Event::Drain);
         bench.pass_millis(1);
         assert!(!bench.core.snapshot().draining, "{recovery_point_ms:?}");
     }
+}
+
+#[test]
+fn a_flush_to_the_bucket_is_answered_when_a_point_that_covers_it_is_there() {
+    let mut bench = published().holding(PUBLISH);
+    write(&mut bench, 1, 0, 150);
+    flush(&mut bench, 2, FlushMode::Local);
+    bench.pass_millis(1);
+    assert_eq!(bench.take_answers(), [(1, true), (2, true)]);
+    flush(&mut bench, 3, FlushMode::Bucket);
+    bench.pass_millis(1);
+    assert_eq!(bench.count_held(PUBLISH), 1, "it begins at once");
+    assert_eq!(bench.take_answers(), []);
+    bench.finish_held(PUBLISH);
+    bench.pass_millis(1);
+    assert_eq!(bench.take_answers(), [(3, true)]);
+    flush(&mut bench, 4, FlushMode::Bucket);
+    assert_eq!(bench.take_answers(), [(4, true)], "the bucket has everything");
+    // Nothing is left of it: what is changed next waits as ever.
+    write(&mut bench, 5, 0, 151);
+    bench.pass_millis(RECOVERY_POINT_MS / 2);
+    assert_eq!(bench.count_held(PUBLISH), 0);
+}
+
+#[test]
+fn flushes_to_the_bucket_share_points() {
+    let mut bench = published().holding(PUBLISH);
+    commit(&mut bench, 1, b"key", 1);
+    flush(&mut bench, 2, FlushMode::Bucket);
+    flush(&mut bench, 3, FlushMode::Bucket);
+    bench.pass_millis(1);
+    // This one covers these, and not what comes now.
+    commit(&mut bench, 4, b"other", 1);
+    flush(&mut bench, 5, FlushMode::Bucket);
+    commit(&mut bench, 6, b"third", 1);
+    flush(&mut bench, 7, FlushMode::Bucket);
+    bench.pass_millis(1);
+    assert_eq!((bench.count(PUBLISH), bench.count_held(PUBLISH)), (1, 1));
+    bench.take_answers();
+    bench.finish_held(PUBLISH);
+    assert_eq!(bench.take_answers(), [(2, true), (3, true)]);
+    bench.pass_millis(1);
+    assert_eq!(
+        (bench.count(PUBLISH), bench.count_held(PUBLISH)),
+        (2, 1),
+        "the next one at once"
+    );
+    bench.finish_held(PUBLISH);
+    assert_eq!(bench.take_answers(), [(5, true), (7, true)]);
+    bench.pass_millis(10 * RECOVERY_POINT_MS);
+    assert_eq!(bench.count(PUBLISH), 2);
+}
+
+fn volume_in_bucket_mode(bench: &mut Bench) -> VolumeId {
+    bench.step(Event::VolumeCreate {
+        token: Token(90),
+        name: "disk".into(),
+        blocks: 16,
+        flush: FlushMode::Bucket,
+    });
+    bench.pass_millis(2 * RECOVERY_POINT_MS);
+    let created = bench.answers.drain(..).next_back();
+    let Some((_, Ok(Answer::Volume(volume)))) = created else {
+        panic!("{created:?}")
+    };
+    assert_eq!(bench.core.flush_mode(volume), FlushMode::Bucket);
+    volume
+}
+
+/// A block written and one made a hole, both to be flushed.
+fn force(bench: &mut Bench, volume: VolumeId) {
+    let span = |first| Span {
+        volume,
+        first,
+        count: 1,
+    };
+    bench.step(Event::Write {
+        token: Token(1),
+        request: WriteRequest {
+            force_unit_access: true,
+            ..WriteRequest::new(span(0), vec![Some(BlockSum(150))])
+        },
+    });
+    bench.step(Event::Zero {
+        token: Token(2),
+        span: span(1),
+        force_unit_access: true,
+    });
+}
+
+#[test]
+fn forced_writes_are_flushed_in_the_mode_of_their_volume() {
+    let mut bench = published();
+    let volume = volume_in_bucket_mode(&mut bench);
+    bench.holds = PUBLISH;
+    force(&mut bench, volume);
+    bench.pass_millis(1);
+    assert_eq!((bench.count_held(PUBLISH), bench.take_answers()), (1, vec![]));
+    while bench.count_held(PUBLISH) > 0 {
+        bench.finish_held(PUBLISH);
+    }
+    assert_eq!(bench.take_answers(), [(1, true), (2, true)]);
+
+    bench.step(Event::VolumeResize {
+        token: Token(3),
+        volume,
+        blocks: 32,
+    });
+    assert_eq!(bench.core.flush_mode(volume), FlushMode::Bucket, "it goes by no size");
+    bench.step(Event::VolumeFlushMode {
+        token: Token(4),
+        volume,
+        flush: FlushMode::Local,
+    });
+    bench.take_answers();
+    force(&mut bench, volume);
+    bench.pass_millis(1);
+    assert_eq!(bench.take_answers(), [(1, true), (2, true)]);
+    let unknown = VolumeId(77);
+    bench.step(Event::VolumeFlushMode {
+        token: Token(5),
+        volume: unknown,
+        flush: FlushMode::Local,
+    });
+    let refused = bench.answers.pop();
+    assert_eq!(refused, Some((Token(5), Err(Refusal::UnknownVolume(unknown)))));
+}
+
+#[test]
+fn a_flush_to_a_bucket_that_takes_nothing_is_refused_in_the_end() {
+    const STALL_TIMEOUT_MS: u64 = 3 * RECOVERY_POINT_MS;
+    let mut bench = Bench::with(Config {
+        slot_count: 256,
+        dirty_blocks_max: 128,
+        recovery_point_ms: Some(RECOVERY_POINT_MS),
+        stall_timeout_ms: STALL_TIMEOUT_MS,
+        uploads_max: 1,
+        ..Config::default()
+    });
+    bench.pass_millis(2 * RECOVERY_POINT_MS);
+    bench.holds = UPLOAD;
+    for block in 0..80 {
+        write(&mut bench, block, block, 150 + block);
+    }
+    bench.take_answers();
+    flush(&mut bench, 100, FlushMode::Bucket);
+    bench.pass_millis(STALL_TIMEOUT_MS * 2 / 3);
+    assert_eq!(bench.take_answers(), []);
+    // It has taken an object.
+    bench.finish_held(UPLOAD);
+    bench.pass_millis(STALL_TIMEOUT_MS * 2 / 3);
+    assert_eq!(bench.take_answers(), []);
+    bench.pass_millis(STALL_TIMEOUT_MS * 2 / 3);
+    assert_eq!(bench.answers, [(Token(100), Err(Refusal::Busy))]);
+    assert_eq!(bench.core.snapshot().counters.writes_refused_busy, 1);
+    bench.take_answers();
+    flush(&mut bench, 101, FlushMode::Bucket);
+    bench.holds = |_| false;
+    bench.finish_held(UPLOAD);
+    bench.pass_millis(1);
+    assert_eq!(bench.take_answers(), [(101, true)]);
+}
+
+#[test]
+fn a_flush_to_the_bucket_fails_with_the_gateway() {
+    let mut bench = published().holding(PUBLISH);
+    write(&mut bench, 1, 0, 150);
+    flush(&mut bench, 2, FlushMode::Bucket);
+    bench.pass_millis(1);
+    bench.take_answers();
+    answer_publish(&mut bench, Err(PublishFailure::Fenced("gateway 8".into())));
+    assert!(matches!(&bench.answers[..], [(Token(2), Err(Refusal::Failed(_)))]));
+}
+
+/// It would never be answered, or falsely.
+#[test]
+fn without_recovery_points_no_flush_waits_for_the_bucket() {
+    let mut bench = Bench::with(Config::default());
+    flush(&mut bench, 1, FlushMode::Bucket);
+    bench.step(Event::VolumeCreate {
+        token: Token(2),
+        name: "disk".into(),
+        blocks: 16,
+        flush: FlushMode::Bucket,
+    });
+    let refused = Err(Refusal::NoRecoveryPoints);
+    assert_eq!(bench.answers, [(Token(1), refused.clone()), (Token(2), refused)]);
+}
+
+/// The state is as old as the checkpoint, and the bucket knows nothing of it.
+#[test]
+fn a_bucket_that_was_told_of_no_point_covers_nothing() {
+    let mut bench = bench().holding(PUBLISH);
+    flush(&mut bench, 1, FlushMode::Bucket);
+    bench.step(Event::Drain);
+    bench.pass_millis(1);
+    assert_eq!((bench.count_held(PUBLISH), bench.take_answers()), (1, vec![]));
+    assert!(bench.core.snapshot().draining);
+    bench.finish_held(PUBLISH);
+    bench.pass_millis(1);
+    assert_eq!(bench.take_answers(), [(1, true)]);
+    assert!(!bench.core.snapshot().draining);
 }

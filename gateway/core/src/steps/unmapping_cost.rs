@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::event::{Answer, Event, Token, WriteRequest};
 use crate::test_bench::{Bench, cpu_nanoseconds};
 use std::collections::BTreeMap;
-use tombolo_base::{BlockSum, Span, VolumeId};
+use tombolo_base::{BlockSum, FlushMode, Span, VolumeId};
 
 /// 4 GiB, the most that one NBD request makes zeroes.
 const BLOCKS: u64 = 1 << 20;
@@ -43,6 +43,7 @@ impl Unmapping {
             token,
             name: "v".into(),
             blocks: BLOCKS,
+            flush: FlushMode::Local,
         });
         let Some((_, Ok(Answer::Volume(volume)))) = unmapping.bench.answers.pop() else {
             panic!("the volume is made");
@@ -110,7 +111,8 @@ impl Unmapping {
             self.bench.now += 1_000;
             self.step(Event::Tick);
         }
-        self.step(Event::Flush { token: Token(0) });
+        let (token, mode) = (Token(0), FlushMode::Local);
+        self.step(Event::Flush { token, mode });
     }
 
     fn tell(&mut self, what: &str) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::Config;
 use crate::event::{Answer, Command, Event, Token};
 use crate::test_bench::{Bench, is_checkpoint};
-use tombolo_base::Span;
+use tombolo_base::{FlushMode, Span};
 
 const BLOCKS: u64 = 1_000;
 const PIECE: u64 = 16;
@@ -45,6 +45,7 @@ impl Unmapping {
             token,
             name: name.into(),
             blocks: BLOCKS,
+            flush: FlushMode::Local,
         });
         match self.bench.answers.pop() {
             Some((_, Ok(Answer::Volume(volume)))) => volume,
@@ -104,7 +105,8 @@ impl Unmapping {
     }
 
     fn flush(&mut self) {
-        self.ask(|token| Event::Flush { token });
+        let mode = FlushMode::Local;
+        self.ask(|token| Event::Flush { token, mode });
     }
 
     fn span(&self, first: u64, count: u64) -> Span {

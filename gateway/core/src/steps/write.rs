@@ -169,7 +169,12 @@ impl Core {
             self.answer(token, Ok(Answer::Done));
         } else {
             let end = self.commit(hole_records([span]));
-            self.acknowledge_at(end, token, Answer::Done, force_unit_access);
+            self.acknowledge_at(
+                end,
+                token,
+                Answer::Done,
+                force_unit_access.then(|| self.flush_mode(span.volume)),
+            );
         }
     }
 
@@ -244,7 +249,7 @@ impl Core {
 
     fn journal_write(&mut self, token: Token, running: Running) {
         let Running { request, slots } = running;
-        let written = request.written();
+        let (written, volume) = (request.written(), request.span.volume);
         let WriteRequest {
             sums,
             zeroes,
@@ -271,7 +276,12 @@ impl Core {
             self.slots.hold_dirty(block.slot, block.pvbn, sum);
             self.dirty.push(self.now, block);
         }
-        self.acknowledge_at(end, token, Answer::Done, force_unit_access);
+        self.acknowledge_at(
+            end,
+            token,
+            Answer::Done,
+            force_unit_access.then(|| self.flush_mode(volume)),
+        );
     }
 
     /// A record per run of blocks that are, or are not, zero. PVBNs are given out here, at completion, so that their

@@ -6,7 +6,7 @@ use crate::locking::Reply;
 use crate::service::FileService;
 use crate::storage::{Storage, StorageError};
 use crate::types::{Caller, Place};
-use tombolo_base::Span;
+use tombolo_base::{FlushMode, Span};
 
 /// Takes the bytes that were read, once.
 pub type ReadReply = Box<dyn FnOnce(Result<Vec<u8>, FileError>) + Send>;
@@ -40,10 +40,11 @@ impl<S: Storage> FileService<S> {
         Ok((self.data_record(caller, inode)?.size, inode))
     }
 
-    /// Everything that was answered before this is called is on stable storage when `reply` runs.
-    pub fn sync(&self, reply: Reply) {
-        self.storage
-            .sync(Box::new(move |synced| reply(synced.map_err(FileError::from))));
+    /// Everything that was answered before this is called is where the mode says when `reply` runs. For what the clients of a
+    /// share ask, that is [`FileService::flush_mode`].
+    pub fn sync(&self, mode: FlushMode, reply: Reply) {
+        let done = Box::new(move |synced: Result<(), StorageError>| reply(synced.map_err(FileError::from)));
+        self.storage.sync(mode, done);
     }
 }
 

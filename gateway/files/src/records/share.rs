@@ -2,7 +2,7 @@
 
 use super::{begin, read_number, read_time, write_time, writer};
 use crate::types::Timestamp;
-use tombolo_base::DecodeError;
+use tombolo_base::{DecodeError, FlushMode};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareRecord {
@@ -12,35 +12,48 @@ pub struct ShareRecord {
     pub quota_bytes: u64,
     pub created: Timestamp,
     pub being_deleted: bool,
+    pub flush: FlushMode,
 }
+
+const BEING_DELETED: u8 = 1;
+const FLUSH_TO_BUCKET: u8 = 2;
 
 impl ShareRecord {
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = writer(40);
         writer.u32(self.id).u64(self.root).u64(self.quota_bytes);
         write_time(&mut writer, self.created);
-        writer.u8(self.being_deleted.into());
+        let being_deleted = if self.being_deleted { BEING_DELETED } else { 0 };
+        let flush = match self.flush {
+            FlushMode::Local => 0,
+            FlushMode::Bucket => FLUSH_TO_BUCKET,
+        };
+        writer.u8(being_deleted | flush);
         writer.0
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let what = "share record";
         let mut reader = begin(what, bytes)?;
+        let (id, root) = (reader.u32(what)?, read_number(&mut reader, what)?);
+        let (quota_bytes, created) = (reader.u64(what)?, read_time(&mut reader, what)?);
+        let flags = reader.u8(what)?;
+        reader.finish(what)?;
+        if flags & !(BEING_DELETED | FLUSH_TO_BUCKET) != 0 {
+            let value = flags.into();
+            return Err(DecodeError::Invalid { what, value });
+        }
         let record = Self {
-            id: reader.u32(what)?,
-            root: read_number(&mut reader, what)?,
-            quota_bytes: reader.u64(what)?,
-            created: read_time(&mut reader, what)?,
-            being_deleted: match reader.u8(what)? {
-                0 => false,
-                1 => true,
-                value => {
-                    let value = value.into();
-                    return Err(DecodeError::Invalid { what, value });
-                }
+            id,
+            root,
+            quota_bytes,
+            created,
+            being_deleted: flags & BEING_DELETED != 0,
+            flush: match flags & FLUSH_TO_BUCKET {
+                0 => FlushMode::Local,
+                _ => FlushMode::Bucket,
             },
         };
-        reader.finish(what)?;
         Ok(record)
     }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use tombolo_base::FlushMode;
 use tombolo_files::memory::MemoryStorage;
 use tombolo_files::{
     Attributes, Caller, Entry, FileError, FileService, Invalidation, NameIn, NewNode, OpenFlags, Place, ROOT, Request,
@@ -31,7 +32,9 @@ impl World {
 
     pub fn over(storage: Arc<MemoryStorage>, quota_bytes: u64) -> Self {
         let (service, invalidations) = open(&storage);
-        service.create_share(SHARE, quota_bytes, Timestamp::new(1, 0)).unwrap();
+        service
+            .create_share(SHARE, quota_bytes, FlushMode::Local, Timestamp::new(1, 0))
+            .unwrap();
         Self::attached(storage, service, invalidations)
     }
 

@@ -1,5 +1,5 @@
 use super::name::check_name;
-use super::{ControlError, ErrorKind};
+use super::{ControlError, ErrorKind, FlushMode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tombolo_base::BLOCK_BYTES;
@@ -16,6 +16,8 @@ pub struct ShareInfo {
     pub id: u32,
     /// None: as much as the store holds.
     pub quota_bytes: Option<u64>,
+    /// What its flushes wait for; changes of names over NFS, which are flushed before they are answered, too.
+    pub flush: FlushMode,
     /// Bytes that files occupy; holes do not count.
     pub used_bytes: u64,
     /// Files, directories and everything else, the root included.

@@ -297,7 +297,7 @@ pub struct WriteStatus {
     pub throttled: u64,
     /// Writes that had to wait at the cap.
     pub stalled: u64,
-    /// Writes refused with "try again" after waiting too long.
+    /// Writes, and flushes that were to wait for the store, refused with "try again" after waiting too long.
     pub refused: u64,
     /// Writes waiting at the cap now.
     pub waiting: u64,

@@ -1,5 +1,5 @@
 use super::name::check_name;
-use super::{ControlError, ErrorKind};
+use super::{ControlError, ErrorKind, FlushMode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tombolo_base::BLOCK_BYTES;
@@ -14,6 +14,8 @@ pub struct VolumeInfo {
     pub name: String,
     /// What clients see, a multiple of 4096; no space is taken before it is written.
     pub size_bytes: u64,
+    /// What its flushes wait for.
+    pub flush: FlushMode,
     /// Clients that have it open now.
     pub connections: u64,
 }

@@ -1,3 +1,4 @@
+use crate::admin::model::FlushMode;
 use crate::settings::{ByteSize, ByteSizeError};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -11,6 +12,9 @@ pub(in super::super) enum ShareCommand {
         /// The most that its files may occupy: a multiple of 4KiB, such as 10GiB
         #[arg(long, value_name = "SIZE")]
         quota: Option<ByteSize>,
+        /// What its flushes (fsync, COMMIT, stable writes; over NFS changes of names too) wait for
+        #[arg(long, value_name = "MODE", default_value = "local")]
+        flush: FlushMode,
         #[arg(long)]
         json: bool,
     },
@@ -25,6 +29,15 @@ pub(in super::super) enum ShareCommand {
         /// A multiple of 4KiB, such as 10GiB, or none. Less than is used deletes nothing, but nothing more fits
         #[arg(value_name = "SIZE|none")]
         quota: QuotaArgument,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change what a share's flushes wait for
+    Set {
+        name: String,
+        /// What its flushes (fsync, COMMIT, stable writes; over NFS changes of names too) wait for from now on
+        #[arg(long, value_name = "MODE")]
+        flush: FlushMode,
         #[arg(long)]
         json: bool,
     },

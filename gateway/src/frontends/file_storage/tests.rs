@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tombolo_base::EntryChange;
+use tombolo_base::{EntryChange, FlushMode};
 use tombolo_files::storage::Storage;
 
 fn options(directory: &Path) -> Options {
@@ -93,6 +93,7 @@ fn the_generation_goes_on_with_a_start_that_lost_nothing() {
             token,
             name: name.into(),
             blocks: 16,
+            flush: FlushMode::Local,
         };
         storage.0.0.ask(create).unwrap();
         storage = reopen(storage, directory.path());

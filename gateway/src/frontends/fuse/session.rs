@@ -3,8 +3,8 @@
 //! | answered | when |
 //! |---|---|
 //! | what only looks | at once |
-//! | a change | when it is in the journal; on stable storage first if the client attached so (NFS demands it) |
-//! | a write with O_SYNC or O_DSYNC over the socket, FSYNC, FSYNCDIR, SYNCFS | on stable storage |
+//! | a change | when it is in the journal; flushed first if the client attached so (NFS demands it) |
+//! | a write with O_SYNC or O_DSYNC over the socket, FSYNC, FSYNCDIR, SYNCFS | when it is flushed, as the share has it: on stable storage, or in the bucket too |
 //! | a read | when its blocks are there, on whichever thread brings them |
 //! | a waiting lock | when it is granted, or taken back |
 //!
@@ -73,10 +73,20 @@ impl Pending {
         &self.completion
     }
 
-    /// Answers when everything done so far is on stable storage.
-    fn answer_stable(self, reply: Reply) {
+    /// Answers when everything done so far is where the share's flush mode wants it. While the bucket takes nothing, who may
+    /// ask for the same again is told so; for others the request waits.
+    fn answer_stable(self, reply: Reply, is_repeatable: bool) {
         let service = self.session.shares.service.clone();
-        service.sync(Box::new(move |synced| self.answer(synced.map(|()| reply))));
+        let waits = self.session.kind == SessionKind::Kernel || !is_repeatable;
+        let mode = service.flush_mode(self.session.start.share);
+        let answer = move |synced| match synced {
+            Err(FileError::Busy(_)) if waits && !self.completion.is_interrupted() => {
+                after_pause(move || self.answer_stable(reply, is_repeatable));
+            }
+            Err(FileError::Busy(_)) if waits => self.answer(Err(FileError::Interrupted)),
+            synced => self.answer(synced.map(|()| reply)),
+        };
+        service.sync(mode, Box::new(answer));
     }
 
     /// Carries out what may be told to try again; for the kernel it is tried until it succeeds.
@@ -181,7 +191,9 @@ impl Inner {
             }
             Request::Read(read) => self.read(caller, node, &read, pending),
             Request::Write(write) => self.write(caller, node, write, pending),
-            Request::Fsync { .. } | Request::Fsyncdir { .. } | Request::Syncfs => pending.answer_stable(Reply::Done),
+            Request::Fsync { .. } | Request::Fsyncdir { .. } | Request::Syncfs => {
+                pending.answer_stable(Reply::Done, true);
+            }
             Request::Getlk(lock) => {
                 let found = locks::test(self, &caller, node, &lock);
                 pending.answer(found);
@@ -190,7 +202,8 @@ impl Inner {
             Request::Forget { .. } => self.forget(node),
             Request::BatchForget(nodes) => nodes.iter().for_each(|forgotten| self.forget(forgotten.node)),
             request if changes(&request) => match self.change(&caller, node, &request, &pending) {
-                Ok(reply) if self.stable => pending.answer_stable(reply),
+                // It is made: the same again would find what it has made itself.
+                Ok(reply) if self.stable => pending.answer_stable(reply, false),
                 result => pending.answer(result),
             },
             request => {
@@ -384,20 +397,12 @@ impl Inner {
         self.shares.service.read(&caller, from, bytes, Box::new(reply));
     }
 
-    /// The thread that brings an answer must not wait, so another one does.
     fn read_again(self: &Arc<Self>, caller: Caller, node: u64, read: Read, pending: Pending) {
         if pending.completion.is_interrupted() {
             return pending.answer(Err(FileError::Interrupted));
         }
         let session = self.clone();
-        let again = move || {
-            thread::sleep(BUSY_PAUSE);
-            session.read(caller, node, &read, pending);
-        };
-        // A thread that cannot be started takes the request with it, which then is answered with EIO.
-        if let Err(error) = thread::Builder::new().name("read-again".into()).spawn(again) {
-            tracing::error!(%error, "a read that was to be tried again fails");
-        }
+        after_pause(move || session.read(caller, node, &read, pending));
     }
 
     fn write(self: &Arc<Self>, caller: Caller, node: u64, write: Write, pending: Pending) {
@@ -417,7 +422,7 @@ impl Inner {
             false => Ok(Reply::Written(bytes as u32)),
         });
         match reply {
-            Ok(reply) if stable => pending.answer_stable(reply),
+            Ok(reply) if stable => pending.answer_stable(reply, true),
             result => pending.answer(result),
         }
     }
@@ -561,6 +566,18 @@ impl Inner {
             FileType::Regular if is_privileged => Duration::ZERO,
             _ => self.valid(),
         }
+    }
+}
+
+/// Tries again what was refused. The thread that brings an answer must not wait, so another one does.
+fn after_pause(again: impl FnOnce() + Send + 'static) {
+    let waiting = move || {
+        thread::sleep(BUSY_PAUSE);
+        again();
+    };
+    // A thread that cannot be started takes the request with it, which then is answered with EIO.
+    if let Err(error) = thread::Builder::new().name("try-again".into()).spawn(waiting) {
+        tracing::error!(%error, "a request that was to be tried again fails");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Recordings read back.
 
 use super::*;
+use tombolo_base::FlushMode;
 use tombolo_core::{Token, WriteRequest};
 use tombolo_trace::{Source, open};
 
@@ -56,7 +57,13 @@ fn what_was_asked_for_comes_back_without_contents() {
             force_unit_access: false,
         };
         recorder.note(ClientId(4), &zero);
-        recorder.note(ClientId(4), &Event::Flush { token: TOKEN });
+        recorder.note(
+            ClientId(4),
+            &Event::Flush {
+                token: TOKEN,
+                mode: FlushMode::Local,
+            },
+        );
         recorder.note(ClientId(4), &Event::Tick);
         let status = recorder.stop();
         assert_eq!(

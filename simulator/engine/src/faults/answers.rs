@@ -6,7 +6,7 @@ use crate::faults::linking;
 use crate::faults::request::{Kind, Request};
 use crate::faults::service::thread_of;
 use crate::faults::world::World;
-use tombolo_base::Pvbn;
+use tombolo_base::{FlushMode, Pvbn};
 use tombolo_core::{Answer, Refusal, Span, StatusRun, Token};
 
 impl World {
@@ -39,44 +39,56 @@ impl World {
                 self.model.check_read(token, &request.values);
                 return self.verify_next();
             }
-            (
-                Kind::Write {
-                    force_unit_access,
-                    change,
-                },
-                Answer::Done,
-            ) => {
+            (Kind::Write { change, .. }, Answer::Done) => {
                 let values = &request.values;
                 let change = Change::Write { span, values, change };
-                self.model.acknowledge(since, &change, *force_unit_access);
+                self.model.acknowledge(since, &change, self.forced_mode(&request));
             }
             (Kind::Partial(write), Answer::Done) => self.acknowledge_partial(*write, &request),
             (Kind::Commit { change, links }, Answer::Committed) => {
-                self.model.acknowledge(since, &Change::Commit { change, links }, false);
+                self.model.acknowledge(since, &Change::Commit { change, links }, None);
             }
             (Kind::Link(_), answer) => return self.on_link_answer(token, request, answer),
-            (Kind::Zero { force_unit_access }, Answer::Done) => {
+            (Kind::Zero { .. }, Answer::Done) => {
                 if span.count > 0 {
-                    self.model.acknowledge(since, &Change::Zero(span), *force_unit_access);
+                    self.model
+                        .acknowledge(since, &Change::Zero(span), self.forced_mode(&request));
                 }
             }
-            (Kind::Flush { covers }, Answer::Done) => self.model.on_flushed(*covers),
+            (Kind::Flush { covers, mode }, Answer::Done) => self.model.on_flushed(*covers, *mode),
             (Kind::Status, Answer::Status(runs)) => self.check_status(token, span, &runs),
             (Kind::Resolve, Answer::Resolved(runs)) => self.model.check_resolved(token, &runs),
-            (Kind::Create { name, blocks }, Answer::Volume(_)) => {
-                self.model.acknowledge(since, &Change::Create(name, *blocks), true);
+            (Kind::Create { name, blocks, flush }, Answer::Volume(_)) => {
+                let change = Change::Create(name, *blocks, *flush);
+                self.model.acknowledge(since, &change, Some(FlushMode::Local));
             }
             (Kind::Resize { blocks }, Answer::Volume(_)) => {
                 let change = Change::Resize(span.volume, *blocks);
-                self.model.acknowledge(since, &change, true);
+                self.model.acknowledge(since, &change, Some(FlushMode::Local));
             }
-            (Kind::Delete, Answer::Volume(_)) => self.model.acknowledge(since, &Change::Delete(span.volume), true),
+            (Kind::SetFlushMode(flush), Answer::Volume(_)) => {
+                let change = Change::SetFlushMode(span.volume, *flush);
+                self.model.acknowledge(since, &change, Some(FlushMode::Local));
+            }
+            (Kind::Delete, Answer::Volume(_)) => {
+                let change = Change::Delete(span.volume);
+                self.model.acknowledge(since, &change, Some(FlushMode::Local));
+            }
             (kind, answer) => panic!("{kind:?} is answered by {answer:?}"),
         }
         match reply {
             Some((thread, answer)) => self.reply_with(thread, token, &request, answer),
             None => self.client_rests(request.client),
         }
+    }
+
+    /// In which mode the request is flushed. While that changes, either will do.
+    pub(crate) fn forced_mode(&self, request: &Request) -> Option<FlushMode> {
+        let mode = match self.volume_changed(request) {
+            true => FlushMode::Local,
+            false => self.model.state().flush_mode(request.span.volume),
+        };
+        request.kind.is_forced().then_some(mode)
     }
 
     fn check_status(&mut self, token: Token, span: Span, runs: &[StatusRun]) {
@@ -152,13 +164,24 @@ impl World {
                     && self.model.volumes().values().any(|volume| volume.name == *name)
             }
             Refusal::TooLarge(_) => false,
+            Refusal::NoRecoveryPoints => {
+                let asks = match &request.kind {
+                    Kind::Create { flush, .. } | Kind::SetFlushMode(flush) => *flush == FlushMode::Bucket,
+                    _ => self.may_wait_for_bucket(request, volume_changed),
+                };
+                asks && self.scenario.config.recovery_point_ms.is_none()
+            }
+            Refusal::Busy if self.may_wait_for_bucket(request, volume_changed) && self.has_stalled(request) => true,
             Refusal::Busy => match &request.kind {
                 Kind::Write { .. } | Kind::Partial(_) => true,
                 Kind::Link(linking) => linking.stage == linking::Stage::Copying || self.life.room_waits > 0,
                 // Those need no slot: they wait for a checkpoint alone.
-                Kind::Zero { .. } | Kind::Commit { .. } | Kind::Create { .. } | Kind::Resize { .. } | Kind::Delete => {
-                    self.life.room_waits > 0
-                }
+                Kind::Zero { .. }
+                | Kind::Commit { .. }
+                | Kind::Create { .. }
+                | Kind::Resize { .. }
+                | Kind::SetFlushMode(_)
+                | Kind::Delete => self.life.room_waits > 0,
                 _ => false,
             },
             Refusal::CloudUnavailable(_) => {
@@ -173,6 +196,21 @@ impl World {
             Refusal::Metadata(_) => self.life.metadata_faults > 0,
             Refusal::Failed(_) => self.life.has_failed,
         }
+    }
+
+    fn may_wait_for_bucket(&self, request: &Request, volume_changed: bool) -> bool {
+        let mode = match &request.kind {
+            Kind::Flush { mode, .. } => *mode,
+            kind if kind.is_forced() && volume_changed => FlushMode::Bucket,
+            kind if kind.is_forced() => self.model.state().flush_mode(request.span.volume),
+            _ => FlushMode::Local,
+        };
+        mode == FlushMode::Bucket
+    }
+
+    /// Whether it has waited for as long as something must wait before it is refused.
+    fn has_stalled(&self, request: &Request) -> bool {
+        self.now >= request.at + self.scenario.config.stall_timeout_ms * 1_000
     }
 
     /// Only what a flipped bit has reached: in the object, or in the only copy there was.

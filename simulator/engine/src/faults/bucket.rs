@@ -476,12 +476,12 @@ impl World {
         let found = found.map(|(key, value)| (key.to_vec(), value.to_vec()));
         assert!(counters.eq(found), "the bucket's counters");
         let volumes = state.volumes.iter();
-        let volumes = volumes.map(|(id, found)| (*id, found.name.clone(), found.values.len() as u64));
+        let volumes = volumes.map(|(id, found)| (*id, found.name.clone(), found.values.len() as u64, found.flush));
         let superblock = load_superblock(&metadata)
             .expect("metadata is whole")
             .expect("a superblock");
         let found = superblock.volumes.iter();
-        let found = found.map(|volume| (volume.id, volume.name.clone(), volume.blocks));
+        let found = found.map(|volume| (volume.id, volume.name.clone(), volume.blocks, volume.flush));
         assert!(volumes.eq(found), "the bucket's volumes");
         let put = self.store.keys_ever();
         for descriptor in descriptors_of(&metadata) {

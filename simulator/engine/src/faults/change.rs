@@ -2,7 +2,7 @@
 
 use crate::faults::contents::{Value, ZERO};
 use crate::faults::state::Effect;
-use tombolo_base::VolumeId;
+use tombolo_base::{FlushMode, VolumeId};
 use tombolo_core::{LinkRun, MetadataChange, PartialWrite, Span};
 
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,9 @@ pub enum Change<'a> {
         values: &'a [Value],
     },
     Zero(Span),
-    Create(&'a str, u64),
+    Create(&'a str, u64, FlushMode),
     Resize(VolumeId, u64),
+    SetFlushMode(VolumeId, FlushMode),
     Delete(VolumeId),
 }
 
@@ -52,10 +53,16 @@ impl Change<'_> {
             Change::Zero(span) => {
                 (span.count == 0 && effects.is_empty()) || matches!(effects, [hole] if is_hole(hole, span))
             }
-            Change::Create(wanted, wanted_blocks) => matches!(effects, [Effect::Create { name, blocks, .. }]
-                if (&name[..], *blocks) == (*wanted, *wanted_blocks)),
-            Change::Resize(wanted, wanted_blocks) => matches!(effects.last(), Some(Effect::Resize { volume, blocks })
-                if (*volume, *blocks) == (*wanted, *wanted_blocks)),
+            Change::Create(wanted, wanted_blocks, wanted_mode) => {
+                matches!(effects, [Effect::Create { name, blocks, flush, .. }]
+                    if (&name[..], *blocks, *flush) == (*wanted, *wanted_blocks, *wanted_mode))
+            }
+            Change::Resize(wanted, wanted_blocks) => {
+                matches!(effects.last(), Some(Effect::Resize { volume, blocks, .. })
+                if (*volume, *blocks) == (*wanted, *wanted_blocks))
+            }
+            Change::SetFlushMode(wanted, wanted_mode) => matches!(effects, [Effect::Resize { volume, flush, .. }]
+                if (volume, flush) == (wanted, wanted_mode)),
             Change::Delete(wanted) => matches!(effects, [Effect::Delete { volume }] if volume == wanted),
         }
     }

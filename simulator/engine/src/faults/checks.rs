@@ -74,6 +74,11 @@ impl World {
     fn check_maps(&self, probe: &mut Core) {
         let state = self.model.state();
         for (volume, found) in &state.volumes {
+            assert_eq!(
+                probe.flush_mode(*volume),
+                found.flush,
+                "what flushes of {volume:?} wait for"
+            );
             self.check_map(probe, *volume, 0, found.values.len() as u64);
         }
         let files: BTreeSet<VolumeId> = (0..self.scenario.file_count)

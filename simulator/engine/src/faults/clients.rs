@@ -8,7 +8,7 @@ use crate::faults::scenario::{Canary, Scenario};
 use crate::faults::service::thread_of;
 use crate::faults::world::World;
 use std::collections::VecDeque;
-use tombolo_base::{BlockSum, Prng, VolumeId};
+use tombolo_base::{BlockSum, FlushMode, Prng, VolumeId};
 use tombolo_core::{Event, MetadataChange, Span, Token};
 
 #[derive(Debug)]
@@ -102,7 +102,10 @@ impl World {
                 let force_unit_access = self.clients.prng.chance(300);
                 self.ask(client, Kind::Zero { force_unit_access }, span, Vec::new());
             }
-            810..=859 => self.ask_flush(client),
+            810..=859 => {
+                let mode = self.model.state().flush_mode(volume);
+                self.ask_flush(client, mode);
+            }
             860..=929 => {
                 self.ask_partial_write(client, volume, blocks);
             }
@@ -111,7 +114,11 @@ impl World {
                 self.ask(client, Kind::Status, span, Vec::new());
             }
             950..=964 => self.cancel_one(client),
-            965..=974 => self.ask_resize(client, volume, blocks),
+            965..=972 => self.ask_resize(client, volume, blocks),
+            973..=974 => {
+                let flush = self.draw_flush_mode();
+                self.ask(client, Kind::SetFlushMode(flush), no_span(volume), Vec::new());
+            }
             975..=977 => {
                 let nothing = no_span(volume);
                 self.ask(client, Kind::Delete, nothing, Vec::new());
@@ -159,9 +166,17 @@ impl World {
         self.ask(client, kind, span, values);
     }
 
-    pub(crate) fn ask_flush(&mut self, client: usize) {
+    pub(crate) fn ask_flush(&mut self, client: usize, mode: FlushMode) {
         let covers = self.model.acknowledged();
-        self.ask(client, Kind::Flush { covers }, no_span(VolumeId(0)), Vec::new());
+        let nothing = no_span(VolumeId(0));
+        self.ask(client, Kind::Flush { covers, mode }, nothing, Vec::new());
+    }
+
+    pub(crate) fn draw_flush_mode(&mut self) -> FlushMode {
+        match self.clients.prng.chance(self.scenario.flush_to_bucket_permille) {
+            true => FlushMode::Bucket,
+            false => FlushMode::Local,
+        }
     }
 
     fn ask_create(&mut self, client: usize) {
@@ -173,7 +188,9 @@ impl World {
         };
         let name = format!("volume-{number}");
         let blocks = self.clients.prng.below(self.scenario.volume_blocks_max);
-        self.ask(client, Kind::Create { name, blocks }, no_span(VolumeId(0)), Vec::new());
+        let flush = self.draw_flush_mode();
+        let nothing = no_span(VolumeId(0));
+        self.ask(client, Kind::Create { name, blocks, flush }, nothing, Vec::new());
     }
 
     fn ask_resize(&mut self, client: usize, volume: VolumeId, blocks: u64) {
@@ -235,6 +252,11 @@ impl World {
         let mut event = event_of(token, client, &kind, span, sums);
         if self.scenario.canary == Some(Canary::SplitChange) {
             self.split_change(client, &mut event);
+        }
+        if self.scenario.canary == Some(Canary::FlushToDiskAlone)
+            && let Event::Flush { mode, .. } = &mut event
+        {
+            *mode = FlushMode::Local;
         }
         let values = if is_read {
             vec![ZERO; span.count as usize]

@@ -44,7 +44,11 @@ impl World {
                 let span = self.file_span(file, FILE_SPAN_BLOCKS_MAX);
                 self.ask(client, Kind::Status, span, Vec::new());
             }
-            950..=979 => self.ask_flush(client),
+            // Their share would say in which mode.
+            950..=979 => {
+                let mode = self.draw_flush_mode();
+                self.ask_flush(client, mode);
+            }
             _ => {
                 self.step(Event::Drain);
                 self.client_rests(client);

@@ -120,12 +120,12 @@ impl World {
                 let change = &MetadataChange::default();
                 let values = &values;
                 let copy = Change::Write { span, values, change };
-                self.model.acknowledge(since, &copy, false);
+                self.model.acknowledge(since, &copy, None);
                 linking.link.on_copied();
             }
             (Stage::Committing { change, links }, Answer::Committed) => {
                 let (change, links) = (&change, &links[..]);
-                self.model.acknowledge(since, &Change::Commit { change, links }, false);
+                self.model.acknowledge(since, &Change::Commit { change, links }, None);
                 self.check_link(&linking);
                 return self.client_rests(client);
             }

@@ -16,7 +16,7 @@ use crate::faults::state::{Effect, State, VolumeModel};
 use crate::faults::watch::{EntryWatch, Watch};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use tombolo_base::{EntryChange, Pvbn, VolumeId};
+use tombolo_base::{EntryChange, FlushMode, Pvbn, VolumeId};
 use tombolo_core::record::{Batch, Record};
 use tombolo_core::{LinkRun, PartialWrite, ResolvedRun, Source, Span, Token};
 
@@ -61,6 +61,8 @@ pub struct Model {
     end: u64,
     acknowledged: u64,
     flushed: u64,
+    /// Up to where everything was promised to survive a loss of the disk.
+    flushed_to_bucket: u64,
     claims: Vec<Claim>,
     number: u64,
     watches: BTreeMap<Token, Watch>,
@@ -167,6 +169,7 @@ impl Model {
 
     /// Everything is as the bucket has it, and the journal begins anew.
     pub fn on_disk_lost(&mut self) {
+        self.check_flushed_to_bucket();
         *self = Self {
             base: self.published.clone(),
             current: self.published.clone(),
@@ -214,14 +217,21 @@ impl Model {
                 }
             }
             Record::Object(_) => {}
-            Record::Create { volume, blocks, name } => effects.push(Effect::Create {
+            Record::Create {
+                volume,
+                blocks,
+                flush,
+                name,
+            } => effects.push(Effect::Create {
                 volume: *volume,
                 name: name.clone(),
                 blocks: *blocks,
+                flush: *flush,
             }),
-            Record::Resize { volume, blocks } => effects.push(Effect::Resize {
+            Record::Resize { volume, blocks, flush } => effects.push(Effect::Resize {
                 volume: *volume,
                 blocks: *blocks,
+                flush: *flush,
             }),
             Record::Delete { volume } => effects.push(Effect::Delete { volume: *volume }),
         }
@@ -344,8 +354,8 @@ impl Model {
         }
     }
 
-    /// A change is acknowledged; `flushed` says that it was promised to be on stable storage.
-    pub fn acknowledge(&mut self, since: u64, change: &Change<'_>, flushed: bool) {
+    /// A change is acknowledged, and perhaps it was promised to be flushed.
+    pub fn acknowledge(&mut self, since: u64, change: &Change<'_>, flushed: Option<FlushMode>) {
         let position = self
             .claims
             .iter()
@@ -353,9 +363,8 @@ impl Model {
         let position = position.expect("an acknowledged change is in the journal");
         let claim = self.claims.remove(position);
         self.acknowledged = self.acknowledged.max(claim.end);
-        if flushed {
-            self.flushed = self.flushed.max(claim.end);
-            self.advance_base();
+        if let Some(mode) = flushed {
+            self.on_flushed(claim.end, mode);
         }
     }
 
@@ -371,9 +380,25 @@ impl Model {
         self.acknowledged
     }
 
-    pub fn on_flushed(&mut self, covered: u64) {
+    pub fn on_flushed(&mut self, covered: u64, mode: FlushMode) {
         self.flushed = self.flushed.max(covered);
         self.advance_base();
+        if mode == FlushMode::Bucket {
+            self.flushed_to_bucket = self.flushed_to_bucket.max(covered);
+            self.check_flushed_to_bucket();
+        }
+    }
+
+    /// What was flushed to the bucket outlives the local disk.
+    fn check_flushed_to_bucket(&self) {
+        if let Some((_, step)) = self.unpublished.front() {
+            assert!(
+                step.end > self.flushed_to_bucket,
+                "flushed to the bucket up to LSN {}, which lacks a change before LSN {}",
+                self.flushed_to_bucket,
+                step.end
+            );
+        }
     }
 
     fn advance_base(&mut self) {

@@ -7,7 +7,7 @@ use crate::faults::operation::Operation;
 use crate::faults::request::{Kind, Request};
 use crate::faults::scenario::Canary;
 use crate::faults::world::World;
-use tombolo_base::VolumeId;
+use tombolo_base::{FlushMode, VolumeId};
 use tombolo_core::{Event, PartialWrite, Span, Token};
 
 /// Zeroes may reach over more blocks than one write brings.
@@ -23,7 +23,7 @@ impl World {
         };
         let span = self.span(volume, blocks, count_max);
         if span.count == 0 {
-            return self.ask_flush(client);
+            return self.ask_flush(client, FlushMode::Local);
         }
         let has_head = self.clients.prng.chance(600);
         let has_tail = !has_head || (span.count > 1 && self.clients.prng.chance(500));
@@ -115,6 +115,7 @@ impl World {
             write,
             values: &request.values,
         };
-        self.model.acknowledge(request.since, &change, write.force_unit_access);
+        self.model
+            .acknowledge(request.since, &change, self.forced_mode(request));
     }
 }

@@ -3,7 +3,7 @@
 use crate::faults::contents::{Block, Contents, Value};
 use crate::faults::linking::{self, Linking};
 use std::collections::BTreeMap;
-use tombolo_base::{BlockSum, EntryChange};
+use tombolo_base::{BlockSum, EntryChange, FlushMode};
 use tombolo_core::{ClientId, Event, LinkRun, MetadataChange, PartialWrite, Span, Token, WriteRequest};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,7 @@ pub(crate) enum Kind {
     },
     Flush {
         covers: u64,
+        mode: FlushMode,
     },
     Status,
     /// Where the blocks of the span's head come from.
@@ -36,10 +37,12 @@ pub(crate) enum Kind {
     Create {
         name: String,
         blocks: u64,
+        flush: FlushMode,
     },
     Resize {
         blocks: u64,
     },
+    SetFlushMode(FlushMode),
     Delete,
     /// A read of the final check.
     Verify,
@@ -64,6 +67,15 @@ impl Kind {
         match self {
             Self::Read | Self::Edge | Self::Verify => true,
             Self::Link(linking) => matches!(linking.stage, linking::Stage::Reading { .. }),
+            _ => false,
+        }
+    }
+
+    /// Whether it is to be flushed before it is answered.
+    pub fn is_forced(&self) -> bool {
+        match self {
+            Self::Write { force_unit_access, .. } | Self::Zero { force_unit_access } => *force_unit_access,
+            Self::Partial(write) => write.force_unit_access,
             _ => false,
         }
     }
@@ -143,14 +155,20 @@ pub(crate) fn event_of(token: Token, client: usize, kind: &Kind, span: Span, sum
             span,
             force_unit_access: *force_unit_access,
         },
-        Kind::Flush { .. } => Event::Flush { token },
+        Kind::Flush { mode, .. } => Event::Flush { token, mode: *mode },
         Kind::Status => Event::Status { token, span },
         Kind::Resolve => Event::Resolve { token, span },
         Kind::Partial(write) => Event::WritePartly { token, write: *write },
-        Kind::Create { name, blocks } => Event::VolumeCreate {
+        Kind::Create { name, blocks, flush } => Event::VolumeCreate {
             token,
             name: name.clone(),
             blocks: *blocks,
+            flush: *flush,
+        },
+        Kind::SetFlushMode(flush) => Event::VolumeFlushMode {
+            token,
+            volume: span.volume,
+            flush: *flush,
         },
         Kind::Resize { blocks } => Event::VolumeResize {
             token,

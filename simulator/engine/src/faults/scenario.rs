@@ -11,7 +11,7 @@
 
 use crate::faults::delays::Delays;
 use crate::faults::policies::PolicyChoice;
-use tombolo_base::Prng;
+use tombolo_base::{FlushMode, Prng};
 use tombolo_core::Config;
 
 /// A defect built into the world on purpose; the checkers must notice it.
@@ -71,6 +71,8 @@ pub enum Canary {
     StaleRoot,
     /// One change is left out of what the bucket is told.
     OmitChange,
+    /// Flushes that are to wait for the bucket wait for the local disk alone.
+    FlushToDiskAlone,
     /// An object's name does not say all that it holds, so that one key and nonce encrypt two texts.
     TwoContentsOfAName,
 }
@@ -133,6 +135,10 @@ pub struct Scenario {
     pub power_loss_permille: u64,
     /// How often the local disk is lost in a crash.
     pub disk_loss_permille: u64,
+    /// How often flushes of a volume wait for the bucket.
+    pub flush_to_bucket_permille: u64,
+    /// What flushes of the share wait for.
+    pub share_flush: FlushMode,
     /// How often a life begins with other settings than the one before.
     pub settings_change_permille: u64,
     pub canary: Option<Canary>,
@@ -167,6 +173,8 @@ impl Scenario {
             power_loss_permille: prng.below(3) * 500,
             disk_loss_permille: prng.below(3) * 150,
             settings_change_permille: prng.below(3) * 300,
+            flush_to_bucket_permille: prng.below(3) * 400,
+            share_flush: FlushMode::Local,
             policies: PolicyChoice::draw(prng),
             policy_change_interval_ms: if prng.chance(500) { 20 + prng.below(1_000) } else { 0 },
             canary,
@@ -190,6 +198,10 @@ impl Scenario {
             // Opening the service takes some hundred events, and what follows is worth more.
             self.crash_count = 1 + prng.below(8);
             self.events_per_life = 200 + prng.below(1_800);
+            // Clients of a share ask until they are answered, so there must be points for as long as the world lasts.
+            if self.config.recovery_point_ms.is_some() && prng.chance(self.flush_to_bucket_permille) {
+                self.share_flush = FlushMode::Bucket;
+            }
         }
         self
     }

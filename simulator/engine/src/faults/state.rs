@@ -3,13 +3,14 @@
 use crate::faults::contents::{Value, ZERO};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tombolo_base::{EntryChange, VolumeId};
+use tombolo_base::{EntryChange, FlushMode, VolumeId};
 use tombolo_core::Span;
 use tombolo_core::record::VOLUME_BLOCKS_MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeModel {
     pub name: String,
+    pub flush: FlushMode,
     pub values: Vec<Value>,
 }
 
@@ -49,10 +50,12 @@ pub enum Effect {
         volume: VolumeId,
         name: String,
         blocks: u64,
+        flush: FlushMode,
     },
     Resize {
         volume: VolumeId,
         blocks: u64,
+        flush: FlushMode,
     },
     Delete {
         volume: VolumeId,
@@ -95,6 +98,11 @@ impl State {
         }
     }
 
+    /// What flushes of the volume wait for.
+    pub fn flush_mode(&self, volume: VolumeId) -> FlushMode {
+        self.volumes.get(&volume).map(|found| found.flush).unwrap_or_default()
+    }
+
     pub fn apply(&mut self, effect: &Effect) {
         match effect {
             Effect::Write {
@@ -109,9 +117,15 @@ impl State {
                     self.change_entry(change);
                 }
             }
-            Effect::Create { volume, name, blocks } => {
+            Effect::Create {
+                volume,
+                name,
+                blocks,
+                flush,
+            } => {
                 let fresh = VolumeModel {
                     name: name.clone(),
+                    flush: *flush,
                     values: vec![ZERO; *blocks as usize],
                 };
                 assert!(
@@ -119,9 +133,10 @@ impl State {
                     "volume ids are not reused"
                 );
             }
-            Effect::Resize { volume, blocks } => {
+            Effect::Resize { volume, blocks, flush } => {
                 let found = self.volumes.get_mut(volume).expect("a resized volume exists");
                 found.values.resize(*blocks as usize, ZERO);
+                found.flush = *flush;
             }
             Effect::Delete { volume } => {
                 assert!(self.volumes.remove(volume).is_some(), "a deleted volume exists");

@@ -19,7 +19,7 @@ use crate::faults::store::Store;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use tombolo_base::{Fingerprint, Instant, ObjectDescriptor, Prng, Pvbn};
+use tombolo_base::{Fingerprint, FlushMode, Instant, ObjectDescriptor, Prng, Pvbn};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_core::local_metadata::Table;
 use tombolo_core::recovery::{Parts, PublishedPoint, load_superblock, recover};
@@ -454,7 +454,11 @@ impl World {
     fn perhaps_change_settings(&mut self) {
         if !self.is_calm && self.prng.chance(self.scenario.settings_change_permille) {
             let (slots, dirty) = (self.scenario.config.slot_count, self.scenario.config.dirty_blocks_max);
+            let points = self.scenario.config.recovery_point_ms;
             self.scenario.config = draw_config(&mut self.prng, slots, dirty);
+            if self.scenario.share_flush == FlushMode::Bucket {
+                self.scenario.config.recovery_point_ms = self.scenario.config.recovery_point_ms.or(points);
+            }
             let segment_bytes = self.scenario.config.segment_bytes;
             self.disk.set_allocated_bytes(allocated_bytes(segment_bytes));
             self.compression = match self.prng.below(3) {

@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
-use tombolo_base::{BLOCK_BYTES, BlockEncoding, BlockSum, Instant, Lcbn, ObjectDescriptor};
+use tombolo_base::{BLOCK_BYTES, BlockEncoding, BlockSum, FlushMode, Instant, Lcbn, ObjectDescriptor};
 use tombolo_core::{
     Answer, ClientId, Command, Core, Event, FetchItem, HashItem, HashResult, JobId, ReadPiece, Refusal, Token,
     UploadItem, WriteRequest,
@@ -188,7 +188,10 @@ impl<'a> World<'a> {
                 span,
                 force_unit_access: false,
             },
-            Kind::Flush => Event::Flush { token },
+            Kind::Flush => Event::Flush {
+                token,
+                mode: FlushMode::Local,
+            },
         };
         let gets = self.traffic.gets_demand;
         self.events.push_back(event);

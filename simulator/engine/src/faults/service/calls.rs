@@ -96,7 +96,7 @@ impl World {
             }
             Call::Status(span) => drop(self.ask(client, Kind::Status, span, Vec::new())),
             Call::Resolve(span) => drop(self.ask(client, Kind::Resolve, span, Vec::new())),
-            Call::Sync => self.ask_flush(client),
+            Call::Sync(mode) => self.ask_flush(client, mode),
             _ => unreachable!("the others are answered at once"),
         }
     }

@@ -4,6 +4,7 @@ use super::common::Meeting;
 use super::storage::{SimulatedAccess, SimulatedStorage};
 use super::threads::Turns;
 use std::sync::{Arc, mpsc};
+use tombolo_base::FlushMode;
 use tombolo_files::model::{Answer, Tree};
 use tombolo_files::{
     Caller, CheckReport, FileError, FileService, NameIn, NewNode, Request, SessionKind, SessionRequest, SetAttributes,
@@ -40,18 +41,18 @@ pub(super) struct Places {
 const SHARE: &str = "data";
 
 /// Opens the service, attaches the clients, and makes what is not there yet.
-pub(super) fn open(clients: usize) -> Job {
-    Box::new(move || Outcome::Opened(try_open(clients)))
+pub(super) fn open(clients: usize, flush: FlushMode) -> Job {
+    Box::new(move || Outcome::Opened(try_open(clients, flush)))
 }
 
-fn try_open(clients: usize) -> Result<(Arc<Files>, Places), FileError> {
+fn try_open(clients: usize, flush: FlushMode) -> Result<(Arc<Files>, Places), FileError> {
     let files = FileService::open_with(
         Arc::new(tombolo_file_storage::FileStorage(SimulatedAccess)),
         Box::new(|_| ()),
         Some(Arc::new(Turns)),
     )?;
     if files.share_named(SHARE).is_none() {
-        files.create_share(SHARE, 0, Timestamp::default())?;
+        files.create_share(SHARE, 0, flush, Timestamp::default())?;
     }
     let mut sessions = Vec::new();
     let (mut share, mut root) = (0, 0);
@@ -78,7 +79,7 @@ fn try_open(clients: usize) -> Result<(Arc<Files>, Places), FileError> {
     let own = own.collect::<Result<_, _>>()?;
     let common = [place("one".into(), 0o040_755)?, place("two".into(), 0o040_755)?];
     let file = place("records".into(), 0o100_644)?;
-    synced(&files)?;
+    synced_in(&files, FlushMode::Local)?;
     let places = Places {
         share,
         sessions,
@@ -108,9 +109,14 @@ fn make(files: &Files, caller: &Caller, parent: u64, name: &str, mode: u32) -> R
     Ok(found?.inode)
 }
 
-pub(super) fn synced(files: &Files) -> Result<(), FileError> {
+/// What a client of the share asks for.
+pub(super) fn synced(files: &Files, share: u32) -> Result<(), FileError> {
+    synced_in(files, files.flush_mode(share))
+}
+
+fn synced_in(files: &Files, mode: FlushMode) -> Result<(), FileError> {
     let (reply, answer) = mpsc::channel();
-    files.sync(Box::new(move |synced| drop(reply.send(synced))));
+    files.sync(mode, Box::new(move |synced| drop(reply.send(synced))));
     answer
         .recv()
         .unwrap_or(Err(FileError::Failed("storage gave no answer".into())))

@@ -47,7 +47,7 @@ impl World {
         }
         let clients = self.service.clients();
         match (thread, self.service.phase) {
-            (HOUSE, Phase::Closed) => self.begin_job(HOUSE, jobs::open(clients)),
+            (HOUSE, Phase::Closed) => self.begin_job(HOUSE, jobs::open(clients, self.scenario.share_flush)),
             (HOUSE, Phase::Checked) => self.begin_check(),
             (HOUSE, Phase::Open) | (_, Phase::Closed | Phase::Checked) => {}
             (thread, Phase::Open) if thread <= clients => self.own_wakes(thread - 1),

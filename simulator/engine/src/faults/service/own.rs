@@ -97,8 +97,9 @@ impl World {
             Next::Send(sent) => self.send(client, sent),
             Next::Look => self.begin_look(client),
             Next::Sync => {
-                let files = self.service.files();
-                self.begin_job(1 + client, Box::new(move || Outcome::Synced(jobs::synced(&files))));
+                let (files, share) = (self.service.files(), self.service.places().share);
+                let job = move || Outcome::Synced(jobs::synced(&files, share));
+                self.begin_job(1 + client, Box::new(job));
             }
             Next::Rest => self.client_of_share_waits(1 + client),
         }

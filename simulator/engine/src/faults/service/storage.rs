@@ -4,7 +4,7 @@ use super::threads::call;
 use bytes::Bytes;
 use std::any::Any;
 use std::sync::Arc;
-use tombolo_base::{BlockSum, MetadataChange, Span, VolumeId};
+use tombolo_base::{BlockSum, FlushMode, MetadataChange, Span, VolumeId};
 use tombolo_core::{Core, LinkRun, ResolvedRun, StatusRun};
 use tombolo_file_storage::CoreAccess;
 use tombolo_files::storage::{Entry, NO_SESSION, ReadDone, StorageError, SyncDone};
@@ -45,7 +45,7 @@ pub(super) enum Call {
     },
     Status(Span),
     Resolve(Span),
-    Sync,
+    Sync(FlushMode),
 }
 
 impl Call {
@@ -155,8 +155,8 @@ impl CoreAccess for SimulatedAccess {
         call(Call::Commit { change, links }).map(drop)
     }
 
-    fn begin_sync(&self, done: SyncDone) {
-        done(call(Call::Sync).map(drop));
+    fn begin_sync(&self, mode: FlushMode, done: SyncDone) {
+        done(call(Call::Sync(mode)).map(drop));
     }
 }
 

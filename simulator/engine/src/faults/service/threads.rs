@@ -141,6 +141,7 @@ impl Drop for Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tombolo_base::FlushMode;
 
     fn is_done(back: &Back) -> bool {
         matches!(back, Back::Done(Outcome::Synced(Ok(()))))
@@ -180,11 +181,11 @@ mod tests {
     fn threads_end_with_the_world_wherever_they_are() {
         let threads = Threads::new(1);
         let job = || {
-            assert!(call(Call::Sync).is_err());
+            assert!(call(Call::Sync(FlushMode::Local)).is_err());
             Outcome::Synced(Ok(()))
         };
         let back = threads.run(0, Go::Begin(Box::new(job)));
-        assert!(matches!(back, Back::Calls(Call::Sync)));
+        assert!(matches!(back, Back::Calls(Call::Sync(_))));
         drop(threads);
     }
 }

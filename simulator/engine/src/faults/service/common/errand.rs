@@ -169,7 +169,7 @@ impl Visit {
                 files.set_lock(caller, self.places.file, LockFamily::Posix, exclusive(range))?;
             }
             Errand::Unlock => files.unlock(caller, self.places.file, LockFamily::Posix, 0, LockRange::WHOLE)?,
-            Errand::Sync { .. } => jobs::synced(files)?,
+            Errand::Sync { .. } => jobs::synced(files, self.places.share)?,
             Errand::Free(operation) => {
                 let given = ask(files, &[*caller, *caller], &operation)?;
                 return Ok(given.made().map_or(Meeting::Done, Meeting::Made));
