@@ -26,8 +26,9 @@ impl Core {
         if self.failed.is_some() {
             return;
         }
-        self.pump_recovery_point();
+        // A drain may want a point.
         self.begin_round();
+        self.pump_recovery_point();
         self.take_hashed();
         self.retry_unreadable();
         // Redirects and confirmations need room in the overlay; so few are under way that they may pass its bound.
