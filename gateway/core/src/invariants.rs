@@ -44,6 +44,11 @@ impl Core {
             .check_invariants(|token| self.writes.is_locked(token));
         let is_overdue = self.writes.is_overdue(self.now, self.config.stall_timeout_ms);
         assert!(!is_overdue, "a change has waited for longer than is promised");
+        let flush_until = self.unpublished.waiting_until(self.config.stall_timeout_ms);
+        assert!(
+            flush_until.is_none_or(|until| self.now < until),
+            "a flush has waited for the bucket for longer than is promised"
+        );
         assert_eq!(self.corrupt.len(), self.slots.corrupt_count() as usize);
     }
 

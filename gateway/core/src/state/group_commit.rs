@@ -3,14 +3,13 @@
 use crate::event::{Answer, Token};
 use crate::format::record::Lsn;
 use alloc::{collections::BTreeMap, vec::Vec};
-use tombolo_base::{FlushMode, Instant};
+use tombolo_base::Instant;
 
 #[derive(Debug)]
 pub struct Acknowledgement {
     pub token: Token,
     pub answer: Answer,
-    /// Answered when it is flushed; `None`: when it is written.
-    pub flush: Option<FlushMode>,
+    pub force_unit_access: bool,
 }
 
 #[derive(Debug, Default)]

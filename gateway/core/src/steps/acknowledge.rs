@@ -21,7 +21,11 @@ impl Core {
         if flush == Some(FlushMode::Bucket) {
             return self.acknowledge_in_bucket(end, token, answer);
         }
-        let acknowledgement = Acknowledgement { token, answer, flush };
+        let acknowledgement = Acknowledgement {
+            token,
+            answer,
+            force_unit_access: flush.is_some(),
+        };
         self.group_commit
             .unwritten
             .entry(end)
@@ -64,7 +68,7 @@ impl Core {
             && *entry.key() <= written
         {
             for acknowledgement in entry.remove() {
-                if acknowledgement.flush.is_some() {
+                if acknowledgement.force_unit_access {
                     self.group_commit
                         .waiting
                         .push((acknowledgement.token, acknowledgement.answer));
