@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.store_reader.bucket import Bucket
+from harness.store_reader.bucket import Bucket, Volume
 from harness.store_reader.export import export_share, export_volume
 from harness.store_reader.fields import Damaged
 from harness.store_reader.files import Inode, Share, read_shares, walk
@@ -34,7 +34,10 @@ def described(path: bytes, inode: Inode) -> dict[str, Any]:
 def contents(bucket: Bucket) -> dict[str, Any]:
     def share(found: Share) -> dict[str, Any]:
         files = [described(path, inode) for path, inode in walk(bucket, found)]
-        return {"name": found.name, "quota_bytes": found.quota or None, "files": files}
+        return {"name": found.name, "quota_bytes": found.quota or None, "flush": found.flush, "files": files}
+
+    def volume(found: Volume) -> dict[str, Any]:
+        return {"name": found.name, "size_bytes": found.blocks * BLOCK, "flush": found.flush}
 
     root = bucket.root
     return {
@@ -43,7 +46,7 @@ def contents(bucket: Bucket) -> dict[str, Any]:
         "epoch": root.epoch if root else None,
         "root": root.sequence if root else None,
         "kept_roots": root.kept if root else [],
-        "volumes": [{"name": volume.name, "size_bytes": volume.blocks * BLOCK} for volume in bucket.volumes()],
+        "volumes": [volume(found) for found in bucket.volumes()],
         "shares": [share(found) for found in read_shares(bucket) if not found.is_being_deleted],
     }
 

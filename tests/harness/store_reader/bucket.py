@@ -18,11 +18,24 @@ PACKS_KEPT = 64
 NO_TREE = Reference(None, [])
 
 
+FLUSH_TO_BUCKET = 1 << 63
+"""In a volume's size."""
+
+
 @dataclass(frozen=True)
 class Volume:
     number: int
     name: str
-    blocks: int
+    size: int
+
+    @property
+    def blocks(self) -> int:
+        return self.size & ~FLUSH_TO_BUCKET
+
+    @property
+    def flush(self) -> str:
+        """What its flushes wait for."""
+        return "bucket" if self.size & FLUSH_TO_BUCKET else "local"
 
 
 def big(number: int) -> bytes:
@@ -125,8 +138,8 @@ class Bucket:
                 continue
             try:
                 fields.require(fields.u8() == 1, "a dataset that is not a volume")
-                blocks, name = fields.u64(), fields.text(fields.u8())
-                found[number] = Volume(number, name, blocks), read_tree_root(fields)
+                size, name = fields.u64(), fields.text(fields.u8())
+                found[number] = Volume(number, name, size), read_tree_root(fields)
                 fields.end()
             except Damaged as damage:
                 self.complain(damage)

@@ -20,13 +20,26 @@ TYPES = {
 }
 
 
+FLAG_BEING_DELETED = 1
+FLAG_FLUSH_TO_BUCKET = 2
+
+
 @dataclass(frozen=True)
 class Share:
     name: str
     identity: int
     root: int
     quota: int
-    is_being_deleted: bool
+    flags: int
+
+    @property
+    def is_being_deleted(self) -> bool:
+        return bool(self.flags & FLAG_BEING_DELETED)
+
+    @property
+    def flush(self) -> str:
+        """What its flushes wait for."""
+        return "bucket" if self.flags & FLAG_FLUSH_TO_BUCKET else "local"
 
 
 @dataclass
@@ -70,7 +83,9 @@ def read_shares(bucket: Bucket) -> list[Share]:
     for key, value in bucket.entries(b"S").items():
         fields = fields_of(key, value)
         identity, root, quota, _created = fields.u32(), fields.u64(), fields.u64(), time_ns(fields)
-        found.append(Share(os.fsdecode(key[1:]), identity, root, quota, fields.u8() == 1))
+        flags = fields.u8()
+        fields.require(not flags & ~(FLAG_BEING_DELETED | FLAG_FLUSH_TO_BUCKET), "has unknown flags")
+        found.append(Share(os.fsdecode(key[1:]), identity, root, quota, flags))
         fields.end()
     return found
 

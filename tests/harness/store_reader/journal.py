@@ -65,7 +65,7 @@ class Changes:
     """The items of one or several parts, by the last value of each key."""
 
     volumes: dict[int, tuple[int, str] | None] = field(default_factory=dict)
-    """Blocks and name, by number; None: no volume any more."""
+    """Size and name, by number; None: no volume any more."""
     runs: list[tuple[int, int, int, int | None]] = field(default_factory=list)
     """Volume, first block, count and first PVBN; None: holes. In their order."""
     descriptors: list[Descriptor] = field(default_factory=list)
@@ -106,8 +106,8 @@ def read_part(name: str, data: bytes, secrets: Secrets) -> Part:
 def read_item(fields: Cursor, changes: Changes) -> None:
     kind = fields.u8()
     if kind == 1:
-        number, blocks = fields.u64(), fields.u64()
-        changes.volumes[number] = (blocks, fields.text(fields.u8()))
+        number, size = fields.u64(), fields.u64()
+        changes.volumes[number] = (size, fields.text(fields.u8()))
     elif kind == 2:
         changes.volumes[fields.u64()] = None
     elif kind in (3, 4):
