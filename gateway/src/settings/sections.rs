@@ -66,7 +66,8 @@ section! {
         /// The delay of a write at the cap; it grows linearly from nothing.
         throttle_delay_ms_max: u64 = 50, Permitted::numbers(0, 1_000),
             "At 32 writes in flight still 640 per second; far below the timeouts of any client.";
-        /// A write that waits at the cap longer than this is refused with "try again".
+        /// A write that waits at the cap longer than this, or a flush for a store that takes nothing meanwhile, is refused with
+        /// "try again".
         stall_timeout_ms: u64 = 20_000, Permitted::numbers(1_000, 600_000),
             "Below the 30 s after which Linux and Windows initiators abort a command.";
     }
