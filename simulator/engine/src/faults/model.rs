@@ -64,6 +64,8 @@ pub struct Model {
     /// Up to where everything was promised to survive a loss of the disk.
     flushed_to_bucket: u64,
     claims: Vec<Claim>,
+    /// Those that an acknowledgement has named, in this life.
+    told: Vec<Claim>,
     number: u64,
     watches: BTreeMap<Token, Watch>,
     entry_watches: BTreeMap<u64, EntryWatch>,
@@ -364,8 +366,13 @@ impl Model {
         let claim = self.claims.remove(position);
         self.acknowledged = self.acknowledged.max(claim.end);
         if let Some(mode) = flushed {
-            self.on_flushed(claim.end, mode);
+            // Another request may have made the same, and was told of what this one had made.
+            let same = self.told.iter();
+            let same = same.filter(|told| told.number > since && change.is_made_by(&told.effects));
+            let end = same.map(|told| told.end).min();
+            self.on_flushed(end.unwrap_or(claim.end).min(claim.end), mode);
         }
+        self.told.push(claim);
     }
 
     /// Whether a batch since then holds these entries, with or without the rest of their change, and nobody was told so.
@@ -455,6 +462,7 @@ impl Model {
         self.acknowledged = recovered;
         self.flushed = recovered;
         self.claims.clear();
+        self.told.clear();
         self.watches.clear();
         self.entry_watches.clear();
         self.expectations.clear();
