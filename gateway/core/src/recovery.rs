@@ -9,6 +9,7 @@ mod arrival;
 mod disk;
 mod error;
 mod rebuild;
+mod remains;
 mod replay;
 mod report;
 mod segment;
@@ -21,6 +22,7 @@ mod unpublished;
 pub use disk::{LocalDisk, NewDisk};
 pub use error::RecoveryError;
 pub use rebuild::{Rebuild, RebuildError};
+pub use remains::{Base, Bases, LostBlocks, Remains, WhatIsLeft, go_on_behind, lost_blocks, settle};
 pub use report::Report;
 
 use crate::config::Config;

@@ -5,7 +5,10 @@ use tombolo_base::{BlockSum, Instant, Lcbn, Pvbn, VolumeId, WallTime};
 use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::local_metadata::{Entry, MetadataFault, MetadataRead, Table};
 use tombolo_core::record::{Batch, Lsn, Record, SegmentHeader, SlotRun};
-use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, recover};
+use tombolo_core::recovery::{
+    Base, Bases, LocalDisk, Parts, RecoveryError, Remains, Report, WhatIsLeft, go_on_behind, lost_blocks, recover,
+    settle,
+};
 use tombolo_core::slot_page::{SlotEntry, encode_slot_page};
 use tombolo_core::{Config, Core, JournalMark, Policies, Superblock};
 
@@ -117,24 +120,45 @@ impl Disk {
     }
 
     fn recover_onto(&self, metadata: &Metadata) -> Result<(Core, Report), RecoveryError<String>> {
-        let config = Config {
-            slot_count: SLOTS,
-            dirty_blocks_max: 32,
-            ..Config::default()
-        };
-        let capacity = tombolo_cache::Capacity::of_blocks(SLOTS);
-        let policies = Policies::new(
-            Box::new(tombolo_cache::Lru::new(capacity)),
-            Box::new(tombolo_prefetch::NoPrefetch),
-        );
-        let parts = Parts {
-            config,
-            wall_micros: WALL_SECONDS * SECOND_MICROS,
-            policies,
-            published: None,
-        };
-        recover(Instant(NOW_MICROS), parts, metadata, self)
+        recover_from(metadata, self)
     }
+
+    fn remains(&self, bases: &Bases) -> Remains {
+        let mark = self.header.map(|header| header.mark);
+        Remains::find(self, IDENTITY, bases, mark).unwrap().unwrap()
+    }
+
+    /// What is recovered where the loss is accepted.
+    fn recover_what_is_left(&self, remains: Remains) -> (Core, Report) {
+        let superblock = Superblock {
+            lsn: remains.lsn,
+            segment: remains.segment,
+            ..Superblock::first(IDENTITY, SLOTS)
+        };
+        let mark = self.header.map(|header| header.mark);
+        let view = WhatIsLeft::new(self, remains, IDENTITY, SLOTS, mark);
+        recover_from(&Metadata::new(&superblock), &view).unwrap()
+    }
+}
+
+fn recover_from(metadata: &Metadata, disk: &impl LocalDisk) -> Result<(Core, Report), RecoveryError<String>> {
+    let config = Config {
+        slot_count: SLOTS,
+        dirty_blocks_max: 32,
+        ..Config::default()
+    };
+    let capacity = tombolo_cache::Capacity::of_blocks(SLOTS);
+    let policies = Policies::new(
+        Box::new(tombolo_cache::Lru::new(capacity)),
+        Box::new(tombolo_prefetch::NoPrefetch),
+    );
+    let parts = Parts {
+        config,
+        wall_micros: WALL_SECONDS * SECOND_MICROS,
+        policies,
+        published: None,
+    };
+    recover(Instant(NOW_MICROS), parts, metadata, disk)
 }
 
 impl LocalDisk for Disk {
@@ -151,7 +175,10 @@ impl LocalDisk for Disk {
     }
 
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
-        Ok(sum_of(slot.0))
+        match self.header {
+            Some(_) => Ok(sum_of(slot.0)),
+            None => Err("there is no cache file".into()),
+        }
     }
 }
 
@@ -527,4 +554,125 @@ fn another_size_of_the_cache_or_no_superblock_is_refused() {
         disk.recover_onto(&none).err().unwrap(),
         RecoveryError::SuperblockMissing
     );
+}
+
+/// From the beginning, or from the batch of this number that the bucket holds everything before.
+fn bases(disk: &Disk, local: Option<usize>, bucket: Option<usize>) -> Bases {
+    Bases {
+        local: local.map(|batch| (disk.lsns[batch], 1 + batch as u64 / 3)),
+        bucket: bucket.map(|batch| disk.lsns[batch]),
+    }
+}
+
+#[test]
+fn without_the_cache_file_all_is_replayed_and_what_is_dirty_is_lost() {
+    let mut disk = Disk::new(&[0; 6]);
+    disk.header = None;
+    let remains = disk.remains(&bases(&disk, Some(0), None));
+    assert_eq!((remains.base, remains.reached), (Base::Local, disk.lsns[6]));
+    assert!(!remains.journal_is_damaged);
+    let (core, report) = disk.recover_what_is_left(remains);
+    assert_eq!((report.batches, report.dirty_blocks), (6, 6));
+    let lost = lost_blocks(&core, &disk);
+    let [lost] = lost[..] else { panic!("{lost:?}") };
+    assert_eq!((lost.volume, lost.first, lost.count), (VolumeId(1 << 63 | 9), 0, 6));
+    assert!(lost.since.0.abs_diff(FIRST_SECONDS) <= 1, "{lost:?}");
+    // With the file nothing is.
+    disk = disk.noting(6);
+    let (core, _) = disk.recover_what_is_left(disk.remains(&bases(&disk, Some(0), None)));
+    assert_eq!(lost_blocks(&core, &disk), []);
+}
+
+#[test]
+fn without_local_metadata_replay_begins_where_the_bucket_ends() {
+    let disk = Disk::new(&[0; 9]).noting(9);
+    for published in 0..9 {
+        let remains = disk.remains(&bases(&disk, None, Some(published)));
+        let lsn = disk.lsns[published];
+        let segment = 1 + published as u64 / 3;
+        assert_eq!(
+            (remains.base, remains.lsn, remains.segment),
+            (Base::Bucket, lsn, segment)
+        );
+        assert!(!remains.journal_is_damaged);
+        let (_, report) = disk.recover_what_is_left(remains);
+        assert_eq!(report.batches, 9 - published as u64);
+    }
+    let nothing = Remains::find(&disk, IDENTITY, &Bases::default(), None).unwrap();
+    assert_eq!(nothing, None);
+}
+
+#[test]
+fn of_two_states_the_one_counts_from_which_the_journal_leads_further() {
+    let mut disk = Disk::new(&[0; 9]).noting(9);
+    let base = |disk: &Disk, local, bucket| {
+        let remains = disk.remains(&bases(disk, Some(local), Some(bucket)));
+        (remains.base, remains.reached)
+    };
+    assert_eq!(
+        base(&disk, 1, 5),
+        (Base::Local, disk.lsns[9]),
+        "what is here need not be fetched"
+    );
+    disk.segments.remove(&2);
+    assert_eq!(base(&disk, 1, 2), (Base::Local, disk.lsns[3]));
+    assert_eq!(base(&disk, 1, 5), (Base::Bucket, disk.lsns[5]));
+    assert_eq!(
+        base(&disk, 1, 6),
+        (Base::Bucket, disk.lsns[9]),
+        "the rest of the journal goes on from there"
+    );
+    disk.segments.clear();
+    assert_eq!(base(&disk, 5, 4), (Base::Local, disk.lsns[5]));
+    assert_eq!(base(&disk, 4, 5), (Base::Bucket, disk.lsns[5]));
+}
+
+#[test]
+fn what_is_left_of_a_damaged_journal_is_replayed_to_the_damage_and_nothing_behind_it() {
+    type Harm = fn(&mut Disk);
+    let harms: [(&str, Harm); 4] = [
+        ("a batch", |disk| disk.damage(4)),
+        ("a segment", |disk| disk.segments.get_mut(&2).unwrap().fill(0)),
+        ("missing", |disk| drop(disk.segments.remove(&2))),
+        ("cut", |disk| {
+            let (segment, offset) = disk.places[4];
+            disk.segments.get_mut(&segment).unwrap().truncate(offset + 20);
+        }),
+    ];
+    for (name, harm) in harms {
+        let mut disk = Disk::new(&[0, 0, 0, 0, 0, 0, 0, 0]).noting(8);
+        harm(&mut disk);
+        let kept = if ["a batch", "cut"].contains(&name) { 4 } else { 3 };
+        let remains = disk.remains(&bases(&disk, Some(0), None));
+        assert!(remains.journal_is_damaged, "{name}");
+        assert_eq!(
+            (remains.reached, remains.durable),
+            (disk.lsns[kept], disk.lsns[8]),
+            "{name}"
+        );
+        let time = WallTime(FIRST_SECONDS + 10 * (kept as u32 - 1));
+        assert_eq!(remains.reached_time, Some(time), "{name}");
+        let (core, report) = disk.recover_what_is_left(remains);
+        assert_eq!(report.batches, kept as u64, "{name}");
+        assert_eq!(lost_blocks(&core, &disk), [], "{name}");
+    }
+}
+
+#[test]
+fn behind_a_lost_end_nothing_is_given_out_again_and_nothing_of_it_is_replayed() {
+    let mut disk = Disk::new(&[0; 8]).noting(8);
+    let lost = disk.clone();
+    disk.segments.remove(&2);
+    let remains = disk.remains(&bases(&disk, Some(0), None));
+    let (core, _) = disk.recover_what_is_left(remains);
+    let settled = settle(core);
+    assert_eq!(settled.superblock.lsn, disk.lsns[3]);
+    let highest = (Pvbn(1 << 50), 77);
+    let behind = go_on_behind(settled.superblock, &remains, highest, Some((b"key", b"value")));
+    let superblock = behind.superblock;
+    assert!(superblock.lsn > disk.lsns[8] && superblock.segment > 3);
+    assert!(superblock.next_pvbn > 1 << 50 && superblock.next_volume > 77);
+    // All segments turn up again.
+    let (_, report) = lost.recover_onto(&Metadata::new(&superblock)).unwrap();
+    assert_eq!((report.batches, report.obsolete_segments), (0, vec![1, 2, 3]));
 }

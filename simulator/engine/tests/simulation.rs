@@ -170,3 +170,8 @@ fn changes_that_the_bucket_is_not_told_of_are_noticed() {
 fn a_flush_that_does_not_wait_for_the_bucket_is_noticed() {
     assert_noticed(Canary::FlushToDiskAlone, 0..20);
 }
+
+#[test]
+fn lost_metadata_that_is_made_again_without_the_journal_is_noticed() {
+    assert_noticed(Canary::ForgetJournal, 0..40);
+}

@@ -14,7 +14,7 @@ use tombolo_base::VolumeId;
 /// not heard of.
 const EPOCH_PVBN_BITS: u32 = 40;
 /// Volumes that the writer before may have made meanwhile.
-const VOLUMES_SKIPPED: u64 = 1 << 16;
+pub(super) const VOLUMES_SKIPPED: u64 = 1 << 16;
 
 /// The parts are not those that the root speaks of.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,8 +34,7 @@ pub enum RebuildError {
 #[derive(Debug)]
 pub struct Rebuild {
     root: Root,
-    identity: u64,
-    slot_count: u32,
+    beginning: Superblock,
     volumes: BTreeMap<VolumeId, Volume>,
     totals: Totals,
     /// Of the part that was laid last.
@@ -44,12 +43,26 @@ pub struct Rebuild {
 }
 
 impl Rebuild {
-    /// Of what `root` names, for a state directory of this identity and a cache of so many slots.
+    /// Of what `root` names, for another state directory, of this identity and with a cache of so many slots.
     pub fn new(root: Root, identity: u64, slot_count: u32) -> Self {
+        Self::beginning_with(root, Superblock::first(identity, slot_count))
+    }
+
+    /// Of what `root` names, for the state directory that has put it: its journal goes on at the root's position, which lies in
+    /// `segment`.
+    pub fn again(root: Root, slot_count: u32, segment: u64) -> Self {
+        let beginning = Superblock {
+            lsn: Lsn(root.lsn),
+            segment,
+            ..Superblock::first(root.identity, slot_count)
+        };
+        Self::beginning_with(root, beginning)
+    }
+
+    fn beginning_with(root: Root, beginning: Superblock) -> Self {
         Self {
             root,
-            identity,
-            slot_count,
+            beginning,
             volumes: BTreeMap::new(),
             totals: Totals::default(),
             header: None,
@@ -145,15 +158,15 @@ impl Rebuild {
         Ok(frozen)
     }
 
-    fn superblock(&self) -> Superblock {
-        let first = Superblock::first(self.identity, self.slot_count);
+    /// As it is with what has been laid so far.
+    pub fn superblock(&self) -> Superblock {
+        let beginning = &self.beginning;
         Superblock {
-            lsn: Lsn(0),
-            next_pvbn: self.root.next_pvbn.max(first.next_pvbn),
-            next_volume: self.root.next_volume.max(first.next_volume),
+            next_pvbn: self.root.next_pvbn.max(beginning.next_pvbn),
+            next_volume: self.root.next_volume.max(beginning.next_volume),
             volumes: self.volumes.values().cloned().collect(),
             totals: self.totals,
-            ..first
+            ..beginning.clone()
         }
     }
 }

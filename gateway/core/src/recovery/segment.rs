@@ -5,7 +5,7 @@ use crate::format::superblock::Superblock;
 use crate::recovery::disk::LocalDisk;
 use crate::recovery::error::RecoveryError;
 use alloc::collections::BTreeMap;
-use tombolo_base::DecodeError;
+use tombolo_base::{DecodeError, WallTime};
 
 /// What a first look through a segment finds. Its batches are read again when they are wanted, so that memory holds
 /// one segment at a time.
@@ -14,6 +14,8 @@ pub struct Segment {
     /// LSN behind the last readable batch.
     pub end: Lsn,
     pub batches: u64,
+    /// When the last of them was made.
+    pub last_time: WallTime,
     /// What stopped the reading, where, and how many bytes follow.
     pub stopped: Option<(DecodeError, u64, u64)>,
     /// The highest durable LSN that any intact batch names, even beyond the damage.
@@ -27,7 +29,7 @@ pub fn read_segments<E>(
     let mut segments = BTreeMap::new();
     for number in disk.segments().map_err(RecoveryError::Disk)? {
         let bytes = disk.read_segment(number).map_err(RecoveryError::Disk)?;
-        let segment = read_segment(&bytes, number, superblock);
+        let segment = read_segment(&bytes, number, superblock.journal_identity);
         if let Ok(Segment { header, .. }) = &segment
             && number >= superblock.segment
             && (bytes.len() as u64) < header.allocated_bytes
@@ -43,7 +45,7 @@ pub fn read_segments<E>(
     Ok(segments)
 }
 
-pub fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock) -> Result<Segment, DecodeError> {
+pub fn read_segment(bytes: &[u8], number: u64, identity: u64) -> Result<Segment, DecodeError> {
     let header = SegmentHeader::decode(bytes)?;
     if header.segment != number {
         return Err(DecodeError::Invalid {
@@ -51,7 +53,7 @@ pub fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock) -> Resul
             value: header.segment,
         });
     }
-    if header.journal_identity != superblock.journal_identity {
+    if header.journal_identity != identity {
         return Err(DecodeError::Invalid {
             what: "segment journal identity",
             value: header.journal_identity,
@@ -60,6 +62,7 @@ pub fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock) -> Resul
     let mut segment = Segment {
         end: header.first_lsn,
         batches: 0,
+        last_time: WallTime(0),
         stopped: None,
         durable: Lsn(0),
         header,
@@ -68,6 +71,7 @@ pub fn read_segment(bytes: &[u8], number: u64, superblock: &Superblock) -> Resul
     for found in &mut batches {
         segment.end = found.end;
         segment.batches += 1;
+        segment.last_time = found.batch.time;
         segment.durable = segment.durable.max(found.batch.durable_lsn);
     }
     if let (offset, Some(error)) = (batches.offset, batches.error) {

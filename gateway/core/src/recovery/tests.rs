@@ -5,7 +5,6 @@ use super::replay::replay_record;
 use super::segment::{Found, Place, read_segment};
 use super::{LocalDisk, RecoveryError, Report};
 use crate::format::record::{Batch, LinkRun, Lsn, Record, SegmentHeader, SlotRun};
-use crate::format::superblock::Superblock;
 use crate::state::slots::SlotState;
 use crate::test_bench::{Bench, FIRST_PVBN};
 use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
@@ -183,7 +182,7 @@ fn a_segment_rolled_over_by_an_unsynced_journal_claims_no_durability() {
         records: Vec::new(),
     };
     let bytes = [&header.encode()[..], &batch.encode(9)].concat();
-    let segment = read_segment(&bytes, 2, &Superblock::first(9, 8)).unwrap();
+    let segment = read_segment(&bytes, 2, 9).unwrap();
     assert_eq!(segment.durable, Lsn(4_000));
 }
 

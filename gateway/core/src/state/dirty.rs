@@ -152,6 +152,11 @@ impl Dirty {
         (self.queue[index].stage != Stage::Gone).then(|| &self.queue[index])
     }
 
+    /// When the block was written; not later than the truth.
+    pub fn written_at(&self, pvbn: Pvbn) -> Option<Instant> {
+        self.ages.of(pvbn)
+    }
+
     /// Whether the block still maps to this dirty PVBN.
     pub fn is_live(&self, block: &DirtyBlock) -> bool {
         self.live

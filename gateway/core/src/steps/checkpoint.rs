@@ -4,7 +4,7 @@ use crate::core_state::Core;
 use crate::event::{Command, MetadataError};
 use crate::format::page::PAGE_ENTRIES;
 use crate::format::slot_page::{SLOTS_PER_PAGE, SlotEntry, encode_slot_page};
-use crate::state::overlay::{Frozen, Overlay};
+use crate::state::overlay::Frozen;
 use crate::state::slots::SlotState;
 use alloc::{sync::Arc, vec::Vec};
 use tombolo_base::Lcbn;
@@ -98,25 +98,7 @@ impl Core {
 
     fn freeze(&mut self) {
         assert!(self.frozen.is_none(), "one checkpoint at a time");
-        assert!(!self.is_sweeping(), "every slot's state is known");
-        let lsn = self.journal.next();
-        assert_eq!(
-            lsn,
-            self.journal.written(),
-            "nothing is frozen that may still be refused"
-        );
-        let overlay = core::mem::take(&mut self.overlay);
-        let changed = self.slots.take_changed_pages();
-        let slot_pages = changed.into_iter().map(|page| (page, self.slot_page(page))).collect();
-        let superblock = self.superblock(lsn);
-        let frozen = Arc::new(Frozen {
-            superblock,
-            map: overlay.map,
-            objects: overlay.objects,
-            entries: overlay.entries,
-            slot_pages,
-        });
-        self.overlay = Overlay::default();
+        let frozen = Arc::new(self.take_frozen());
         self.checkpoints.frozen_records = core::mem::take(&mut self.checkpoints.overlay_records);
         self.frozen = Some(frozen.clone());
         // The index is set aside with it.
@@ -128,6 +110,27 @@ impl Core {
         // What waited for room has it now.
         self.pump_writes();
         self.pump_flush();
+    }
+
+    /// What has changed since the last checkpoint; from now on nothing has.
+    pub(crate) fn take_frozen(&mut self) -> Frozen {
+        assert!(!self.is_sweeping(), "every slot's state is known");
+        let lsn = self.journal.next();
+        assert_eq!(
+            lsn,
+            self.journal.written(),
+            "nothing is frozen that may still be refused"
+        );
+        let overlay = core::mem::take(&mut self.overlay);
+        let changed = self.slots.take_changed_pages();
+        let slot_pages = changed.into_iter().map(|page| (page, self.slot_page(page))).collect();
+        Frozen {
+            superblock: self.superblock(lsn),
+            map: overlay.map,
+            objects: overlay.objects,
+            entries: overlay.entries,
+            slot_pages,
+        }
     }
 
     fn slot_page(&self, page: u32) -> Vec<u8> {

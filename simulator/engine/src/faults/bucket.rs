@@ -22,13 +22,14 @@ use tombolo_cloud_driver::metadata_object::{MetadataKind, decode_metadata, encod
 use tombolo_cloud_driver::node_object::{NodeObject, PlacedNode, open_node};
 use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Parts, Salt};
 use tombolo_core::bucket_tree::{BucketTree, FoldBase, JournalChanges, all_nodes, fold, read_tree};
+use tombolo_core::cache_header::CacheHeader;
 use tombolo_core::local_metadata::Table;
 use tombolo_core::publisher::{Journaled, KnownRoot, Publisher, RootWriter};
-use tombolo_core::recovery::{PublishedPoint, Rebuild, load_superblock};
+use tombolo_core::recovery::{Bases, LocalDisk as _, PublishedPoint, Rebuild, Remains, load_superblock};
 use tombolo_core::root::{ROOT_BYTES_MAX, ROOT_NAME, Root};
 use tombolo_core::{
-    Event, ExtentMap, Frozen, MapPage, Merge, PAGE_ENTRIES, PublishFailure, RecoveryPoint, StoreFailure, Superblock,
-    allocated_bytes,
+    Event, ExtentMap, Frozen, Lsn, MapPage, Merge, PAGE_ENTRIES, PublishFailure, RecoveryPoint, StoreFailure,
+    Superblock, allocated_bytes,
 };
 use tombolo_metadata_tree::{Nodes, Pointer, Shape, UsageTable, Written};
 
@@ -66,6 +67,25 @@ pub(crate) struct Bucket {
     kept: Vec<u8>,
     identity: u64,
     roots: u64,
+    /// The local journal holds everything since the root, as it does unless recovery points were off meanwhile.
+    journal_is_kept: bool,
+    /// Local metadata was made of what the bucket holds, which does not say which blocks were lost before they were uploaded.
+    was_read: bool,
+}
+
+/// What local metadata is made of the bucket for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Check,
+    /// Another state directory takes the bucket over.
+    TakeOver {
+        identity: u64,
+        epoch: u64,
+    },
+    /// The state directory that has put the root goes on from there, in this segment.
+    GoOn {
+        segment: u64,
+    },
 }
 
 fn writer(identity: u64) -> RootWriter {
@@ -90,6 +110,8 @@ impl Bucket {
             publisher,
             identity,
             roots: 0,
+            journal_is_kept: false,
+            was_read: false,
         }
     }
 
@@ -114,6 +136,21 @@ impl Bucket {
 
     pub fn roots(&self) -> u64 {
         self.roots
+    }
+
+    /// Whether root and local journal together hold everything.
+    pub fn goes_on_in_journal(&self) -> bool {
+        self.roots > 0 && self.journal_is_kept
+    }
+
+    /// Whether a block that was lost before it was uploaded may look like one that is there, until it is read.
+    pub fn hides_losses(&self) -> bool {
+        self.was_read
+    }
+
+    /// In a life without recovery points the journal is not kept for them.
+    pub fn points_are_off(&mut self) {
+        self.journal_is_kept = false;
     }
 }
 
@@ -154,6 +191,7 @@ impl World {
         let found = self.bucket.publisher.found(Some(salt));
         assert_eq!(found, Ok(()), "what was put was an attempt");
         self.bucket.kept = self.bucket.publisher.encode();
+        self.bucket.journal_is_kept = true;
         if self.prng.chance(FOLD_PERMILLE) {
             self.fold();
         }
@@ -387,7 +425,7 @@ impl World {
     }
 
     /// Local metadata made of what the bucket holds.
-    fn rebuilt(&self, identity: u64, epoch: Option<u64>) -> (Metadata, Root) {
+    fn rebuilt(&self, purpose: Purpose) -> Metadata {
         let (known, object) = self.bucket.root.as_ref().expect("there is a root");
         let read = decode_metadata(MetadataKind::Root, ROOT_NAME, object, ROOT_BYTES_MAX, self.ring());
         let (salt, contents) = read.expect("the root can be read");
@@ -395,11 +433,15 @@ impl World {
         let root = Root::decode(&contents).expect("the root is whole");
         assert_eq!(root, known.root);
         let slot_count = self.scenario.config.slot_count;
-        let mut metadata = Metadata::first(&Superblock::first(identity, slot_count));
-        let mut rebuild = Rebuild::new(root.clone(), identity, slot_count);
+        let mut rebuild = match purpose {
+            Purpose::Check => Rebuild::new(root.clone(), 1, slot_count),
+            Purpose::TakeOver { identity, .. } => Rebuild::new(root.clone(), identity, slot_count),
+            Purpose::GoOn { segment } => Rebuild::again(root.clone(), slot_count, segment),
+        };
+        let superblock = rebuild.superblock();
+        let mut metadata = Metadata::first(&superblock);
         let tree = BucketTree::decode(&root.tree).expect("a tree");
         let mut nodes = self.nodes();
-        let superblock = Superblock::first(identity, slot_count);
         let contents = read_tree(&mut nodes, &tree, &mut |frozen| {
             let superblock = superblock.clone();
             lay(&mut metadata, Frozen { superblock, ..frozen });
@@ -410,10 +452,13 @@ impl World {
         for (part, salt) in self.parts_of(&root) {
             lay(&mut metadata, rebuild.lay(part, salt).expect("parts follow each other"));
         }
-        if let Some(epoch) = epoch {
-            lay(&mut metadata, rebuild.finish(epoch, None).expect("all parts are there"));
-        }
-        (metadata, root)
+        let epoch = match purpose {
+            Purpose::Check => return metadata,
+            Purpose::TakeOver { epoch, .. } => epoch,
+            Purpose::GoOn { .. } => root.epoch,
+        };
+        lay(&mut metadata, rebuild.finish(epoch, None).expect("all parts are there"));
+        metadata
     }
 
     /// The parts that the root names, in their order.
@@ -438,7 +483,7 @@ impl World {
 
     /// The bucket is a prefix of what was acknowledged: all of it up to the root's position, and nothing behind it.
     fn check_root(&self) {
-        let (metadata, _) = self.rebuilt(1, None);
+        let metadata = self.rebuilt(Purpose::Check);
         let state = self.model.published_state();
         let stored: BTreeSet<Pvbn> = table_of_objects(&metadata);
         let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
@@ -506,26 +551,64 @@ impl World {
         assert!(self.put_root(put), "nobody else puts a root at this moment");
         assert_eq!(self.bucket.publisher.found(Some(salt)), Ok(()));
         self.bucket.kept = self.bucket.publisher.encode();
-        let (metadata, _) = self.rebuilt(identity, Some(epoch));
-        // The index begins empty.
-        for descriptor in descriptors_of(&metadata) {
-            let blocks = descriptor.blocks().iter();
-            self.forgotten.extend(blocks.map(|packed| packed.fingerprint));
-        }
+        let metadata = self.rebuilt(Purpose::TakeOver { identity, epoch });
         // What was lost before it was uploaded is lost for good.
         let stored = table_of_objects(&metadata);
         let lost = std::mem::take(&mut self.rotten)
             .into_iter()
             .chain(std::mem::take(&mut self.unread));
         self.rotten = lost.filter(|pvbn| !stored.contains(pvbn)).collect();
-        self.metadata = metadata;
+        self.begin_with(metadata);
         self.disk = Disk::new(identity, self.scenario.config.slot_count);
         self.disk
             .set_allocated_bytes(allocated_bytes(self.scenario.config.segment_bytes));
-        self.files = RunFiles::default();
-        self.index = FingerprintIndex::open(&self.files, None, self.scenario.config.fingerprints_max);
         self.slot_pvbns.clear();
         self.life = Life::default();
+    }
+
+    /// Local metadata is gone, and nothing else: the bucket and the journal since its root hold everything.
+    pub(crate) fn lose_metadata(&mut self) {
+        let (known, _) = self.bucket.root.as_ref().expect("there is a root");
+        let bases = Bases {
+            local: None,
+            bucket: Some(Lsn(known.root.lsn)),
+        };
+        let header = self.disk.cache_header().expect("the disk can be read");
+        let mark = header.map(|header| CacheHeader::decode(&header).expect("a header").mark);
+        let remains = Remains::find(&self.disk, self.bucket.identity, &bases, mark);
+        let remains = remains.expect("the disk can be read").expect("there is a root");
+        self.say(|| format!("local metadata is lost: {remains:?}"));
+        assert!(
+            remains.reached >= remains.durable,
+            "the journal since the root is incomplete: {remains:?}"
+        );
+        let segment = remains.segment;
+        let mut metadata = self.rebuilt(Purpose::GoOn { segment });
+        if self.scenario.canary == Some(Canary::ForgetJournal) {
+            let superblock = load_superblock(&metadata).expect("metadata is whole");
+            let superblock = superblock.expect("a superblock");
+            let lsn = remains.reached;
+            lay(
+                &mut metadata,
+                Frozen {
+                    superblock: Superblock { lsn, ..superblock },
+                    ..Frozen::default()
+                },
+            );
+        }
+        self.begin_with(metadata);
+    }
+
+    /// The index begins empty.
+    fn begin_with(&mut self, metadata: Metadata) {
+        for descriptor in descriptors_of(&metadata) {
+            let blocks = descriptor.blocks().iter();
+            self.forgotten.extend(blocks.map(|packed| packed.fingerprint));
+        }
+        self.bucket.was_read = true;
+        self.metadata = metadata;
+        self.files = RunFiles::default();
+        self.index = FingerprintIndex::open(&self.files, None, self.scenario.config.fingerprints_max);
     }
 
     /// What is said of the age of what the bucket lacks is never less than the truth.

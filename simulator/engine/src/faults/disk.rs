@@ -388,6 +388,11 @@ impl Disk {
         self.pending_marks.clear();
     }
 
+    /// Of a cache file that is made in place of one that was lost.
+    pub fn set_mark(&mut self, mark: Mark) {
+        self.durable_mark = mark;
+    }
+
     /// An empty cache file, if there is none.
     pub fn make_cache(&mut self) {
         self.has_cache = true;

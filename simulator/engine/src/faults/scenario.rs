@@ -73,6 +73,8 @@ pub enum Canary {
     OmitChange,
     /// Flushes that are to wait for the bucket wait for the local disk alone.
     FlushToDiskAlone,
+    /// Where local metadata was lost, what is left of the journal is not replayed.
+    ForgetJournal,
     /// An object's name does not say all that it holds, so that one key and nonce encrypt two texts.
     TwoContentsOfAName,
 }
@@ -139,6 +141,9 @@ pub struct Scenario {
     pub flush_to_bucket_permille: u64,
     /// What flushes of the share wait for.
     pub share_flush: FlushMode,
+    /// Of the crashes, those with which local metadata alone is lost, and those with which the cache file alone is.
+    pub metadata_loss_permille: u64,
+    pub cache_loss_permille: u64,
     /// How often a life begins with other settings than the one before.
     pub settings_change_permille: u64,
     pub canary: Option<Canary>,
@@ -172,6 +177,8 @@ impl Scenario {
             events_per_life: 20 + prng.below(2_500),
             power_loss_permille: prng.below(3) * 500,
             disk_loss_permille: prng.below(3) * 150,
+            metadata_loss_permille: prng.below(3) * 100,
+            cache_loss_permille: prng.below(3) * 50,
             settings_change_permille: prng.below(3) * 300,
             flush_to_bucket_permille: prng.below(3) * 400,
             share_flush: FlushMode::Local,
@@ -192,6 +199,7 @@ impl Scenario {
             self.file_work_permille = 0;
             // Nor do they take it that what they were answered is undone.
             self.disk_loss_permille = 0;
+            self.cache_loss_permille = 0;
             self.request_count /= 4;
             self.share_clients = 1 + prng.below(4) as usize;
             self.share_requests = 40 + prng.below(300);

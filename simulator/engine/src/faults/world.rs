@@ -19,10 +19,12 @@ use crate::faults::store::Store;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use tombolo_base::{Fingerprint, FlushMode, Instant, ObjectDescriptor, Prng, Pvbn};
+use tombolo_base::{BlockSum, Fingerprint, FlushMode, Instant, Lcbn, ObjectDescriptor, Prng, Pvbn};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_core::local_metadata::Table;
-use tombolo_core::recovery::{Parts, PublishedPoint, load_superblock, recover};
+use tombolo_core::recovery::{
+    Bases, LocalDisk, Parts, PublishedPoint, Remains, WhatIsLeft, load_superblock, lost_blocks, recover,
+};
 use tombolo_core::{Command, Core, Event, Superblock, Token, allocated_bytes};
 
 /// Ticks at one instant beyond which the core is said to spin.
@@ -333,6 +335,9 @@ impl World {
 
     fn begin_life(&mut self) {
         self.crash_after_events = None;
+        if self.scenario.config.recovery_point_ms.is_none() {
+            self.bucket.points_are_off();
+        }
         if self.crashes_left > 0 && !self.is_calm {
             self.crashes_left -= 1;
             // Now and then almost at once: in the middle of what follows a recovery.
@@ -389,9 +394,16 @@ impl World {
         self.lose(is_power_loss);
         if self.prng.chance(self.scenario.disk_loss_permille) && !self.is_calm && self.bucket.roots() > 0 {
             self.lose_disk();
+        } else if self.prng.chance(self.scenario.metadata_loss_permille) && self.bucket.goes_on_in_journal() {
+            // That is not gone on from before the store has answered.
+            self.bucket.begin_life(true);
+            self.lose_metadata();
         } else {
             let answers = self.now >= self.store.outage_until && self.prng.chance(800);
             self.bucket.begin_life(answers);
+            if self.prng.chance(self.scenario.cache_loss_permille) && !self.is_calm {
+                self.lose_dirty_cache();
+            }
         }
         // A start whose first sync fails is refused; the next one finds nothing to sync and what the medium holds.
         while self.is_fault(self.scenario.faults.sync_failure) {
@@ -531,11 +543,69 @@ impl World {
         self.orphans.extend(orphans.cloned());
     }
 
+    /// The cache file is gone although blocks in it are dirty, and that is accepted. They are lost, and nothing else is.
+    fn lose_dirty_cache(&mut self) {
+        let superblock = load_superblock(&self.metadata).expect("metadata is whole");
+        let superblock = superblock.expect("a superblock");
+        let bases = Bases {
+            local: Some((superblock.lsn, superblock.segment)),
+            bucket: None,
+        };
+        let gone = WithoutCacheFile(&self.disk);
+        let remains = Remains::find(&gone, superblock.journal_identity, &bases, None);
+        let remains = remains.expect("the disk can be read").expect("local metadata");
+        if remains.journal_is_damaged {
+            // Nothing was ever written to it.
+            return;
+        }
+        let (identity, slot_count) = (superblock.journal_identity, superblock.slot_count);
+        let view = WhatIsLeft::new(&gone, remains, identity, slot_count, None);
+        let parts = parts(&self.scenario, self.now, self.bucket.published());
+        let (core, report) = match recover(Instant(self.now), parts, &self.metadata, &view) {
+            Ok(recovered) => recovered,
+            Err(error) => panic!("what is left is refused: {error}"),
+        };
+        let lost: u64 = lost_blocks(&core, &view).iter().map(|run| run.count).sum();
+        assert_eq!(lost, report.dirty_blocks, "what is dirty is lost, and nothing else is");
+        // A cache that consists of lost blocks has no room for others.
+        if lost > u64::from(slot_count) / 8 {
+            return;
+        }
+        let mark = view.cache_file_header(&core).mark;
+        self.say(|| format!("the cache file is lost, and {lost} blocks with it: {remains:?}"));
+        self.rotten.extend(self.slot_pvbns.values());
+        self.slot_pvbns.clear();
+        self.disk.lose_cache();
+        self.disk.make_cache();
+        self.disk.set_mark(mark);
+    }
+
     /// Starts again with an empty cache file, as after its loss.
     pub(crate) fn restart_with_new_cache(&mut self) {
         self.disk.lose_cache();
         self.slot_pvbns.clear();
         self.crash(false);
+    }
+}
+
+/// The local disk where the cache file is gone.
+struct WithoutCacheFile<'d>(&'d Disk);
+
+impl LocalDisk for WithoutCacheFile<'_> {
+    fn segments(&self) -> Result<Vec<u64>, String> {
+        self.0.segments()
+    }
+
+    fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String> {
+        self.0.read_segment(segment)
+    }
+
+    fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
+        Ok(None)
+    }
+
+    fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
+        Err(format!("slot {} is gone with its file", slot.0))
     }
 }
 
