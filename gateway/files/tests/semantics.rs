@@ -4,7 +4,7 @@ mod support;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
-use support::{World, at, in_root, node};
+use support::{SHARE, World, at, in_root, node};
 use tombolo_base::FlushMode;
 use tombolo_files::memory::MemoryStorage;
 use tombolo_files::storage::Storage;
@@ -54,6 +54,28 @@ fn acl(permissions: [u16; 5]) -> Vec<u8> {
         bytes.extend_from_slice(&u32::to_le_bytes(id));
     }
     bytes
+}
+
+#[test]
+fn files_are_found_by_their_numbers() {
+    let world = World::new();
+    let outer = world.mkdir(ROOT, "outer");
+    let inner = world.mkdir(outer, "inner");
+    let here = world.mknod(ROOT, "here");
+    let deep = world.mknod(inner, "deep");
+    // More names than are read at once.
+    for number in 0..1_100 {
+        world.mknod(outer, &format!("{number}"));
+    }
+    let inodes = [here, deep, 77_777].into();
+    let paths = tombolo_files::paths_of(&inodes, |from, end, limit| {
+        world.storage.scan(from, end, limit).unwrap()
+    });
+    let expected = [
+        (here, format!("{SHARE}:/here")),
+        (deep, format!("{SHARE}:/outer/inner/deep")),
+    ];
+    assert_eq!(paths, expected.into());
 }
 
 #[test]
