@@ -35,8 +35,8 @@ const SOCKET_VARIABLE: &str = "TOMBOLO_SOCKET";
 
 /// What the command line does on this machine without a running gateway; errors are texts for people.
 pub trait Daemon {
-    /// Runs the gateway until it is told to stop.
-    fn serve(&self, settings: Settings) -> Result<(), String>;
+    /// Runs the gateway until it is told to stop; with `accept_loss` also on what is left of a state directory.
+    fn serve(&self, settings: Settings, accept_loss: bool) -> Result<(), String>;
     /// Makes a state directory of what the store holds.
     fn recover(
         &self,
@@ -75,7 +75,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, daemon: impl Daemon) -
 fn carry_out(arguments: Arguments, daemon: &impl Daemon) -> Result<(), CliError> {
     let Arguments { connection, command } = arguments;
     match command {
-        Command::Serve => local::serve(&connection, daemon),
+        Command::Serve(options) => local::serve(&connection, &options, daemon),
         Command::Recover(options) => recover::run(&connection, options, daemon),
         Command::Salvage(options) => salvage::run(&connection, &options, daemon),
         Command::Cache(command) => cache::run(&connection, &command, daemon),

@@ -11,7 +11,7 @@ use crate::allocator;
 use crate::frontends::VolumeExports;
 use crate::frontends::fuse::{ShareService, Shares};
 use crate::runtime::{
-    Gateway, KeptRootInfo, OpenError, RecoverOptions, RecoverProgress, Recovered, ResizedCache, list_roots,
+    Gateway, KeptRootInfo, OpenError, Options, RecoverOptions, RecoverProgress, Recovered, ResizedCache, list_roots,
     recover_from_store, resize_cache,
 };
 use crate::salvage::{Salvage, salvage};
@@ -56,10 +56,13 @@ pub enum ServeError {
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs until SIGTERM or SIGINT.
-pub fn run(settings: Settings) -> Result<(), ServeError> {
+pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     allocator::limit();
     end_on_panic();
-    let gateway = Gateway::open(options::options(&settings)?)?;
+    let gateway = Gateway::open(Options {
+        accept_loss,
+        ..options::options(&settings)?
+    })?;
     let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(ServeError::Files)?;
     let listener = unix_socket::listen(&settings.nbd_socket())?;
     let budget = Budget::new(settings.memory.payload_bytes_max.0 as usize);
@@ -102,8 +105,8 @@ pub fn run(settings: Settings) -> Result<(), ServeError> {
 pub struct Daemon;
 
 impl crate::cli::Daemon for Daemon {
-    fn serve(&self, settings: Settings) -> Result<(), String> {
-        run(settings).map_err(|error| error.to_string())
+    fn serve(&self, settings: Settings, accept_loss: bool) -> Result<(), String> {
+        run(settings, accept_loss).map_err(|error| error.to_string())
     }
 
     fn recover(

@@ -98,24 +98,25 @@ class Gateway:
     def dirty_bytes_max(self) -> int:
         return parse_size(str(self.settings["flush"]["dirty_bytes_max"]))
 
-    def start(self) -> Self:
-        self.launch()
+    def start(self, *words: str) -> Self:
+        """`words` are further words of the command line."""
+        self.launch(*words)
         self.process.wait_until(self.answers, READY_LIMIT_S, "answer to status")
         return self
 
     def write_config(self) -> None:
         self.config_path.write_text(to_toml(self.settings))
 
-    def launch(self) -> None:
+    def launch(self, *words: str) -> None:
         """Starts the daemon without waiting for it: for starts that must fail."""
         self.write_config()
         environment = self.environment | self.daemon_environment
-        self.process.start([self.binary, "serve", "--config", self.config_path], environment)
+        self.process.start([self.binary, "serve", "--config", self.config_path, *words], environment)
 
-    def refused_start(self, limit_s: float = 60.0) -> tuple[int, str]:
+    def refused_start(self, limit_s: float = 60.0, words: Sequence[str] = ()) -> tuple[int, str]:
         """Starts a daemon that must refuse to run: its exit code and what it said."""
         before = self.process.log_path.stat().st_size if self.process.log_path.exists() else 0
-        self.launch()
+        self.launch(*words)
         code = self.process.wait(limit_s)
         with self.process.log_path.open("rb") as log:
             log.seek(before)

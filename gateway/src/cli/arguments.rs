@@ -44,7 +44,7 @@ pub(super) struct Connection {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run the gateway until SIGTERM or SIGINT
-    Serve,
+    Serve(ServeOptions),
     /// Make a state directory of what the store holds, after the loss of the one before
     Recover(RecoverOptions),
     /// Show what a state directory has and its store lacks, and copy it out: for a gateway that was taken over from. The gateway
@@ -114,6 +114,14 @@ pub(super) enum Command {
     /// Print docs/openapi.json
     #[command(hide = true)]
     Openapi,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ServeOptions {
+    /// Start also when a part of the state directory is lost, on what is left of it and on what the store holds. A start without
+    /// this is refused then and says what is lost; what is lost by it is lost for good
+    #[arg(long)]
+    pub accept_loss: bool,
 }
 
 #[derive(Debug, Args)]

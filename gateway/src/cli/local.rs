@@ -1,7 +1,7 @@
 //! Commands that need no running gateway.
 
 use super::Daemon;
-use super::arguments::Connection;
+use super::arguments::{Connection, ServeOptions};
 use super::error::CliError;
 use super::output;
 use crate::logging;
@@ -9,10 +9,10 @@ use crate::settings::{Settings, SettingsError};
 use serde_json::json;
 use std::path::Path;
 
-pub(super) fn serve(connection: &Connection, daemon: &impl Daemon) -> Result<(), CliError> {
+pub(super) fn serve(connection: &Connection, options: &ServeOptions, daemon: &impl Daemon) -> Result<(), CliError> {
     let settings = Settings::load(config(connection)?)?;
     logging::start(&settings.log);
-    daemon.serve(settings).map_err(CliError::Serve)
+    daemon.serve(settings, options.accept_loss).map_err(CliError::Serve)
 }
 
 pub(super) fn check_config(connection: &Connection, as_json: bool) -> Result<(), CliError> {

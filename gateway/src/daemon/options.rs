@@ -31,6 +31,7 @@ pub fn options(settings: &Settings) -> Result<Options, StoreError> {
         metadata_map_bytes: settings.memory.metadata_map_bytes_max.0,
         store: open_store(&url, &settings.store.driver_settings())?,
         accept_foreign_store: settings.store.accept_foreign,
+        accept_loss: false,
         retry: retry_policy(settings),
         limits: limits(settings),
         compression: match settings.compression.algorithm {

@@ -94,6 +94,16 @@ pub fn set_slot_count(path: &Path, slot_count: u32) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Gives a cache file that was cut its length again, and a header. The header comes first: it says that what is replayed was
+/// durable, so that slots which are gone are not taken for the end of the journal.
+pub fn mend(path: &Path, header: &CacheHeader) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.write_all_at(&header.encode(), 0)?;
+    file.sync_all()?;
+    allocate(&file, file_bytes(header.slot_count))?;
+    file.sync_all()
+}
+
 /// Lets go of what memory holds of a file that has just been synced, so that the next look at it is one at the medium:
 /// after a failed write Linux keeps the page as if it had been written.
 pub fn drop_pages(file: &File) -> io::Result<()> {
@@ -164,6 +174,15 @@ impl CacheFile {
     /// Notes the length of local metadata's file.
     pub fn note_metadata(&self, bytes: u64) {
         self.note(|latest| latest.metadata_bytes = bytes);
+    }
+
+    /// Notes, durably, that the length of local metadata's file is not known: it is to be made again.
+    pub fn forget_metadata(&self) -> io::Result<()> {
+        // Of two marks the higher counts.
+        for _ in 0..2 {
+            self.note_metadata(0);
+        }
+        self.file.sync_data()
     }
 
     /// Notes where this life begins to give out PVBNs.
@@ -425,6 +444,42 @@ mod tests {
             .set_len(9_000)
             .unwrap();
         assert_eq!(open(&path, 4).cut(), Some((9_000, file_bytes(4))));
+    }
+
+    #[test]
+    fn a_mended_file_has_its_length_what_was_left_and_the_header_that_it_was_given() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let file = open(&path, 4);
+        file.write(Lcbn(0), &[7; BLOCK_BYTES]).unwrap();
+        drop(file);
+        let cut = OpenOptions::new().write(true).open(&path).unwrap();
+        cut.set_len(slot_offset_bytes(Lcbn(1))).unwrap();
+        cut.write_all_at(&[0; 1024], 0).unwrap();
+        let mut header = CacheHeader {
+            identity: 7,
+            slot_count: 4,
+            mark: Mark::default(),
+        };
+        header.mark.journal.lsn = tombolo_core::Lsn(5);
+        mend(&path, &header).unwrap();
+        let file = open(&path, 4);
+        assert_eq!((file.cut(), file.noted()), (None, header.mark));
+        assert_eq!(CacheHeader::decode(file.header()), Ok(header));
+        assert_eq!(file.sum(Lcbn(0)).unwrap(), BlockSum::of(&[7; BLOCK_BYTES]));
+        assert_eq!(file.sum(Lcbn(3)).unwrap(), BlockSum::of(&[0; BLOCK_BYTES]));
+    }
+
+    #[test]
+    fn the_length_of_local_metadata_is_forgotten_for_the_next_process_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let file = open(&path, 4);
+        for bytes in [5, 9] {
+            file.note_metadata(bytes);
+        }
+        file.forget_metadata().unwrap();
+        assert_eq!(open(&path, 4).noted().metadata_bytes, 0);
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub struct Directories<'a> {
 enum Break {
     #[error("nothing is known of an earlier start of this boot")]
     Unknown,
-    #[error("the gateway was killed at its previous start before it had served anybody")]
+    #[error("the gateway was killed at a start before it had served anybody, or a loss was accepted")]
     Unsettled,
     #[error("the state directory is a copy, or was served with another runtime directory meanwhile")]
     ServedElsewhere,
@@ -86,7 +86,7 @@ impl Generation {
     }
 
     fn open_in_boot(directories: Directories, found: Found, boot: Boot) -> io::Result<Self> {
-        let path = directories.runtime.join(format!("generation-{:016x}", found.identity));
+        let path = directories.runtime.join(file_name(found.identity));
         let last = LastServed::read(directories.state)?;
         let before = Header::read(&path);
         let goes_on = match before.filter(|before| before.identity == found.identity && before.boot == boot) {
@@ -113,6 +113,16 @@ impl Generation {
         Ok(generation)
     }
 
+    /// What was answered is about to be given up, so the next start begins another generation, whenever that is.
+    pub fn end(runtime: &Path, identity: u64) -> io::Result<()> {
+        let path = runtime.join(file_name(identity));
+        // One of which nothing can be read has ended.
+        if Header::read(&path).is_some() {
+            Note::open(&path)?.field(SETTLED_AT).store(0, Ordering::Release);
+        }
+        Ok(())
+    }
+
     /// Another one after each start that may have lost what was answered; its lowest [`TAG_BITS`] too.
     pub fn number(&self) -> u64 {
         self.number
@@ -132,6 +142,10 @@ impl Generation {
     pub fn note(&self, written: Lsn) {
         self.note.field(LSN_AT).store(written.0, Ordering::Release);
     }
+}
+
+fn file_name(identity: u64) -> String {
+    format!("generation-{identity:016x}")
 }
 
 fn go_on(path: &Path, before: Header, end: Lsn) -> io::Result<Result<Generation, Break>> {
@@ -442,6 +456,20 @@ mod tests {
         let killed = open(folder.path(), 50);
         killed.note(Lsn(120));
         assert!(!goes_on(folder.path(), 120, killed.number()));
+    }
+
+    #[test]
+    fn one_that_was_ended_is_followed_by_another_whatever_the_journal_has() {
+        let folder = tempfile::tempdir().unwrap();
+        Generation::end(folder.path(), 7).unwrap();
+        let number = lived(folder.path(), 100);
+        Generation::end(folder.path(), 8).unwrap();
+        assert!(
+            goes_on(folder.path(), 100, number),
+            "another state directory's was ended"
+        );
+        Generation::end(folder.path(), 7).unwrap();
+        assert!(!goes_on(folder.path(), 150, number));
     }
 
     #[test]

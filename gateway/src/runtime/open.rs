@@ -10,6 +10,8 @@ use super::first_start::{self, Paths, make_cache, make_if_new};
 use super::generation::{Directories, Found, Generation};
 use super::index_files::IndexFiles;
 use super::journal_files::JournalFiles;
+use super::local_loss::{self, LocalLossError};
+use super::loss_report::LossReport;
 use super::metadata::{Metadata, MetadataOpenError, Reading};
 use super::own_store::{ForeignStore, OwnStore, samples};
 use super::policies::{self, HistoryFile};
@@ -42,6 +44,7 @@ use tombolo_core::{Config, Core, Event, Policies, StopReason};
 use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage};
 
 /// What a gateway is made of.
+#[derive(Clone)]
 pub struct Options {
     /// Made if it is not there; held by a lock as long as the gateway lives.
     pub state_directory: PathBuf,
@@ -58,6 +61,8 @@ pub struct Options {
     pub store: Arc<dyn ObjectStore>,
     /// Also one that has none of the objects that it should have.
     pub accept_foreign_store: bool,
+    /// Also on what is left of a state directory of which a part is lost.
+    pub accept_loss: bool,
     pub retry: RetryPolicy,
     pub limits: Limits,
     /// Of blocks that are uploaded; others are read as they were stored.
@@ -129,17 +134,53 @@ pub enum OpenError {
     DataKeys(#[from] DataKeysError),
     #[error(transparent)]
     Root(#[from] RootError),
+    /// Nothing was changed yet.
+    #[error("{refused}\nwith --accept-loss the gateway starts on what is left:\n{report}")]
+    Lost {
+        refused: Box<OpenError>,
+        report: LossReport,
+    },
+    #[error("{refused}\nwith --accept-loss it cannot start either: {error}")]
+    NotLeft {
+        refused: Box<OpenError>,
+        error: Box<LocalLossError>,
+    },
 }
 
 impl Gateway {
     pub fn open(options: Options) -> Result<Arc<Self>, OpenError> {
+        let state = &options.state_directory;
+        durable_file::make_directory(state).map_err(first_start::disk(state, "cannot make the state directory"))?;
+        let lock = lock(state)?;
+        match Self::open_whole(options.clone(), &lock) {
+            Err(refused) if local_loss::is_one(&refused) => {
+                let found = match options.accept_loss {
+                    true => local_loss::accept(&options, &refused),
+                    false => local_loss::examine(&options, &refused),
+                };
+                let refused = Box::new(refused);
+                match found {
+                    Ok(_) if options.accept_loss => Self::open_whole(options, &lock),
+                    Ok(report) => Err(OpenError::Lost { refused, report }),
+                    Err(error) => {
+                        let error = Box::new(error);
+                        Err(OpenError::NotLeft { refused, error })
+                    }
+                }
+            }
+            opened => opened,
+        }
+    }
+
+    /// On a state directory of which no part is lost.
+    fn open_whole(options: Options, lock: &File) -> Result<Arc<Self>, OpenError> {
         let state = options.state_directory.clone();
         let disk = |action: &'static str, path: &Path| {
             let path = path.to_owned();
             move |error| OpenError::Disk { path, action, error }
         };
-        durable_file::make_directory(&state).map_err(disk("cannot make the state directory", &state))?;
-        let lock = lock(&state)?;
+        // As long as one of the two is open.
+        let lock = lock.try_clone().map_err(disk("cannot keep the lock", &state))?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("cloud")
@@ -223,7 +264,7 @@ impl Gateway {
                 &reading,
                 &Disk {
                     cache: opened.as_ref(),
-                    journal: &journal,
+                    journal: Some(&journal),
                 },
             )
             .map_err(|error| OpenError::Recovery {
@@ -559,21 +600,24 @@ pub(crate) fn fresh_identity() -> u64 {
     since_epoch.as_nanos() as u64
 }
 
-struct Disk<'w> {
-    /// `None`: there is no cache file.
-    cache: Option<&'w CacheFile>,
-    journal: &'w JournalFiles,
+/// `None`: there is no such part.
+pub(super) struct Disk<'w> {
+    pub cache: Option<&'w CacheFile>,
+    pub journal: Option<&'w JournalFiles>,
 }
 
 impl LocalDisk for Disk<'_> {
     fn segments(&self) -> Result<Vec<u64>, String> {
-        self.journal
-            .list()
-            .map_err(|error| format!("{}: {error}", self.journal.directory().display()))
+        let Some(journal) = self.journal else {
+            return Ok(Vec::new());
+        };
+        let listed = journal.list();
+        listed.map_err(|error| format!("{}: {error}", journal.directory().display()))
     }
 
     fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String> {
-        self.journal
+        let journal = self.journal.ok_or_else(|| "there is no journal".to_owned())?;
+        journal
             .read(segment)
             .map_err(|error| format!("journal segment {segment}: {error}"))
     }

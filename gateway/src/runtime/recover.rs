@@ -9,42 +9,30 @@ use super::data_keys::{AtStart, DataKeys, DataKeysError};
 use super::durable_file;
 use super::first_start::{Paths, has_files, is_new, make_cache};
 use super::fresh_identity;
-use super::index_files::IndexFiles;
-use super::metadata::Metadata;
-use super::metadata_file::DATA_FILE;
+use super::from_store::{FromStore, Made, Purpose, decode_object, publish_metadata};
 use super::open::{OpenError, Options, check_store, lock};
 use super::publishing::{FoundRoot, KeptRoot, RootError, find_root, random, read_root, watch_root, writer_name};
 use super::tree_nodes::StoreNodes;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use tombolo_base::{DecodeError, ObjectDescriptor};
+use tombolo_base::DecodeError;
 use tombolo_cloud_driver::encryption::KeyRing;
-use tombolo_cloud_driver::metadata_object::{
-    JOURNAL_PREFIX, MetadataKind, MetadataObjectError, decode_metadata, encode_metadata, journal_sequence,
-};
+use tombolo_cloud_driver::metadata_object::{MetadataKind, MetadataObjectError, encode_metadata};
 use tombolo_cloud_driver::{ErrorKind, ObjectStore, PutMode, Retrying, StoreError};
-use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Salt};
-use tombolo_core::bucket_tree::{BucketTree, ReadTreeError, read_tree, write_usage};
+use tombolo_core::bucket_journal::Salt;
+use tombolo_core::bucket_tree::{BucketTree, write_usage};
 use tombolo_core::cache_header::{CacheHeader, Mark};
-use tombolo_core::local_metadata::{MetadataRead as _, Table};
 use tombolo_core::publisher::{KnownRoot, Publisher, RootWriter};
-use tombolo_core::recovery::{Rebuild, RebuildError};
+use tombolo_core::recovery::RebuildError;
 use tombolo_core::root::{ROOT_BYTES_MAX, ROOT_NAME, Root};
-use tombolo_core::{Frozen, Merge, Superblock};
-use tombolo_dedup::{Index, Manifest, OlderRuns, OnBadRun};
 use tombolo_metadata_tree::{Pointer, UsageTable};
 
-/// Objects fetched at the same time.
-const FETCHES: usize = 32;
 /// What one LIST asks for.
 const LIST_KEYS: usize = 1000;
-/// Pages that one transaction changes.
-const PAGES_MAX: usize = 4096;
 
 /// Why nothing was recovered, or not all of it yet.
 #[derive(Debug, thiserror::Error)]
@@ -137,7 +125,7 @@ pub struct Recovered {
 }
 
 /// Where an unfinished recovery keeps what it has.
-fn work_directory(state: &Path) -> PathBuf {
+pub fn work_directory(state: &Path) -> PathBuf {
     state.join("recovery")
 }
 
@@ -149,7 +137,7 @@ pub fn unfinished(paths: &Paths) -> Option<PathBuf> {
         .find(|path| path.exists())
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> RecoverError {
+pub fn at(path: &Path) -> impl FnOnce(io::Error) -> RecoverError {
     let path = path.to_owned();
     move |error| RecoverError::Disk { path, error }
 }
@@ -201,7 +189,7 @@ pub fn list_roots(options: Options) -> Result<Vec<KeptRootInfo>, RecoverError> {
     Ok(roots.into_iter().map(info).collect())
 }
 
-fn runtime() -> Result<Runtime, RecoverError> {
+pub fn runtime() -> Result<Runtime, RecoverError> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder
         .worker_threads(2)
@@ -211,7 +199,7 @@ fn runtime() -> Result<Runtime, RecoverError> {
 }
 
 /// The store, and the keys that it holds.
-fn open_store(runtime: &Runtime, options: &Options) -> Result<(Arc<dyn ObjectStore>, DataKeys), RecoverError> {
+pub fn open_store(runtime: &Runtime, options: &Options) -> Result<(Arc<dyn ObjectStore>, DataKeys), RecoverError> {
     check_store(runtime, &options.store)?;
     let store: Arc<dyn ObjectStore> = Arc::new(Retrying::new(options.store.clone(), options.retry));
     let start = AtStart {
@@ -242,22 +230,6 @@ fn kept_roots(
     Ok(roots)
 }
 
-/// What an object of metadata holds, and its salt.
-fn decode_object<T>(
-    kind: MetadataKind,
-    name: &str,
-    bytes: &[u8],
-    contents_bytes_max: usize,
-    ring: &KeyRing,
-    decode: impl FnOnce(&[u8]) -> Result<T, DecodeError>,
-) -> Result<(T, Salt), RecoverError> {
-    let owned = || name.to_owned();
-    let (salt, contents) = decode_metadata(kind, name, bytes, contents_bytes_max, ring)
-        .map_err(|error| RecoverError::Journal { name: owned(), error })?;
-    let decoded = decode(&contents).map_err(|error| RecoverError::JournalContents { name: owned(), error })?;
-    Ok((decoded, Salt(salt)))
-}
-
 /// Makes the state directory that `options` name of what its store holds.
 pub fn recover_from_store(
     options: Options,
@@ -274,43 +246,30 @@ pub fn recover_from_store(
     let runtime = runtime()?;
     let (store, keys) = open_store(&runtime, &options)?;
     let recovery = Recovery {
-        runtime: &runtime,
-        store,
-        ring: keys.ring(),
-        keys: &keys,
-        work: work_directory(&state),
+        from_store: FromStore {
+            runtime: &runtime,
+            store,
+            keys: &keys,
+            work: work_directory(&state),
+            paths: &paths,
+            options: &options,
+            tell,
+        },
         state: &state,
-        paths: &paths,
-        options: &options,
-        tell,
     };
     recovery.run(&how)
 }
 
-/// A state directory that has no name yet.
-struct Made {
-    superblock: Superblock,
-    objects: u64,
-    journal_objects: u64,
-}
-
 struct Recovery<'r> {
-    runtime: &'r Runtime,
-    store: Arc<dyn ObjectStore>,
-    ring: Arc<KeyRing>,
-    keys: &'r DataKeys,
+    from_store: FromStore<'r>,
     state: &'r Path,
-    paths: &'r Paths,
-    work: PathBuf,
-    options: &'r Options,
-    tell: &'r dyn Fn(RecoverProgress),
 }
 
 impl Recovery<'_> {
     /// Everything is fetched, verified and made before the store is taken over: what fails until then has harmed nobody. What the
     /// writer before has put meanwhile is brought in after it.
     fn run(&self, how: &RecoverOptions) -> Result<Recovered, RecoverError> {
-        let (found, newest) = self.find_root()?;
+        let (found, newest) = self.from_store.find_root()?;
         let (kept, before, made) = match self.interrupted(&found, &newest)? {
             Some(kept) => (kept, newest.writer.clone(), None),
             None => {
@@ -337,7 +296,7 @@ impl Recovery<'_> {
             return Err(RecoverError::NoRoot);
         };
         // Not before: a state directory that has keys, and no root, looks like one of a first start.
-        self.keys.write()?;
+        self.from_store.keys.write()?;
         let has_journal = root.journal().next().is_some();
         let is_same = |from: &Root| {
             let is_same_journal = !has_journal || from.journal_salt == root.journal_salt;
@@ -359,38 +318,12 @@ impl Recovery<'_> {
         Ok(recovered)
     }
 
-    /// Local metadata, index and cache file, under other names.
-    fn make(&self, root: &Root, identity: u64, epoch: u64) -> Result<Made, RecoverError> {
-        durable_file::make_directory(&self.work).map_err(at(&self.work))?;
-        let names = self.fetch_journal(root)?;
-        let superblock = self.rebuild(root, identity, epoch, &names)?;
-        let objects = self.make_index_and_cache(&superblock)?;
-        Ok(Made {
-            superblock,
-            objects,
-            journal_objects: names.len() as u64,
-        })
-    }
-
-    fn find_root(&self) -> Result<(FoundRoot, Root), RecoverError> {
-        let found = self.runtime.block_on(find_root(&self.store))?;
-        let found = found.ok_or(RecoverError::NoRoot)?;
-        let has_keys = self.keys.info().master_key.is_some();
-        match (found.is_encrypted()?, has_keys) {
-            (true, false) => return Err(RecoverError::NoKeys),
-            (false, true) if self.keys.info().is_on => return Err(RecoverError::ClearRoot),
-            _ => {}
-        }
-        let root = read_root(&found, &self.ring)?;
-        Ok((found, root))
-    }
-
     fn writer(&self, identity: u64) -> RootWriter {
         RootWriter {
             identity,
             name: writer_name(self.state),
-            lease_ms: self.options.writer.lease_ms,
-            roots_kept: self.options.writer.roots_kept,
+            lease_ms: self.from_store.options.writer.lease_ms,
+            roots_kept: self.from_store.options.writer.roots_kept,
         }
     }
 
@@ -408,7 +341,7 @@ impl Recovery<'_> {
 
     /// In place of whatever root is there now; and who had put that.
     fn take_over(&self, identity: u64, earlier: Option<&Root>) -> Result<(KeptRoot, String), RecoverError> {
-        let (found, root) = self.find_root()?;
+        let (found, root) = self.from_store.find_root()?;
         let current = KnownRoot {
             root: root.clone(),
             salt: found.salt,
@@ -418,7 +351,7 @@ impl Recovery<'_> {
             publisher: Publisher::new(self.writer(identity), Some(current), Vec::new()),
         };
         self.put_own_root(&mut kept, &found, earlier)?;
-        (self.tell)(RecoverProgress::TakenOver {
+        (self.from_store.tell)(RecoverProgress::TakenOver {
             writer: root.writer.clone(),
         });
         Ok((kept, root.writer))
@@ -426,17 +359,22 @@ impl Recovery<'_> {
 
     /// Once for each root: an interrupted recovery has found its writer gone, or was told not to ask.
     fn watch(&self, found: &FoundRoot, root: &Root, is_told: bool) -> Result<(), RecoverError> {
-        let watched = self.work.join("watched");
+        let watched = self.from_store.work.join("watched");
         if fs::read(&watched).is_ok_and(|salt| salt == found.salt.0) {
             return Ok(());
         }
         let (writer, lease_ms) = (root.writer.clone(), root.lease_ms);
         if !is_told {
-            (self.tell)(RecoverProgress::Watching { writer, lease_ms });
+            (self.from_store.tell)(RecoverProgress::Watching { writer, lease_ms });
         }
         let lease = Duration::from_millis(lease_ms.into());
-        match is_told || self.runtime.block_on(watch_root(&self.store, found, lease))? {
-            true => durable_file::make_directory(&self.work)
+        match is_told
+            || self
+                .from_store
+                .runtime
+                .block_on(watch_root(&self.from_store.store, found, lease))?
+        {
+            true => durable_file::make_directory(&self.from_store.work)
                 .and_then(|()| durable_file::replace(&watched, |mut file| file.write_all(&found.salt.0)))
                 .map_err(at(&watched)),
             false => Err(RecoverError::WriterIsAlive(root.writer.clone())),
@@ -444,7 +382,8 @@ impl Recovery<'_> {
     }
 
     fn earlier_root(&self, at: RecoverAt, newest: &Root) -> Result<Root, RecoverError> {
-        let roots = kept_roots(self.runtime, &self.store, &self.ring, newest)?;
+        let from = &self.from_store;
+        let roots = kept_roots(from.runtime, &from.store, &from.keys.ring(), newest)?;
         let is_it = |root: &Root| match at {
             RecoverAt::Sequence(sequence) => root.sequence == sequence,
             RecoverAt::Time(time_s) => u64::from(root.time.0) <= time_s,
@@ -462,17 +401,18 @@ impl Recovery<'_> {
             }
             None => kept.publisher.taking_over(random(), 0),
         };
-        let object = encode_metadata(MetadataKind::Root, &root.encode(), &self.ring);
+        let object = encode_metadata(MetadataKind::Root, &root.encode(), &self.from_store.keys.ring());
         let salt = Salt(object.salt);
         kept.publisher.attempt(KnownRoot { root, salt });
         kept.keep()?;
-        let mode = match self.options.writer.is_trusted {
+        let mode = match self.from_store.options.writer.is_trusted {
             true => PutMode::Overwrite,
             false => PutMode::IfMatch(found.etag.clone()),
         };
         match self
+            .from_store
             .runtime
-            .block_on(self.store.put(ROOT_NAME, object.bytes.into(), mode))
+            .block_on(self.from_store.store.put(ROOT_NAME, object.bytes.into(), mode))
         {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Precondition => {
@@ -494,7 +434,8 @@ impl Recovery<'_> {
         let Some(KnownRoot { root: newest, .. }) = kept.publisher.current() else {
             return Ok(None);
         };
-        let mut nodes = StoreNodes::of_few(self.runtime, &self.store, &self.ring);
+        let ring = self.from_store.keys.ring();
+        let mut nodes = StoreNodes::of_few(self.from_store.runtime, &self.from_store.store, &ring);
         let (Some(newest_at), Some(earlier_at)) = (newest.usage, earlier.usage) else {
             return Ok(None);
         };
@@ -510,232 +451,26 @@ impl Recovery<'_> {
         Ok(Some(pointer))
     }
 
-    fn journal_directory(&self) -> PathBuf {
-        self.work.join("journal")
-    }
-
-    /// Brings the journal here, object by object, and finds out which of those with the same number are the root's. In their
-    /// order.
-    fn fetch_journal(&self, root: &Root) -> Result<Vec<String>, RecoverError> {
-        let directory = self.journal_directory();
-        durable_file::make_directory(&directory).map_err(at(&directory))?;
-        if root.journal().next().is_none() {
-            return Ok(Vec::new());
-        }
-        let candidates = self.list_journal(root)?;
-        let of = candidates.values().map(|names| names.len() as u64).sum();
-        let mut fetched = 0;
-        let names: Vec<&String> = candidates.values().flatten().collect();
-        for some in names.chunks(FETCHES) {
-            self.fetch_objects(some)?;
-            fetched += some.len() as u64;
-            (self.tell)(RecoverProgress::Fetched { objects: fetched, of });
-        }
-        // The root names the last, and each the one before it.
-        let mut chain = Vec::new();
-        let mut salt = root.journal_salt;
-        for sequence in root.journal().rev() {
-            let name = MetadataKind::Journal(sequence).name(&salt.0);
-            let is_there = candidates.get(&sequence).is_some_and(|names| names.contains(&name));
-            if !is_there {
-                return Err(RecoverError::JournalMissing(sequence));
-            }
-            let read = self.read_part(&name);
-            if read.is_err() {
-                // All are fetched again when it has been mended in the store.
-                let path = self.journal_directory();
-                fs::remove_dir_all(&path).map_err(at(&path))?;
-            }
-            let (part, found) = read?;
-            if found != salt {
-                return Err(RebuildError::Chain { sequence }.into());
-            }
-            salt = part.header.before;
-            chain.push(name);
-        }
-        chain.reverse();
-        Ok(chain)
-    }
-
-    fn list_journal(&self, root: &Root) -> Result<BTreeMap<u64, Vec<String>>, RecoverError> {
-        let mut candidates: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-        // Just before the first: no key ends so.
-        let mut after = format!("{JOURNAL_PREFIX}{:016x}", root.journal_first);
-        loop {
-            let listed = self
-                .runtime
-                .block_on(self.store.list(JOURNAL_PREFIX, Some(&after), LIST_KEYS))?;
-            for object in &listed {
-                if let Some(sequence) = journal_sequence(&object.key).filter(|found| *found <= root.journal_last) {
-                    candidates.entry(sequence).or_default().push(object.key.clone());
-                }
-            }
-            match listed.last() {
-                Some(last) if listed.len() == LIST_KEYS => after.clone_from(&last.key),
-                _ => return Ok(candidates),
-            }
-        }
-    }
-
-    fn local_copy(&self, name: &str) -> PathBuf {
-        self.journal_directory().join(name.trim_start_matches(JOURNAL_PREFIX))
-    }
-
-    fn fetch_objects(&self, names: &[&String]) -> Result<(), RecoverError> {
-        let gets: Vec<_> = names
-            .iter()
-            .filter(|name| !self.local_copy(name).exists())
-            .map(|name| {
-                let (store, key) = (self.store.clone(), String::clone(name));
-                self.runtime.spawn(async move {
-                    let got = store.get(&key, None).await;
-                    (key, got)
-                })
-            })
-            .collect();
-        for get in gets {
-            let (key, got) = self
-                .runtime
-                .block_on(get)
-                .map_err(|error| RecoverError::Runtime(error.into()))?;
-            let (bytes, path) = (got?, self.local_copy(&key));
-            durable_file::replace(&path, |mut file| file.write_all(&bytes)).map_err(at(&path))?;
-        }
-        Ok(())
-    }
-
-    fn read_part(&self, name: &str) -> Result<(Part, Salt), RecoverError> {
-        let path = self.local_copy(name);
-        let bytes = fs::read(&path).map_err(at(&path))?;
-        let kind = MetadataKind::Journal(journal_sequence(name).unwrap_or_default());
-        decode_object(kind, name, &bytes, PART_BYTES_MAX, &self.ring, Part::decode)
-    }
-
-    /// Local metadata, under another name. It is made anew each time: that takes no requests.
-    fn rebuild(&self, root: &Root, identity: u64, epoch: u64, names: &[String]) -> Result<Superblock, RecoverError> {
-        let directory = self.work.join("metadata");
-        if directory.exists() {
-            fs::remove_dir_all(&directory).map_err(at(&directory))?;
-        }
-        let slot_count = self.options.core.slot_count;
-        let first = Superblock::first(identity, slot_count);
-        let failed = |error: &dyn std::fmt::Display| RecoverError::Metadata(error.to_string());
-        let map_bytes = self.options.metadata_map_bytes;
-        Metadata::make(&directory, map_bytes, &first).map_err(|error| failed(&error))?;
-        let metadata = Metadata::open(&directory, map_bytes, 0).map_err(|error| failed(&error))?;
-        let mut rebuild = Rebuild::new(root.clone(), identity, slot_count);
-        let tree = BucketTree::decode(&root.tree).map_err(|error| RecoverError::Tree(error.to_string()))?;
-        let mut nodes = StoreNodes::of_all(self.runtime, &self.store, &self.ring);
-        let mut pieces = 0;
-        let contents = read_tree(&mut nodes, &tree, &mut |frozen| {
-            pieces += 1;
-            (self.tell)(RecoverProgress::ReadTree { pieces });
-            merge(
-                &metadata,
-                Frozen {
-                    superblock: first.clone(),
-                    ..frozen
-                },
-            )
-        });
-        let contents = contents.map_err(|error| match error {
-            ReadTreeError::Tree(error) => RecoverError::Tree(error.to_string()),
-            ReadTreeError::Sink(error) => error,
-        })?;
-        merge(&metadata, rebuild.lay_tree(contents))?;
-        for (done, name) in (1..).zip(names) {
-            let (part, salt) = self.read_part(name)?;
-            merge(&metadata, rebuild.lay(part, salt)?)?;
-            let of = names.len() as u64;
-            (self.tell)(RecoverProgress::Rebuilt { objects: done, of });
-        }
-        let key = tombolo_files::next_numbers_key();
-        let numbers = metadata.entry(&key).map_err(|error| failed(&error))?;
-        let numbers = numbers.map(|entry| tombolo_files::skip_numbers(&entry));
-        let numbers = numbers.transpose().map_err(RecoverError::Numbers)?;
-        let entry = numbers.as_ref().map(|value| (&key[..], &value[..]));
-        let last = rebuild.finish(epoch, entry)?;
-        let superblock = last.superblock.clone();
-        merge(&metadata, last)?;
-        metadata.close();
-        Ok(superblock)
-    }
-
-    /// So that what is written again is found. Returns how many objects there are.
-    fn make_index_and_cache(&self, superblock: &Superblock) -> Result<u64, RecoverError> {
-        let failed = |error: &dyn std::fmt::Display| RecoverError::Index(error.to_string());
-        let metadata = Metadata::open(&self.work.join("metadata"), self.options.metadata_map_bytes, 0)
-            .map_err(|error| RecoverError::Metadata(error.to_string()))?;
-        if self.paths.index.exists() {
-            fs::remove_dir_all(&self.paths.index).map_err(at(&self.paths.index))?;
-        }
-        let files = IndexFiles::open(self.paths.index.clone()).map_err(at(&self.paths.index))?;
-        let policy = OnBadRun::Drop(OlderRuns::Keep);
-        let (mut index, _) = Index::open(&files, &Manifest::default(), self.options.index.clone(), policy)
-            .map_err(|error| failed(&error))?;
-        let mut count = 0;
-        {
-            let reading = metadata.read().map_err(|error| failed(&error))?;
-            let mut key = vec![0; 8];
-            while let Some((found, bytes)) = reading.ceiling(Table::Objects, &key).map_err(|error| failed(&error))? {
-                let descriptor = ObjectDescriptor::decode(&bytes).map_err(|error| failed(&error))?;
-                for block in descriptor.blocks() {
-                    if index.insert(block.fingerprint, block.pvbn).is_err() {
-                        index.flush_memtable(&files).map_err(|error| failed(&error))?;
-                        index
-                            .insert(block.fingerprint, block.pvbn)
-                            .map_err(|error| failed(&error))?;
-                    }
-                }
-                count += 1;
-                if count % 1024 == 0 {
-                    (self.tell)(RecoverProgress::Indexed { objects: count });
-                }
-                key = found;
-                key.push(0);
-            }
-        }
-        index.flush_memtable(&files).map_err(|error| failed(&error))?;
-        let mut writing = metadata.write().map_err(|error| failed(&error))?;
-        let manifest = index.manifest().encode();
-        writing.put_manifest(&manifest).map_err(|error| failed(&error))?;
-        writing.commit().map_err(|error| failed(&error))?;
-        drop(index);
-        metadata.close();
+    /// Local metadata and index, and an empty cache file that has no name yet either.
+    fn make(&self, root: &Root, identity: u64, epoch: u64) -> Result<Made, RecoverError> {
+        let paths = self.from_store.paths;
+        let made = self.from_store.make(root, Purpose::TakeOver { identity }, epoch)?;
         let header = CacheHeader {
-            identity: superblock.journal_identity,
-            slot_count: superblock.slot_count,
+            identity: made.superblock.journal_identity,
+            slot_count: made.superblock.slot_count,
             mark: Mark::default(),
         };
-        durable_file::make_directory(&self.paths.journal).map_err(at(&self.paths.journal))?;
-        make_cache(self.paths, &header)?;
-        Ok(count)
+        durable_file::make_directory(&paths.journal).map_err(at(&paths.journal))?;
+        make_cache(paths, &header)?;
+        Ok(made)
     }
 
     /// From here on it is a state directory.
     fn give_it_its_name(&self) -> Result<(), RecoverError> {
-        let (new, metadata) = (self.work.join("metadata"), &self.paths.metadata);
-        let data = metadata.join(DATA_FILE);
-        fs::File::open(new.join(DATA_FILE))
-            .and_then(|file| file.sync_all())
-            .and_then(|()| durable_file::make_directory(metadata))
-            .and_then(|()| durable_file::sync_directory(self.state))
-            .and_then(|()| durable_file::rename(&new.join(DATA_FILE), &data))
-            .map_err(at(&data))?;
-        durable_file::publish(&self.paths.cache).map_err(at(&self.paths.cache))?;
-        fs::remove_dir_all(&self.work).map_err(at(&self.work))
-    }
-}
-
-fn merge(metadata: &Metadata, frozen: Frozen) -> Result<(), RecoverError> {
-    let failed = |error: &dyn std::fmt::Display| RecoverError::Metadata(error.to_string());
-    let mut merge = Merge::new(Arc::new(frozen), PAGES_MAX);
-    loop {
-        let mut writing = metadata.write().map_err(|error| failed(&error))?;
-        let is_last = merge.step(&mut writing).map_err(|error| failed(&error))?;
-        writing.commit().map_err(|error| failed(&error))?;
-        if is_last {
-            return Ok(());
-        }
+        let (paths, work) = (self.from_store.paths, &self.from_store.work);
+        publish_metadata(work, paths)?;
+        let cache = &paths.cache;
+        durable_file::publish(cache).map_err(at(cache))?;
+        fs::remove_dir_all(work).map_err(at(work))
     }
 }
