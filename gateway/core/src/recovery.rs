@@ -22,7 +22,7 @@ mod unpublished;
 pub use disk::{LocalDisk, NewDisk};
 pub use error::RecoveryError;
 pub use rebuild::{Rebuild, RebuildError};
-pub use remains::{Base, Bases, LostBlocks, Remains, WhatIsLeft, go_on_behind, lost_blocks, settle};
+pub use remains::{Base, Bases, LostBlocks, Remains, WhatIsLeft, go_on_behind, lost_blocks, settle, skip_pvbns};
 pub use report::Report;
 
 use crate::config::Config;

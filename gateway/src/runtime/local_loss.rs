@@ -39,7 +39,7 @@ use tombolo_core::publisher::{KnownRoot, NotTheWriter, Publisher, RootWriter};
 use tombolo_core::record::SegmentHeader;
 use tombolo_core::recovery::{
     Base, Bases, LocalDisk as _, LostBlocks, Parts, PublishedPoint, RecoveryError, Remains, WhatIsLeft, go_on_behind,
-    load_superblock, lost_blocks, recover, settle,
+    load_superblock, lost_blocks, recover, settle, skip_pvbns,
 };
 use tombolo_core::root::Root;
 use tombolo_core::{Core, EntryScan, Policies, Superblock};
@@ -488,7 +488,10 @@ impl<'o> Remaining<'o> {
         if let Some(cache) = self.left.cache.as_ref().filter(|_| rebuilt.is_some()) {
             cache.forget_metadata().map_err(at(&self.left.paths.cache))?;
         }
-        let header = self.view(&self.left.disk()).cache_file_header(&core);
+        if self.left.mark.is_none() {
+            let before = superblock_of(metadata).ok_or(LocalLossError::Unknown)?;
+            merge(metadata, skip_pvbns(before, &core))?;
+        }
         if self.remains.journal_is_damaged {
             self.settle(core, metadata)?;
         }
@@ -499,7 +502,7 @@ impl<'o> Remaining<'o> {
         if let Some(in_store) = self.in_store.as_ref().filter(|in_store| in_store.is_adopted) {
             in_store.kept.keep().map_err(RecoverError::Root)?;
         }
-        self.mend_cache(&header)?;
+        self.mend_cache()?;
         if self.remains.journal_is_damaged {
             self.remove_journal()?;
         }
@@ -531,8 +534,9 @@ impl<'o> Remaining<'o> {
         Ok(())
     }
 
-    fn mend_cache(&self, header: &CacheHeader) -> Result<(), LocalLossError> {
+    fn mend_cache(&self) -> Result<(), LocalLossError> {
         let path = &self.left.paths.cache;
+        let header = &self.view(&self.left.disk()).cache_file_header();
         match self.left.cache_state {
             CacheState::Whole => Ok(()),
             CacheState::Missing => cache_file::make(path, header).and_then(|()| durable_file::publish(path)),

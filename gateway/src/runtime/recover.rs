@@ -31,7 +31,6 @@ use tombolo_core::recovery::RebuildError;
 use tombolo_core::root::{ROOT_BYTES_MAX, ROOT_NAME, Root};
 use tombolo_metadata_tree::{Pointer, UsageTable};
 
-
 /// Why nothing was recovered, or not all of it yet.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {

@@ -157,7 +157,6 @@ pub struct WhatIsLeft<'d, D> {
     disk: &'d D,
     remains: Remains,
     header: CacheHeader,
-    mark_is_known: bool,
 }
 
 impl<'d, D: LocalDisk> WhatIsLeft<'d, D> {
@@ -176,22 +175,12 @@ impl<'d, D: LocalDisk> WhatIsLeft<'d, D> {
                 ..mark.unwrap_or_default()
             },
         };
-        Self {
-            disk,
-            remains,
-            header,
-            mark_is_known: mark.is_some(),
-        }
+        Self { disk, remains, header }
     }
 
-    /// What the cache file has to note, so that a start takes what is left for whole. `core` is what was recovered of it: if no
-    /// mark says which PVBNs were given to writes that crashes undid, new ones begin far behind those that it knows.
-    pub fn cache_file_header(&self, core: &Core) -> CacheHeader {
-        let mut header = self.header;
-        if !self.mark_is_known {
-            header.mark.next_pvbn = core.next_pvbn().0 + LOST_PVBNS_MAX;
-        }
-        header
+    /// What the cache file has to note, so that a start takes what is left for whole.
+    pub fn cache_file_header(&self) -> CacheHeader {
+        self.header
     }
 
     fn header_of(&self, bytes: &[u8]) -> Option<SegmentHeader> {
@@ -280,6 +269,18 @@ pub fn lost_blocks(core: &Core, disk: &impl LocalDisk) -> Vec<LostBlocks> {
         }
     }
     runs
+}
+
+/// The change of local metadata where the cache file's mark is lost, which said which PVBNs were given to writes that crashes
+/// undid: new ones begin far behind those that are known. `core` is what was recovered.
+pub fn skip_pvbns(before: Superblock, core: &Core) -> Frozen {
+    Frozen {
+        superblock: Superblock {
+            next_pvbn: core.next_pvbn().0 + LOST_PVBNS_MAX,
+            ..before
+        },
+        ..Frozen::default()
+    }
 }
 
 /// Everything that a core has recovered, as a change of local metadata that needs no journal any more.

@@ -568,6 +568,9 @@ impl World {
 
     /// Local metadata is gone, and nothing else: the bucket and the journal since its root hold everything.
     pub(crate) fn lose_metadata(&mut self) {
+        // What is looked at is what the medium holds.
+        self.disk.sync_all();
+        self.disk.drop_pages();
         let (known, _) = self.bucket.root.as_ref().expect("there is a root");
         let bases = Bases {
             local: None,
@@ -675,7 +678,7 @@ impl Nodes for NodesInBucket<'_> {
     }
 }
 
-fn lay(metadata: &mut Metadata, frozen: Frozen) {
+pub(crate) fn lay(metadata: &mut Metadata, frozen: Frozen) {
     let mut merge = Merge::new(Arc::new(frozen), 64);
     loop {
         let mut transaction = metadata.begin();

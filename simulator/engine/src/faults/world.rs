@@ -3,7 +3,7 @@
 //! An operation takes effect when it completes, at a drawn time; completions of operations that are under way together
 //! come in any order. Everything follows from the seed: there is no other source of chance.
 
-use crate::faults::bucket::Bucket;
+use crate::faults::bucket::{Bucket, lay};
 use crate::faults::clients::Clients;
 use crate::faults::contents::Contents;
 use crate::faults::disk::Disk;
@@ -23,7 +23,7 @@ use tombolo_base::{BlockSum, Fingerprint, FlushMode, Instant, Lcbn, ObjectDescri
 use tombolo_cloud_driver::object::Compression;
 use tombolo_core::local_metadata::Table;
 use tombolo_core::recovery::{
-    Bases, LocalDisk, Parts, PublishedPoint, Remains, WhatIsLeft, load_superblock, lost_blocks, recover,
+    Bases, LocalDisk, Parts, PublishedPoint, Remains, WhatIsLeft, load_superblock, lost_blocks, recover, skip_pvbns,
 };
 use tombolo_core::{Command, Core, Event, Superblock, Token, allocated_bytes};
 
@@ -545,6 +545,9 @@ impl World {
 
     /// The cache file is gone although blocks in it are dirty, and that is accepted. They are lost, and nothing else is.
     fn lose_dirty_cache(&mut self) {
+        // What is looked at is what the medium holds.
+        self.disk.sync_all();
+        self.disk.drop_pages();
         let superblock = load_superblock(&self.metadata).expect("metadata is whole");
         let superblock = superblock.expect("a superblock");
         let bases = Bases {
@@ -571,13 +574,15 @@ impl World {
         if lost > u64::from(slot_count) / 8 {
             return;
         }
-        let mark = view.cache_file_header(&core).mark;
+        let mark = view.cache_file_header().mark;
+        let skipped = skip_pvbns(superblock, &core);
         self.say(|| format!("the cache file is lost, and {lost} blocks with it: {remains:?}"));
         self.rotten.extend(self.slot_pvbns.values());
         self.slot_pvbns.clear();
         self.disk.lose_cache();
         self.disk.make_cache();
         self.disk.set_mark(mark);
+        lay(&mut self.metadata, skipped);
     }
 
     /// Starts again with an empty cache file, as after its loss.
