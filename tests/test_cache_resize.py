@@ -1,6 +1,5 @@
 """The cache gets another size, and nothing that only it has is lost."""
 
-import json
 import random
 import shutil
 import subprocess
@@ -12,7 +11,6 @@ import pytest
 
 from conftest import SEED, GatewayFactory
 from harness.gateway import Gateway, merged
-from harness.tools import run
 from test_recover import MIB, checked_store, noise, read, write
 from test_take_over import store_files
 
@@ -24,25 +22,14 @@ HELD = {
 """What is written stays in the cache."""
 
 
-def resize_command(gateway: Gateway) -> list[str | Path]:
-    return [gateway.binary, "cache", "resize", "--json", "--config", gateway.config_path]
-
-
 def with_size(gateway: Gateway, size: str, dirty_bytes_max: str) -> None:
     changed = {"cache": {"size": size}, "flush": {"dirty_bytes_max": dirty_bytes_max}}
     gateway.settings = merged(gateway.settings, changed)
     gateway.write_config()
 
 
-def try_resize(gateway: Gateway) -> "subprocess.CompletedProcess[str]":
-    return run(resize_command(gateway), 120, expected_codes=range(256), environment=gateway.environment)
-
-
 def resize(gateway: Gateway) -> dict[str, Any]:
-    done = try_resize(gateway)
-    assert done.returncode == 0, done
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return gateway.offline_json("cache", "resize")
 
 
 @pytest.fixture
@@ -115,11 +102,11 @@ def test_a_larger_cache_keeps_all_that_it_has(gateway: Gateway) -> None:
 
 def test_too_small_a_cache_is_refused_and_nothing_is_changed(gateway: Gateway) -> None:
     write(gateway, noise(12, SEED + 3), at=36 * MIB)
-    running = try_resize(gateway)
+    running = gateway.try_offline("cache", "resize")
     assert running.returncode == 1 and "is in use by another gateway" in running.stderr
     gateway.stop()
     with_size(gateway, "16MiB", "8MiB")
-    refused = try_resize(gateway)
+    refused = gateway.try_offline("cache", "resize")
     assert refused.returncode == 1
     assert "6144 blocks of 4 KiB are not in the store yet, and 4096 slots cannot hold them" in refused.stderr
     with_size(gateway, "64MiB", "48MiB")
@@ -139,7 +126,8 @@ def test_a_resize_that_is_killed_at_any_moment_is_run_again(gateway: Gateway) ->
     unfinished = 0
     for _ in range(12):
         with_size(gateway, chosen.choice(sizes), "14MiB")
-        process = subprocess.Popen(resize_command(gateway), env=gateway.environment, stdout=subprocess.DEVNULL)
+        command: list[str | Path] = [gateway.binary, "cache", "resize", "--json", "--config", gateway.config_path]
+        process = subprocess.Popen(command, env=gateway.environment, stdout=subprocess.DEVNULL)
         time.sleep(chosen.uniform(0, 1.1 * longest_s))
         process.kill()
         unfinished += process.wait() != 0

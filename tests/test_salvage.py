@@ -3,34 +3,19 @@
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from conftest import SEED, GatewayFactory
 from harness.gateway import Gateway, merged
 from harness.mount import Mount
-from harness.tools import run
 from test_recover import MIB, noise, read, wait_covered, write
 from test_take_over import QUICK, beside, store_files
 
 BLOCK = 4096
 HELD = {"flush": {"recovery_point_ms": 3_600_000, "flush_delay_ms": 3_600_000}}
 """What is written stays here."""
-
-
-def try_salvage(gateway: Gateway, *words: str) -> "subprocess.CompletedProcess[str]":
-    command: list[str | Path] = [gateway.binary, "salvage", "--config", gateway.config_path, *words]
-    return run(command, 120, expected_codes=range(256), environment=gateway.environment)
-
-
-def salvage(gateway: Gateway, *words: str) -> dict[str, Any]:
-    done = try_salvage(gateway, "--json", *words)
-    assert done.returncode == 0, done
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 @pytest.fixture
@@ -85,7 +70,7 @@ def test_what_a_gateway_that_was_taken_over_from_had_not_uploaded_is_copied_out(
     new.start()
     gateway.kill9()
     before = store_files(gateway.store_directory)
-    found = salvage(gateway)
+    found = gateway.offline_json("salvage")
     volumes = {volume["name"]: volume for volume in found["volumes"]}
     assert set(volumes) == {"vol", "more"} and not found["is_all"]
     assert volumes["vol"]["changed"] == [
@@ -101,7 +86,9 @@ def test_what_a_gateway_that_was_taken_over_from_had_not_uploaded_is_copied_out(
     assert found["removed"] == [{"share": "docs", "path": "gone"}]
     assert 0 <= found["oldest_age_s"] < 600
     target = tmp_path / "copies"
-    assert salvage(gateway, "--copy-to", str(target)) | {"oldest_age_s": 0} == found | {"oldest_age_s": 0}
+    assert gateway.offline_json("salvage", "--copy-to", str(target)) | {"oldest_age_s": 0} == found | {
+        "oldest_age_s": 0
+    }
     image = (target / "volumes" / "vol").read_bytes()
     assert len(image) == 64 * MIB and image[20 * MIB : 21 * MIB] == noise(1, SEED + 1)
     assert not any(image[: 20 * MIB]), "what the store has is not copied"
@@ -111,9 +98,9 @@ def test_what_a_gateway_that_was_taken_over_from_had_not_uploaded_is_copied_out(
     assert (shares / folder / "link").readlink() == Path("new")
     assert sorted(path.name for path in shares.iterdir()) == [folder, "old"]
     assert json.loads((target / "salvage.json").read_text())["removed"] == found["removed"]
-    again = try_salvage(gateway, "--copy-to", str(target))
+    again = gateway.try_offline("salvage", "--copy-to", str(target))
     assert again.returncode == 1 and "is there already" in again.stderr
-    text = try_salvage(gateway).stdout
+    text = gateway.try_offline("salvage").stdout
     assert "volume vol: 1.00 MiB and 32.00 KiB of holes in 2 ranges" in text and "removed docs:gone" in text
     after = store_files(gateway.store_directory)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
@@ -130,14 +117,14 @@ def test_without_its_store_it_copies_what_the_cache_has(gateway: Gateway, tmp_pa
     gateway.kill9()
     moved = gateway.folder / "elsewhere"
     gateway.store_directory.rename(moved)
-    found = salvage(gateway)
+    found = gateway.offline_json("salvage")
     assert found["is_all"] and {volume["name"] for volume in found["volumes"]} == {"vol", "more", "still"}
     (gateway.state_directory / "cache").rename(gateway.state_directory / "cache.gone")
-    refused = try_salvage(gateway)
+    refused = gateway.try_offline("salvage")
     assert refused.returncode == 1 and "cache file is missing" in refused.stderr
     (gateway.state_directory / "cache.gone").rename(gateway.state_directory / "cache")
     target = tmp_path / "copies"
-    copied = salvage(gateway, "--copy-to", str(target))
+    copied = gateway.offline_json("salvage", "--copy-to", str(target))
     assert copied["unreadable"] == []
     image = (target / "volumes" / "vol").read_bytes()
     assert image[8 * BLOCK : MIB] == noise(1)[8 * BLOCK :] and image[20 * MIB : 21 * MIB] == noise(1, SEED + 1)
@@ -149,7 +136,7 @@ def test_without_its_store_it_copies_what_the_cache_has(gateway: Gateway, tmp_pa
     gateway.start()
     gateway.drain()
     gateway.stop()
-    nothing = try_salvage(gateway)
+    nothing = gateway.try_offline("salvage")
     assert (nothing.returncode, nothing.stdout) == (0, "the store lacks nothing that this state directory has\n")
 
 
@@ -163,7 +150,7 @@ def test_blocks_that_cannot_be_read_are_named(gateway: Gateway, tmp_path: Path) 
         file.seek(at)
         file.write(b"damage")
     target = tmp_path / "copies"
-    done = try_salvage(gateway, "--json", "--copy-to", str(target))
+    done = gateway.try_offline("salvage", "--json", "--copy-to", str(target))
     assert done.returncode == 7, done
     unreadable = json.loads(done.stdout)["unreadable"]
     assert [(range["offset"], range["bytes"]) for range in unreadable] == [(20 * MIB + 3 * BLOCK, BLOCK)]
@@ -173,9 +160,9 @@ def test_blocks_that_cannot_be_read_are_named(gateway: Gateway, tmp_path: Path) 
 
 
 def test_nothing_is_made_where_no_state_is(gateway: Gateway) -> None:
-    running = try_salvage(gateway)
+    running = gateway.try_offline("salvage")
     assert running.returncode == 1 and "is in use by another gateway" in running.stderr
     gateway.lose_state()
-    nothing = try_salvage(gateway)
+    nothing = gateway.try_offline("salvage")
     assert nothing.returncode == 1 and "holds no state of a gateway" in nothing.stderr
     assert not [path for path in gateway.state_directory.glob("*") if path.name != "lock"]

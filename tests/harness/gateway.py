@@ -157,12 +157,23 @@ class Gateway:
             )
         return done.stdout
 
-    def try_recover(self, *words: str, limit_s: float = 120.0) -> "subprocess.CompletedProcess[str]":
-        """`tombolo recover` into the state directory; any exit code is fine."""
+    def try_offline(self, *words: str, limit_s: float = 120.0) -> "subprocess.CompletedProcess[str]":
+        """Runs the command line on the state directory, not against the daemon; any exit code is fine."""
         self.write_config()
-        command: Sequence[str | Path] = [self.binary, "recover", "--config", self.config_path, *words]
+        command: Sequence[str | Path] = [self.binary, *words, "--config", self.config_path]
         environment = self.environment | self.daemon_environment
         return run(command, limit_s, expected_codes=range(-64, 256), environment=environment)
+
+    def offline_json(self, *words: str) -> dict[str, Any]:
+        done = self.try_offline(*words, "--json")
+        if done.returncode != 0:
+            raise AssertionError(f"tombolo {' '.join(words)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def try_recover(self, *words: str, limit_s: float = 120.0) -> "subprocess.CompletedProcess[str]":
+        """`tombolo recover` into the state directory; any exit code is fine."""
+        return self.try_offline("recover", *words, limit_s=limit_s)
 
     def recover(self, *words: str, limit_s: float = 120.0) -> str:
         done = self.try_recover(*words, limit_s=limit_s)

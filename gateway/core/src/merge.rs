@@ -7,7 +7,7 @@
 //! builds upon (slots, counters, superblock) changes in the last transaction, together.
 
 use crate::format::local_metadata::{
-    MetadataFault, MetadataRead, MetadataTransaction, Table, decode, get, load_map_page, map_key,
+    MetadataFault, MetadataRead, MetadataTransaction, Table, decode, get, load_map_page, map_key, put,
 };
 use crate::format::page::{CountPage, MapPage, PAGE_ENTRIES, References};
 use crate::state::extent_map::Target;
@@ -290,15 +290,6 @@ fn put_or_delete<T: MetadataTransaction>(
     } else {
         put(transaction, table, key, &encode())
     }
-}
-
-fn put<T: MetadataTransaction>(
-    transaction: &mut T,
-    table: Table,
-    key: &[u8],
-    value: &[u8],
-) -> Result<(), MetadataFault<T::Error>> {
-    transaction.put(table, key, value).map_err(MetadataFault::Store)
 }
 
 #[cfg(test)]

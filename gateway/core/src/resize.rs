@@ -1,7 +1,7 @@
 //! Another number of cache slots: which blocks move, and what local metadata says then. Pure over [`MetadataTransaction`];
 //! worlds copy the blocks.
 
-use crate::format::local_metadata::{MetadataFault, MetadataTransaction, Table, decode};
+use crate::format::local_metadata::{MetadataFault, MetadataTransaction, Table, decode, get, put};
 use crate::format::slot_page::{SLOTS_PER_PAGE, SlotEntry, decode_slot_page, encode_slot_page};
 use crate::recovery::load_superblock;
 use alloc::vec::Vec;
@@ -75,15 +75,6 @@ pub fn resize<T: MetadataTransaction>(transaction: &mut T, slot_count: u32) -> R
     Ok(resize)
 }
 
-fn put<T: MetadataTransaction>(
-    transaction: &mut T,
-    table: Table,
-    key: &[u8],
-    value: &[u8],
-) -> Result<(), MetadataFault<T::Error>> {
-    transaction.put(table, key, value).map_err(MetadataFault::Store)
-}
-
 /// Removes the slots behind the new end. Returns those of which the blocks are needed.
 fn take_beyond<T: MetadataTransaction>(
     transaction: &mut T,
@@ -146,7 +137,7 @@ fn settle<T: MetadataTransaction>(
                 return Ok(());
             }
             let key = page.to_be_bytes();
-            let bytes = transaction.get(Table::Slots, &key).map_err(MetadataFault::Store)?;
+            let bytes = get(transaction, Table::Slots, &key)?;
             let found = bytes.map(|bytes| decode(Table::Slots, &key, decode_slot_page(&bytes)));
             let mut entries = found.transpose()?.unwrap_or_default();
             let length = (slot_count - page * SLOTS_PER_PAGE).min(SLOTS_PER_PAGE);

@@ -167,6 +167,15 @@ pub(crate) fn get<R: MetadataRead>(
     reader.get(table, key).map_err(MetadataFault::Store)
 }
 
+pub(crate) fn put<T: MetadataTransaction>(
+    transaction: &mut T,
+    table: Table,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(), MetadataFault<T::Error>> {
+    transaction.put(table, key, value).map_err(MetadataFault::Store)
+}
+
 pub(crate) fn decode<T, E>(table: Table, key: &[u8], result: Result<T, DecodeError>) -> Result<T, MetadataFault<E>> {
     result.map_err(|error| MetadataFault::Corrupt {
         table,
