@@ -55,10 +55,10 @@ pub(super) fn run(
             }
         })),
         false => output::text(&format!(
-            "recovered {} volumes and {} objects, as {} had them at {} (everything acknowledged before then); the cache is \
-             empty.\nStart the gateway with `tombolo serve`.",
-            recovered.volumes,
-            recovered.objects,
+            "recovered {} and {}, as {} had them at {} (everything acknowledged before then); the cache is empty.\nStart the \
+             gateway with `tombolo serve`.",
+            counted(recovered.volumes, "volume"),
+            counted(recovered.objects, "object"),
             recovered.writer,
             time_text(recovered.time_s),
         )),
@@ -98,6 +98,13 @@ fn list(roots: &[KeptRootInfo], as_json: bool) -> Result<(), CliError> {
         .map(|root| [root.sequence.to_string(), time_text(root.time_s), root.writer.clone()])
         .collect();
     output::text(&output::table(["ROOT", "TIME", "WRITER"], &rows))
+}
+
+fn counted(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
 }
 
 fn time_text(seconds: u64) -> String {
