@@ -21,6 +21,7 @@ from harness.gateway import Gateway, merged
 from harness.mount import Mount
 from harness.object_store import S3Server
 from harness.tools import wait_for
+from test_recover import checked_store
 
 MIB = 1 << 20
 BLOCK = 4096
@@ -234,6 +235,11 @@ def spoil_metadata(gateway: Gateway) -> None:
         file.write(bytes(512))
 
 
+def cut_metadata(gateway: Gateway) -> None:
+    path = gateway.state_directory / "metadata" / "data.mdb"
+    os.truncate(path, path.stat().st_size * 7 // 10 // BLOCK * BLOCK)
+
+
 def lose_journal(gateway: Gateway) -> None:
     shutil.rmtree(gateway.state_directory / "journal")
 
@@ -312,7 +318,25 @@ def test_without_the_journal_a_checkpoint_is_there(world: World, harm: Callable[
     lost = accepted(world.gateway)
     assert [entry["lost"] for entry in lost] == ["changes"]
     assert lost[0]["from_lsn"] < lost[0]["to_lsn"]
+    # The store is told everything anew, and has no tree until that is folded in.
+    world.publish()
+    checked_store(world.gateway)
     world.goes_on(before, [])
+
+
+def test_without_the_local_copy_of_the_root_the_way_back_is_said(world: World) -> None:
+    world.write(1, 0)
+    world.publish()
+    world.gateway.kill9()
+    root = world.gateway.state_directory / "root"
+    kept = root.read_bytes()
+    root.write_bytes(kept[:100])
+    refused(world.gateway, "put it back from a copy", "tombolo salvage")
+    root.unlink()
+    refused(world.gateway, "root is missing", "put it back from a copy", "tombolo salvage")
+    root.write_bytes(kept)
+    world.gateway.start()
+    world.is_all_there(world.written)
 
 
 def test_without_the_journal_the_store_may_be_newer(world: World) -> None:
@@ -331,11 +355,15 @@ def test_without_the_journal_the_store_may_be_newer(world: World) -> None:
     world.goes_on(before, [])
 
 
-def test_lost_metadata_and_cache_file(world: World) -> None:
+@pytest.mark.parametrize("harm", [lose_cache, cut_cache])
+@pytest.mark.parametrize("of_metadata", [lose_metadata, cut_metadata])
+def test_lost_metadata_and_cache_file(
+    world: World, of_metadata: Callable[[Gateway], None], harm: Callable[[Gateway], None]
+) -> None:
     dirty = stored_and_dirty(world)
     world.proxy.listen()
-    lose_metadata(world.gateway)
-    lose_cache(world.gateway)
+    of_metadata(world.gateway)
+    harm(world.gateway)
     refused(world.gateway, "lost: volume number 1, 2097152 bytes at 1048576")
     lost = accepted(world.gateway)
     assert ranges(lost) == dirty

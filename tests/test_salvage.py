@@ -166,3 +166,36 @@ def test_nothing_is_made_where_no_state_is(gateway: Gateway) -> None:
     nothing = gateway.try_offline("salvage")
     assert nothing.returncode == 1 and "holds no state of a gateway" in nothing.stderr
     assert not [path for path in gateway.state_directory.glob("*") if path.name != "lock"]
+
+
+def test_paths_that_are_too_long_and_names_that_are_forged_keep_nothing_else_back(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    mount = Mount(gateway, "docs").start()
+    here = os.open(mount.folder, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("d" * 200, dir_fd=here)
+        here, above = os.open("d" * 200, os.O_RDONLY, dir_fd=here), here
+        os.close(above)
+    os.close(here)
+    (mount.folder / "two\nlines").write_text("a")
+    # Mostly holes: it would take hours to read.
+    with (mount.folder / "vast").open("wb") as file:
+        file.truncate(8 << 40)
+        file.seek(4 << 40)
+        file.write(b"in the middle")
+    os.sync()
+    mount.close()
+    gateway.kill9()
+    assert "two\\nlines" in gateway.try_offline("salvage").stdout
+    for inside in (gateway.state_directory / "copies", gateway.store_directory / "copies"):
+        refused = gateway.try_offline("salvage", "--copy-to", str(inside))
+        assert refused.returncode == 1 and "which is the gateway's" in refused.stderr and not inside.exists()
+    target = tmp_path / "copies"
+    done = gateway.try_offline("salvage", "--json", "--copy-to", str(target))
+    assert done.returncode == 7, done
+    found = json.loads((target / "salvage.json").read_text())
+    assert found["unreadable"] and all("File name too long" in entry["reason"] for entry in found["unreadable"])
+    assert (target / "shares" / "docs" / "two\nlines").read_text() == "a"
+    with (target / "shares" / "docs" / "vast").open("rb") as file:
+        assert file.seek(4 << 40) and file.read(13) == b"in the middle"

@@ -122,6 +122,15 @@ impl crate::cli::Daemon for Daemon {
 
     fn salvage(&self, settings: &Settings, target: Option<&Path>, tell: &dyn Fn(&str)) -> Result<Salvage, String> {
         allocator::limit();
+        let store = settings.store.url.strip_prefix("dir:").map(Path::new);
+        for of_ours in store.into_iter().chain([&*settings.directories.state_directory]) {
+            if let Some(target) = target.filter(|target| is_below(target, of_ours)) {
+                let (target, of_ours) = (target.display(), of_ours.display());
+                return Err(format!(
+                    "{target} is in {of_ours}, which is the gateway's: name another place"
+                ));
+            }
+        }
         let options = options::options(settings).map_err(|error| error.to_string())?;
         salvage(options, target, tell).map_err(|error| error.to_string())
     }
@@ -135,6 +144,20 @@ impl crate::cli::Daemon for Daemon {
         let options = options::options(settings).map_err(|error| error.to_string())?;
         list_roots(options).map_err(|error| error.to_string())
     }
+}
+
+/// Of a path that is not there yet, as far as it is.
+fn is_below(path: &Path, directory: &Path) -> bool {
+    let there = path
+        .ancestors()
+        .find_map(|ancestor| match ancestor.as_os_str().is_empty() {
+            true => fs::canonicalize(".").ok(),
+            false => fs::canonicalize(ancestor).ok(),
+        });
+    let directory = fs::canonicalize(directory).ok();
+    there
+        .zip(directory)
+        .is_some_and(|(there, directory)| there.starts_with(directory))
 }
 
 /// A panic is a defect that leaves the core in no known state. The process ends at once instead of hanging or serving

@@ -19,7 +19,7 @@ use tombolo_core::{Extent, Target, UnpublishedChanges};
 use tombolo_file_storage::CoreAccess as _;
 use tombolo_files::storage::StorageError;
 use tombolo_files::{
-    Attributes, DirectoryEntry, EntryAbout, FileError, FileService, FileType, Place, ShareStatus, about_entry,
+    Attributes, DirectoryEntry, EntryAbout, FileError, FileService, FileType, Place, Seek, ShareStatus, about_entry,
     service_caller,
 };
 
@@ -270,7 +270,17 @@ impl State {
         }
         for changed in &found.files {
             tell(&format!("{}:{}", changed.share, changed.path));
-            self.copy_file(changed, target, &mut unreadable)?;
+            match self.copy_file(changed, target, &mut unreadable) {
+                Err(SalvageError::Write { path, error }) if is_of_one_file(&error) => {
+                    unreadable.push(Unreadable {
+                        copy: path,
+                        offset: 0,
+                        bytes: changed.size_bytes,
+                        reason: format!("it cannot be copied: {error}"),
+                    });
+                }
+                copied => copied?,
+            }
         }
         found.unreadable = unreadable;
         let path = target.join("salvage.json");
@@ -310,7 +320,25 @@ impl State {
             let read = receiver.recv().unwrap_or_else(|_| Err(stopped().into()));
             read.map_err(|error| error.to_string())
         };
-        copy_range(&file, &path, 0, changed.size_bytes, &read, unreadable)?;
+        let mut at = 0;
+        let seek = |offset, what| {
+            self.service.seek(
+                &caller,
+                Place {
+                    inode: of.inode,
+                    offset,
+                },
+                what,
+            )
+        };
+        while at < changed.size_bytes {
+            let data = match seek(at, Seek::Data) {
+                Err(FileError::NoSuchPosition) => break,
+                found => found?,
+            };
+            at = seek(data, Seek::Hole)?;
+            copy_range(&file, &path, data, at - data, &read, unreadable)?;
+        }
         let modified = std::time::UNIX_EPOCH + Duration::from_secs(of.mtime_s.max(0).cast_unsigned());
         file.set_modified(modified)
             .and_then(|()| file.set_permissions(Permissions::from_mode(of.mode & 0o777)))
@@ -459,6 +487,11 @@ fn copy_range(
         at += piece;
     }
     Ok(())
+}
+
+/// The next one may be copied all the same.
+fn is_of_one_file(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENAMETOOLONG | libc::EFBIG))
 }
 
 fn write_error(path: &Path) -> impl FnOnce(io::Error) -> SalvageError {

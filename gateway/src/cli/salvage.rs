@@ -15,7 +15,7 @@ pub(super) fn run(connection: &Connection, options: &SalvageOptions, daemon: &im
     logging::start(&settings.log);
     let tell = |what: &str| {
         if !options.json {
-            eprintln!("copying {what}");
+            eprintln!("copying {}", printable(what));
         }
     };
     let found = daemon.salvage(&settings, options.copy_to.as_deref(), &tell);
@@ -46,19 +46,33 @@ fn shown(found: &Salvage) -> String {
     }
     for file in &found.files {
         let changed = ranges_shown(&file.changed);
-        lines.push(format!("{} {}:{}: {changed}", file.kind, file.share, file.path));
+        lines.push(format!(
+            "{} {}:{}: {changed}",
+            file.kind,
+            file.share,
+            printable(&file.path)
+        ));
     }
     for removed in &found.removed {
-        lines.push(format!("removed {}:{}", removed.share, removed.path));
+        lines.push(format!("removed {}:{}", removed.share, printable(&removed.path)));
     }
     for range in &found.unreadable {
-        let (copy, bytes) = (range.copy.display(), HumanBytes(range.bytes));
+        let (copy, bytes) = (printable(&range.copy.to_string_lossy()), HumanBytes(range.bytes));
         lines.push(format!(
             "NOT READ {copy}: {bytes} at {}: {}",
             range.offset, range.reason
         ));
     }
     lines.join("\n")
+}
+
+/// Names are whatever a client has made them: what would move the cursor, or stand on another line, is escaped.
+fn printable(name: &str) -> String {
+    let escaped = |letter: char| match letter {
+        '\'' | '"' => letter.to_string(),
+        _ => letter.escape_debug().to_string(),
+    };
+    name.chars().map(escaped).collect()
 }
 
 fn ranges_shown(ranges: &[ChangedRange]) -> String {

@@ -154,6 +154,12 @@ impl CacheFile {
         &self.header
     }
 
+    /// What its header notes of the length of local metadata's file; `None`: the header cannot be read.
+    pub fn noted_metadata_bytes(&self) -> Option<u64> {
+        let header = CacheHeader::decode(&self.header).ok();
+        header.map(|header| header.mark.metadata_bytes)
+    }
+
     /// How long it is and how long it was made, if it was cut.
     pub fn cut(&self) -> Option<(u64, u64)> {
         let (found, header) = (self.zeroed_ahead.file_bytes(), CacheHeader::decode(&self.header));
@@ -190,6 +196,7 @@ impl CacheFile {
         self.note(|latest| latest.next_pvbn = next.0);
     }
 
+    #[cfg(test)]
     pub fn noted(&self) -> Mark {
         self.marks().latest
     }

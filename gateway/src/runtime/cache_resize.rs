@@ -115,7 +115,8 @@ pub fn resize_cache(mut options: Options) -> Result<ResizedCache, CacheResizeErr
 
 /// Brings the cache file in line with local metadata. Returns how many slots there are then.
 fn finish_interrupted(paths: &Paths, map_bytes: u64) -> Result<u32, CacheResizeError> {
-    let metadata = Metadata::open(&paths.metadata, map_bytes, 0)?;
+    let noted = header_of(&paths.cache).map(|header| header.mark.metadata_bytes);
+    let metadata = Metadata::open(&paths.metadata, map_bytes, noted)?;
     let superblock = {
         let reading = metadata.read();
         let reading = reading.map_err(|error| CacheResizeError::Transaction(error.to_string()))?;

@@ -87,7 +87,7 @@ impl FromStore<'_> {
         durable_file::make_directory(&self.work).map_err(at(&self.work))?;
         let names = self.fetch_journal(root)?;
         let superblock = self.rebuild(root, purpose, epoch, &names)?;
-        let metadata = Metadata::open(&new_metadata(&self.work), self.options.metadata_map_bytes, 0)
+        let metadata = Metadata::open(&new_metadata(&self.work), self.options.metadata_map_bytes, Some(0))
             .map_err(|error| RecoverError::Metadata(error.to_string()))?;
         let objects = make_index(&metadata, self.paths, self.options, self.tell)?;
         metadata.close();
@@ -228,7 +228,7 @@ impl FromStore<'_> {
         let failed = |error: &dyn std::fmt::Display| RecoverError::Metadata(error.to_string());
         let map_bytes = self.options.metadata_map_bytes;
         Metadata::make(&directory, map_bytes, &first).map_err(|error| failed(&error))?;
-        let metadata = Metadata::open(&directory, map_bytes, 0).map_err(|error| failed(&error))?;
+        let metadata = Metadata::open(&directory, map_bytes, Some(0)).map_err(|error| failed(&error))?;
         let tree = BucketTree::decode(&root.tree).map_err(|error| RecoverError::Tree(error.to_string()))?;
         let ring = self.keys.ring();
         let mut nodes = StoreNodes::of_all(self.runtime, &self.store, &ring);

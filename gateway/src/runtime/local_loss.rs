@@ -290,7 +290,7 @@ impl<'o> Remaining<'o> {
             }
             false => None,
         };
-        let noted = mark.unwrap_or_default().metadata_bytes;
+        let noted = mark.map(|mark| mark.metadata_bytes);
         let opened = (!metadata_is_lost).then(|| Metadata::open(&paths.metadata, options.metadata_map_bytes, noted));
         let metadata = match opened {
             Some(Err(error)) if !metadata_is_damaged(&error) => return Err(metadata_failed(&error)),
@@ -472,7 +472,7 @@ impl<'o> Remaining<'o> {
                     from_store.make(root, purpose, root.epoch)?;
                     Ok(())
                 })?;
-                let opened = Metadata::open(&new_metadata(&work), self.left.options.metadata_map_bytes, 0);
+                let opened = Metadata::open(&new_metadata(&work), self.left.options.metadata_map_bytes, Some(0));
                 Some(opened.map_err(|error| metadata_failed(&error))?)
             }
             _ => None,

@@ -96,8 +96,8 @@ impl Metadata {
         Ok(durable_file::sync_directory(directory)?)
     }
 
-    /// `noted_bytes`: how long the file was known to be.
-    pub fn open(directory: &Path, map_bytes: u64, noted_bytes: u64) -> Result<Self, MetadataOpenError> {
+    /// `noted_bytes`: how long the file was known to be, if that is known.
+    pub fn open(directory: &Path, map_bytes: u64, noted_bytes: Option<u64>) -> Result<Self, MetadataOpenError> {
         metadata_file::check(directory, noted_bytes)?;
         let path = || directory.to_owned();
         let failed = |error| MetadataOpenError::Lmdb { path: path(), error };
@@ -345,7 +345,7 @@ mod tests {
         if !path.exists() {
             Metadata::make(&path, 1 << 20, &Superblock::first(7, 64)).unwrap();
         }
-        Metadata::open(&path, 1 << 20, 0).unwrap()
+        Metadata::open(&path, 1 << 20, None).unwrap()
     }
 
     /// Puts bytes under a key past the sums.

@@ -34,6 +34,8 @@ pub enum MetadataFileError {
          directory from a copy"
     )]
     Cut { path: PathBuf, found: u64, noted: u64 },
+    #[error("{path} was cut: it has {found} bytes, and its last page ends at {end}; put it back as it was")]
+    CutShort { path: PathBuf, found: u64, end: u64 },
     #[error(
         "{path}: meta page {page} is damaged ({what} is {value:#x}); do not remove the file, it says where all data \
          lies: put it back as it was, or restore the state directory from a copy"
@@ -46,8 +48,9 @@ pub enum MetadataFileError {
     },
 }
 
-/// `noted_bytes`: as long as it was known to be. It never shrinks.
-pub fn check(directory: &Path, noted_bytes: u64) -> Result<(), MetadataFileError> {
+/// `noted_bytes`: as long as it was known to be. It never shrinks. `None`: that is not known; then it has to be as long as LMDB
+/// has used it, though LMDB may have left out the end.
+pub fn check(directory: &Path, noted_bytes: Option<u64>) -> Result<(), MetadataFileError> {
     let path = directory.join(DATA_FILE);
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => MetadataFileError::Missing { path: path.clone() },
@@ -58,29 +61,43 @@ pub fn check(directory: &Path, noted_bytes: u64) -> Result<(), MetadataFileError
     };
     let file = File::open(&path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?.len();
-    if found < noted_bytes.max(2 * META_BYTES as u64) {
-        let noted = noted_bytes;
+    let noted = noted_bytes.unwrap_or_default();
+    if found < noted.max(2 * META_BYTES as u64) {
         return Err(MetadataFileError::Cut { path, found, noted });
     }
     // What the kernel could not write must not be taken for what is there.
     file.sync_data().and_then(|()| drop_pages(&file)).map_err(failed)?;
-    let mut page_bytes = 0;
+    let (mut page_bytes, mut end, mut newest) = (0, 0, 0);
     for page in 0..2 {
         let mut bytes = [0; META_BYTES];
         let read = file.read_exact_at(&mut bytes, page * page_bytes);
         read.map_err(failed)?;
-        page_bytes = check_page(&bytes, page_bytes).map_err(|(what, value)| MetadataFileError::Damaged {
+        let meta = check_page(&bytes, page_bytes).map_err(|(what, value)| MetadataFileError::Damaged {
             path: path.clone(),
             page,
             what,
             value,
         })?;
+        page_bytes = meta.page_bytes;
+        if meta.transaction >= newest {
+            (newest, end) = (meta.transaction, (meta.last + 1) * page_bytes);
+        }
+    }
+    if noted_bytes.is_none() && found < end {
+        return Err(MetadataFileError::CutShort { path, found, end });
     }
     Ok(())
 }
 
-/// Returns the size of pages, which the second page's must equal.
-fn check_page(bytes: &[u8; META_BYTES], page_bytes: u64) -> Result<u64, (&'static str, u64)> {
+struct Meta {
+    page_bytes: u64,
+    /// The last page that is used.
+    last: u64,
+    transaction: u64,
+}
+
+/// The size of pages must equal that of the other meta page, if that is known.
+fn check_page(bytes: &[u8; META_BYTES], page_bytes: u64) -> Result<Meta, (&'static str, u64)> {
     let number = |offset: usize, length: usize| {
         let raw = bytes[offset..offset + length].iter().rev();
         raw.fold(0u64, |number, byte| number << 8 | u64::from(*byte))
@@ -100,5 +117,9 @@ fn check_page(bytes: &[u8; META_BYTES], page_bytes: u64) -> Result<u64, (&'stati
     for (what, offset) in [("the root of the free list", 80), ("the root of the tables", 128)] {
         is(what, offset, 8, &|root| root == NO_ROOT || (2..=last).contains(&root))?;
     }
-    Ok(found)
+    Ok(Meta {
+        page_bytes: found,
+        last,
+        transaction: number(144, 8),
+    })
 }

@@ -222,8 +222,8 @@ impl Gateway {
         let journal = JournalFiles::open(journal_path.clone(), options.core.segment_bytes)
             .map_err(disk("cannot open the journal", &journal_path))?;
         let metadata_path = paths.metadata.clone();
-        let noted = opened.as_ref().map(CacheFile::noted).unwrap_or_default();
-        let metadata = Metadata::open(&metadata_path, options.metadata_map_bytes, noted.metadata_bytes)?;
+        let noted = opened.as_ref().and_then(CacheFile::noted_metadata_bytes);
+        let metadata = Metadata::open(&metadata_path, options.metadata_map_bytes, noted)?;
         let metadata_fault = |error| OpenError::Metadata {
             path: metadata_path.clone(),
             error,
@@ -435,6 +435,10 @@ impl OwnRoot {
         if self.is_other {
             return Err(match self.kept.publisher.current() {
                 Some(known) if is_older(&root, &known.root) => RootError::Older(root.sequence, known.root.sequence),
+                None if root.writer == self.name => RootError::KeptMissing {
+                    path: self.kept.path.clone(),
+                    writer: root.writer,
+                },
                 _ => RootError::OtherWriter(root.writer),
             }
             .into());

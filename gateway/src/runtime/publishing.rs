@@ -60,8 +60,16 @@ pub struct WriterOptions {
 pub enum RootError {
     #[error("{path}: {error}")]
     Disk { path: PathBuf, error: io::Error },
-    #[error("{path}: {error}; remove it, and the next start tells the store everything anew")]
+    #[error(
+        "{path}: {error}; put it back from a copy of the state directory. If there is none, `tombolo salvage` copies out what the store \
+         lacks, and `tombolo recover` makes a new state directory of what it has"
+    )]
     Kept { path: PathBuf, error: DecodeError },
+    #[error(
+        "{path} is missing, so it is not known whether the store's root, of {writer}, is this state directory's; put it back from a \
+         copy. If there is none, `tombolo salvage` copies out what the store lacks, and `tombolo recover` makes a new state directory"
+    )]
+    KeptMissing { path: PathBuf, writer: String },
     #[error("store: {0}")]
     Store(#[from] StoreError),
     #[error("the object `root` in the store: {0}")]

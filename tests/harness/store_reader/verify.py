@@ -52,7 +52,7 @@ def verify(store: Store, master: bytes | None, kept: int | None = None) -> Repor
 
 def verify_usage(bucket: Bucket, report: Report) -> None:
     """The table counts the nodes that the tree has, all of which were read; and each object of nodes is in it."""
-    if report.problems or bucket.root is None or bucket.root.usage is None:
+    if report.problems or bucket.root is None or bucket.root.usage is None or not bucket.root.tree:
         return
     pointer = bucket.root.usage
     try:

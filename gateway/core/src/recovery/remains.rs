@@ -172,6 +172,8 @@ impl<'d, D: LocalDisk> WhatIsLeft<'d, D> {
             slot_count,
             mark: Mark {
                 journal,
+                // It may be made again, and shorter.
+                metadata_bytes: 0,
                 ..mark.unwrap_or_default()
             },
         };
