@@ -264,6 +264,19 @@ def stored_and_dirty(world: World) -> list[tuple[str, int, int]]:
     return [("volume vol", MIB, 2 * MIB), ("the file share:/folder 2/file", 0, 6 * BLOCK)]
 
 
+def checkpointed_and_more(world: World) -> Written:
+    """The store lacks the latest; returns what there was at the last checkpoint, which is not all."""
+    world.write(1, 0)
+    world.publish()
+    world.proxy.refuse()
+    world.write(2, MIB)
+    world.gateway.cli("checkpoint")
+    before = world.written.copy()
+    world.write(3, 4 * MIB)
+    world.gateway.kill9()
+    return before
+
+
 @pytest.mark.parametrize("harm", [lose_cache, cut_cache])
 def test_of_a_lost_cache_file_only_dirty_blocks_are_lost(world: World, harm: Callable[[Gateway], None]) -> None:
     dirty = stored_and_dirty(world)
@@ -304,14 +317,7 @@ def test_of_lost_metadata_nothing_is_lost(world: World, harm: Callable[[Gateway]
 
 @pytest.mark.parametrize("harm", [lose_journal, lose_segments, cut_segments])
 def test_without_the_journal_a_checkpoint_is_there(world: World, harm: Callable[[Gateway], None]) -> None:
-    world.write(1, 0)
-    world.publish()
-    world.proxy.refuse()
-    world.write(2, MIB)
-    world.gateway.cli("checkpoint")
-    before = world.written.copy()
-    world.write(3, 4 * MIB)
-    world.gateway.kill9()
+    before = checkpointed_and_more(world)
     harm(world.gateway)
     world.proxy.listen()
     refused(world.gateway, "lost: changes of all volumes and shares that were acknowledged after 20", "journal")
@@ -371,14 +377,7 @@ def test_lost_metadata_and_cache_file(
 
 
 def test_lost_journal_and_cache_file(world: World) -> None:
-    world.write(1, 0)
-    world.publish()
-    world.proxy.refuse()
-    world.write(2, MIB)
-    world.gateway.cli("checkpoint")
-    before = world.written.copy()
-    world.write(3, 4 * MIB)
-    world.gateway.kill9()
+    before = checkpointed_and_more(world)
     lose_cache(world.gateway)
     lose_segments(world.gateway)
     world.proxy.listen()

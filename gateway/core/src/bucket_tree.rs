@@ -333,14 +333,7 @@ pub fn write_usage<N: Nodes>(
     birth: u32,
 ) -> Result<Pointer, BucketTreeError<N::Error>> {
     let written = nodes.write(usage.encode(root)).map_err(TreeError::Nodes)?;
-    Ok(Pointer {
-        object: written.object,
-        message: written.message,
-        offset: written.offset,
-        bytes: written.bytes,
-        birth,
-        tag: written.tag,
-    })
+    Ok(written.born(birth))
 }
 
 type BucketTreeResult<T, N> = Result<T, BucketTreeError<<N as Nodes>::Error>>;

@@ -102,14 +102,7 @@ impl<'a, N: Nodes> Apply<'a, N> {
 
     pub fn write(&mut self, node: Vec<u8>) -> Result<Pointer, TreeError<N::Error>> {
         let written = self.nodes.write(node).map_err(TreeError::Nodes)?;
-        Ok(Pointer {
-            object: written.object,
-            message: written.message,
-            offset: written.offset,
-            bytes: written.bytes,
-            birth: self.birth,
-            tag: written.tag,
-        })
+        Ok(written.born(self.birth))
     }
 
     fn apply_to_root<C: Codec>(&mut self, root: &Root, changes: Vec<C::Record>) -> Result<Root, TreeError<N::Error>> {

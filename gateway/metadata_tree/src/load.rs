@@ -33,6 +33,20 @@ pub struct Written {
     pub tag: [u8; TAG_BYTES],
 }
 
+impl Written {
+    /// The name of the node, which the checkpoint `birth` wrote.
+    pub fn born(self, birth: u32) -> Pointer {
+        Pointer {
+            object: self.object,
+            message: self.message,
+            offset: self.offset,
+            bytes: self.bytes,
+            birth,
+            tag: self.tag,
+        }
+    }
+}
+
 /// Why a tree could not be read or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError<E> {
