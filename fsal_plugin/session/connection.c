@@ -212,13 +212,20 @@ static bool is_same_share(const struct tombolo_fsal_session *session, const stru
 	return !session->attached_once || session->attached.root == attached->root;
 }
 
-static void note_attached(struct tombolo_fsal_connection *connection, const struct tombolo_wire_attached *attached)
+/* 0 when the connection is up.  ESHUTDOWN: draining began meanwhile and has shut the socket down, so that no request may
+ * be sent here while others work. */
+static int note_attached(struct tombolo_fsal_connection *connection, const struct tombolo_wire_attached *attached)
 {
 	struct tombolo_fsal_session *session = connection->session;
 	bool back, rebooted;
 
 	pthread_mutex_lock(&connection->send_lock);
 	pthread_mutex_lock(&session->lock);
+	if (session->draining) {
+		pthread_mutex_unlock(&session->lock);
+		pthread_mutex_unlock(&connection->send_lock);
+		return ESHUTDOWN;
+	}
 	rebooted = session->attached_once && session->attached.boot != attached->boot;
 	back = session->attached_once && (rebooted || connection->index == 0);
 	session->attached = *attached;
@@ -239,6 +246,7 @@ static void note_attached(struct tombolo_fsal_connection *connection, const stru
 	pthread_mutex_unlock(&connection->send_lock);
 	if (back)
 		session->events.resumed(session->events.context, rebooted);
+	return 0;
 }
 
 static void note_refused(struct tombolo_fsal_session *session, int error)
@@ -275,11 +283,11 @@ static int go_up(struct tombolo_fsal_connection *connection)
 		pthread_mutex_unlock(&session->lock);
 		error = same ? 0 : ENOENT;
 	}
-	if (error)
+	if (error) {
 		note_refused(session, error);
-	else
-		note_attached(connection, &attached);
-	return error;
+		return error;
+	}
+	return note_attached(connection, &attached);
 }
 
 /* The next request to repeat, no longer marked.  Both locks are held. */
