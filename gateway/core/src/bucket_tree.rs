@@ -15,8 +15,9 @@
 //!
 //! A size is as in the journal ([`crate::format::record`]). In the root object: number of the checkpoint u32, then the root of that tree.
 
+use crate::backing::{Progress, read_head};
 use crate::format::bucket_journal::{Item, Part};
-use crate::format::superblock::{Totals, Volume, decode_size, encode_size};
+use crate::format::superblock::{Totals, Volume, encode_size};
 use crate::state::extent_map::{Extent, ExtentMap, Target as BlockTarget};
 use crate::state::overlay::Frozen;
 use alloc::{
@@ -41,7 +42,7 @@ const WHOLE_DESCRIPTOR: u8 = 1;
 /// Files of all shares.
 const SHARES: u64 = 0;
 /// Records that a recovery takes out of a tree at a time.
-const CHUNK: usize = 1 << 14;
+const CHUNK: u64 = 1 << 14;
 
 /// What the root object says of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,11 +118,26 @@ impl BucketTree {
         reader.finish("tree")?;
         Ok(Self { checkpoint, root })
     }
+
+    /// The key of the object that local metadata has under `key`.
+    pub(crate) fn object_key(key: &[u8]) -> Vec<u8> {
+        [&[OBJECT], key].concat()
+    }
+
+    /// From where on no key is that of an object.
+    pub(crate) fn objects_end() -> Vec<u8> {
+        alloc::vec![OBJECT + 1]
+    }
+
+    /// The keys before and behind those of objects.
+    pub(crate) fn ranges_beside_objects() -> [(Vec<u8>, Option<Vec<u8>>); 2] {
+        [(Vec::new(), Some(Self::object_key(&[]))), (Self::objects_end(), None)]
+    }
 }
 
 /// What a dataset is, and where its trees begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Dataset {
+pub(crate) enum Dataset {
     Volume { size: u64, name: String, map: Root },
     Shares { maps: Root, entries: Root },
 }
@@ -492,7 +508,8 @@ pub fn all_nodes<N: Nodes>(nodes: &mut N, tree: &BucketTree) -> Result<Vec<Point
     Ok(fold.died)
 }
 
-/// What the tree holds, part by part, as states for a merge; their superblocks say nothing. And its volumes and totals.
+/// Volumes and totals. All else that the tree holds is read part by part, as states for a merge; their superblocks say nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeContents {
     /// Of the datasets that are volumes.
     pub volumes: BTreeMap<VolumeId, Volume>,
@@ -520,132 +537,63 @@ pub fn read_tree<N: Nodes, F>(
     tree: &BucketTree,
     take: &mut dyn FnMut(Frozen) -> Result<(), F>,
 ) -> Result<TreeContents, ReadTreeError<N::Error, F>> {
-    let mut reading = Reading {
-        nodes,
-        take,
-        open: Frozen::default(),
-        count: 0,
-        contents: TreeContents {
-            volumes: BTreeMap::new(),
-            totals: Totals::default(),
-        },
+    let head = read_head(nodes, tree).map_err(ReadTreeError::Tree)?;
+    take(head.counters).map_err(ReadTreeError::Sink)?;
+    let mut progress = Progress::start();
+    while progress != Progress::Clearing {
+        let portion = head.backing.read(nodes, &progress, CHUNK).map_err(ReadTreeError::Tree)?;
+        take(portion.contents).map_err(ReadTreeError::Sink)?;
+        progress = portion.next;
+    }
+    Ok(head.contents)
+}
+
+/// A record of the tree above all others.
+#[derive(Clone, Debug)]
+pub(crate) enum TreeRecord {
+    Dataset(u64, Dataset),
+    Object(ObjectDescriptor),
+    Counter(Vec<u8>, i64),
+    Totals(Totals),
+}
+
+pub(crate) fn record_of<E>(entry: &Entry) -> Result<TreeRecord, BucketTreeError<E>> {
+    let value = entry.value.as_deref().unwrap_or_default();
+    decode_record(&entry.key, value).map_err(|error| wrong(entry, error))
+}
+
+fn decode_record(key: &[u8], value: &[u8]) -> Result<TreeRecord, DecodeError> {
+    let mut reader = Reader::new(value);
+    let Some((kind, rest)) = key.split_first() else {
+        return Err(DecodeError::Invalid {
+            what: "record kind",
+            value: 0,
+        });
     };
-    let mut scan = Scan::<Entries>::new(&tree.root, Vec::new(), None);
-    while let Some(entry) = scan.next(reading.nodes).map_err(tree_error)? {
-        reading.take_record(&entry)?;
-    }
-    reading.close()?;
-    Ok(reading.contents)
-}
-
-struct Reading<'r, N, F> {
-    nodes: &'r mut N,
-    take: &'r mut dyn FnMut(Frozen) -> Result<(), F>,
-    open: Frozen,
-    count: usize,
-    contents: TreeContents,
-}
-
-fn tree_error<E, F>(error: impl Into<BucketTreeError<E>>) -> ReadTreeError<E, F> {
-    ReadTreeError::Tree(error.into())
-}
-
-impl<N: Nodes, F> Reading<'_, N, F> {
-    fn take_record(&mut self, entry: &Entry) -> Result<(), ReadTreeError<N::Error, F>> {
-        let value = entry.value.as_deref().unwrap_or_default();
-        let bad = |error| ReadTreeError::Tree(wrong(entry, error));
-        let mut reader = Reader::new(value);
-        match entry.key.split_first() {
-            Some((&DATASET, number)) => {
-                let dataset: BucketTreeResult<Dataset, N> = decoded(entry);
-                let number = <[u8; 8]>::try_from(number).map_err(|_| {
-                    bad(DecodeError::Invalid {
-                        what: "dataset number",
-                        value: number.len() as u64,
-                    })
-                })?;
-                self.take_dataset(u64::from_be_bytes(number), dataset.map_err(ReadTreeError::Tree)?)
-            }
-            Some((&OBJECT, _)) => {
-                reader.u8("object kind").map_err(bad)?;
-                let descriptor = ObjectDescriptor::decode(&value[1..]).map_err(bad)?;
-                self.open
-                    .objects
-                    .insert(descriptor.first_pvbn().0, Arc::new(descriptor));
-                self.counted()
-            }
-            Some((&COUNTER, key)) => {
-                let value = reader.u64("counter value").map_err(bad)?.cast_signed();
-                self.open.entries.set_counter(key, value);
-                self.counted()
-            }
-            Some((&TOTALS, _)) => {
-                self.contents.totals = Totals::decode(&mut reader).map_err(bad)?;
-                Ok(())
-            }
-            _ => Err(bad(DecodeError::Invalid {
-                what: "record kind",
-                value: entry.key.first().copied().unwrap_or_default().into(),
-            })),
+    match *kind {
+        DATASET => {
+            let number = <[u8; 8]>::try_from(rest).map_err(|_| DecodeError::Invalid {
+                what: "dataset number",
+                value: rest.len() as u64,
+            })?;
+            Ok(TreeRecord::Dataset(u64::from_be_bytes(number), Dataset::decode(value)?))
         }
-    }
-
-    fn take_dataset(&mut self, number: u64, dataset: Dataset) -> Result<(), ReadTreeError<N::Error, F>> {
-        match dataset {
-            Dataset::Volume { size, name, map } => {
-                let id = VolumeId(number);
-                let (blocks, flush) = decode_size(size);
-                let volume = Volume {
-                    id,
-                    name,
-                    blocks,
-                    flush,
-                };
-                self.contents.volumes.insert(id, volume);
-                self.take_map(&map)
-            }
-            Dataset::Shares { maps, entries } => {
-                self.take_map(&maps)?;
-                let mut scan = Scan::<Entries>::new(&entries, Vec::new(), None);
-                while let Some(entry) = scan.next(self.nodes).map_err(tree_error)? {
-                    self.open.entries.set(&entry.key, entry.value.map(Into::into));
-                    self.counted()?;
-                }
-                Ok(())
-            }
+        OBJECT => {
+            reader.u8("object kind")?;
+            Ok(TreeRecord::Object(ObjectDescriptor::decode(&value[1..])?))
         }
-    }
-
-    fn take_map(&mut self, map: &Root) -> Result<(), ReadTreeError<N::Error, F>> {
-        let lowest = MapKey { file: 0, block: 0 };
-        let mut scan = Scan::<Runs>::new(map, lowest, None);
-        while let Some(run) = scan.next(self.nodes).map_err(tree_error)? {
-            let Some(target) = run.target else { continue };
-            self.open.map.insert(Extent {
-                volume: VolumeId(run.start.file),
-                first: run.start.block,
-                count: run.length,
-                target: BlockTarget::At(target.pvbn),
-            });
-            self.counted()?;
+        COUNTER => {
+            let value = reader.u64("counter value")?.cast_signed();
+            Ok(TreeRecord::Counter(rest.to_vec(), value))
         }
-        Ok(())
-    }
-
-    fn counted(&mut self) -> Result<(), ReadTreeError<N::Error, F>> {
-        self.count += 1;
-        match self.count >= CHUNK {
-            true => self.close(),
-            false => Ok(()),
-        }
-    }
-
-    fn close(&mut self) -> Result<(), ReadTreeError<N::Error, F>> {
-        self.count = 0;
-        (self.take)(core::mem::take(&mut self.open)).map_err(ReadTreeError::Sink)
+        TOTALS => Ok(TreeRecord::Totals(Totals::decode(&mut reader)?)),
+        other => Err(DecodeError::Invalid {
+            what: "record kind",
+            value: other.into(),
+        }),
     }
 }
 
 #[cfg(test)]
 #[path = "bucket_tree_tests.rs"]
-mod tests;
+pub(crate) mod tests;

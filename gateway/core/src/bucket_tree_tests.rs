@@ -8,8 +8,8 @@ use tombolo_base::{BlockEncoding, Fingerprint, FlushMode, Pvbn, WallTime};
 use tombolo_metadata_tree::Written;
 
 /// Nodes, and the object that the next ones are in.
-#[derive(Default)]
-struct Store(Vec<Vec<u8>>, u64);
+#[derive(Clone, Default)]
+pub(crate) struct Store(Vec<Vec<u8>>, u64);
 
 impl Nodes for Store {
     type Error = Infallible;
@@ -31,7 +31,7 @@ impl Nodes for Store {
     }
 }
 
-fn part(is_whole: bool, items: Vec<Item>) -> Part {
+pub(crate) fn part(is_whole: bool, items: Vec<Item>) -> Part {
     let header = PartHeader {
         sequence: 1,
         epoch: 1,
@@ -120,7 +120,7 @@ fn read(store: &mut Store, tree: &BucketTree) -> Model {
     found
 }
 
-fn items() -> impl Strategy<Value = Item> {
+pub(crate) fn items() -> impl Strategy<Value = Item> {
     let volume = prop_oneof![(1u64..4).prop_map(VolumeId), (1u64..4).prop_map(VolumeId::of_inode)];
     let target = prop::option::of(1u64..1000);
     let run = (volume, 0u64..200, 1u64..30, target).prop_map(|(volume, first, count, pvbn)| {
@@ -154,7 +154,7 @@ fn items() -> impl Strategy<Value = Item> {
 }
 
 /// Volumes that runs speak of are there, as the core sees to it.
-fn first_part() -> Part {
+pub(crate) fn first_part() -> Part {
     let volumes = (1..4).map(|id| {
         Item::Volume(Volume {
             id: VolumeId(id),

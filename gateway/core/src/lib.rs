@@ -15,6 +15,7 @@
 //! | `invariants` | what must always hold                                                          |
 //! | `recovery`   | the same state from local metadata and the journal                             |
 //! | `merge`      | the merge of the overlay into local metadata, in transactions of bounded size  |
+//! | `backing`    | local metadata that is still in the bucket in part                             |
 //! | `walks`      | what takes several requests: scans, walks through maps, links                  |
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@
 #![warn(missing_docs, clippy::unwrap_used)]
 extern crate alloc;
 
+pub mod backing;
 pub mod bucket_tree;
 mod config;
 mod core_state;

@@ -118,12 +118,16 @@ impl Merge {
                         }
                     }
                     let page = load_map_page(transaction, extent.volume, number)?;
+                    let key = map_key(extent.volume, number);
+                    if !transaction.is_counted(&key).map_err(MetadataFault::Store)? {
+                        references.count(&page);
+                    }
                     open = Some((extent.volume, number, page));
                     pages += 1;
                 }
                 let Some((_, _, page)) = open.as_mut() else { break };
                 let start = (block % PAGE_ENTRIES) as u16;
-                release_references(page, start, part as u16, &mut references);
+                references.count_part(page, start, part as u16, -1);
                 let target = match extent.target.plus(block - extent.first) {
                     Target::Hole => None,
                     Target::At(pvbn) => {
@@ -198,7 +202,7 @@ fn merge_rest<T: MetadataTransaction>(frozen: &Frozen, transaction: &mut T) -> R
 
 /// References won and lost, as runs of PVBNs, applied a page at a time.
 #[derive(Default)]
-struct ReferenceChanges {
+pub(crate) struct ReferenceChanges {
     pages: BTreeMap<u64, [i32; PAGE_ENTRIES as usize]>,
 }
 
@@ -213,7 +217,24 @@ impl ReferenceChanges {
         }
     }
 
-    fn apply<T: MetadataTransaction>(self, transaction: &mut T) -> Result<(), MetadataFault<T::Error>> {
+    /// All that the page has.
+    pub(crate) fn count(&mut self, page: &MapPage) {
+        self.count_part(page, 0, PAGE_ENTRIES as u16, 1);
+    }
+
+    fn count_part(&mut self, page: &MapPage, start: u16, length: u16, change: i32) {
+        let mut entry = start;
+        while entry < start + length {
+            let (pvbn, run) = page.get(entry);
+            let part = run.min(start + length - entry);
+            if let Some(pvbn) = pvbn {
+                self.add(pvbn, u64::from(part), change);
+            }
+            entry += part;
+        }
+    }
+
+    pub(crate) fn apply<T: MetadataTransaction>(self, transaction: &mut T) -> Result<(), MetadataFault<T::Error>> {
         for (page_number, changes) in self.pages {
             let key = page_number.to_be_bytes();
             let mut page = match get(transaction, Table::References, &key)? {
@@ -232,18 +253,6 @@ impl ReferenceChanges {
             put_or_delete(transaction, Table::References, &key, page.is_empty(), || page.encode())?;
         }
         Ok(())
-    }
-}
-
-fn release_references(page: &MapPage, start: u16, length: u16, references: &mut ReferenceChanges) {
-    let mut entry = start;
-    while entry < start + length {
-        let (pvbn, run) = page.get(entry);
-        let part = run.min(start + length - entry);
-        if let Some(pvbn) = pvbn {
-            references.add(pvbn, u64::from(part), -1);
-        }
-        entry += part;
     }
 }
 

@@ -46,6 +46,6 @@ pub use node::{
     Child, HEIGHT_MAX, RecordNode, Root, Segments, decode_children, decode_records, encode_children, encode_records,
 };
 pub use pointer::{Pointer, PointerSequence};
-pub use read::{Scan, get, visit};
+pub use read::{Scan, get, last_below, visit};
 pub use runs::{BLOCKS_MAX, MapKey, Run, Runs, Target};
 pub use usage::{Counting, ReadUsageError, UsageTable};

@@ -14,6 +14,9 @@ pub trait Nodes {
     /// The node of this name, decrypted and verified: what was given to [`Self::write`].
     fn read(&mut self, pointer: &Pointer) -> Result<Vec<u8>, Self::Error>;
 
+    /// These are read next, so they may be fetched at once.
+    fn announce(&mut self, _pointers: &[Pointer]) {}
+
     /// Takes a new node and gives it a place. [`crate::apply`] reads nothing that it has written itself.
     fn write(&mut self, node: Vec<u8>) -> Result<Written, Self::Error>;
 }

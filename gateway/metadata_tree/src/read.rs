@@ -34,6 +34,7 @@ pub fn get<C: Codec, N: Nodes>(
     let mut bounds = all_keys::<C>();
     let (mut node, mut segments, mut height) = (root.node, root.segments.clone(), root.height);
     loop {
+        announce(nodes, node.as_ref(), &segments);
         for segment in segments.pointers.iter().rev() {
             let changes = load_records::<C, N>(nodes, segment, RecordNode::Segment, &bounds)?;
             if let Some(change) = C::find(&changes, key) {
@@ -56,6 +57,52 @@ pub fn get<C: Codec, N: Nodes>(
         (node, segments) = (Some(child.node), child.segments);
         height -= 1;
     }
+}
+
+fn announce<N: Nodes>(nodes: &mut N, node: Option<&Pointer>, segments: &Segments) {
+    let mut pointers = segments.pointers.clone();
+    pointers.extend(node);
+    nodes.announce(&pointers);
+}
+
+/// The last record of a tree that begins below `end`.
+///
+/// # Errors
+/// When a node cannot be read or decoded.
+pub fn last_below<C: Codec, N: Nodes>(
+    nodes: &mut N,
+    root: &Root,
+    end: &C::Key,
+) -> Result<Option<C::Record>, TreeError<N::Error>> {
+    let mut end = end.clone();
+    loop {
+        // Of the leaf that the keys just below `end` are in.
+        let low = leaf_below::<C, N>(nodes, root, &end)?;
+        let mut scan = Scan::<C>::new(root, low.clone(), Some(end));
+        let mut last = None;
+        while let Some(record) = scan.next(nodes)? {
+            last = Some(record);
+        }
+        if last.is_some() || low == C::lowest_key() {
+            return Ok(last);
+        }
+        end = low;
+    }
+}
+
+/// Where the last leaf that begins below `end` begins.
+fn leaf_below<C: Codec, N: Nodes>(nodes: &mut N, root: &Root, end: &C::Key) -> Result<C::Key, TreeError<N::Error>> {
+    check_height(root)?;
+    let mut bounds = all_keys::<C>();
+    let mut node = root.node;
+    for height in (1..=root.height).rev() {
+        let Some(pointer) = node else { break };
+        let children = load_children::<C, N>(nodes, &pointer, height, &bounds)?;
+        let part = bounds.of_children(children).take_while(|(child, _)| child.first < *end);
+        let Some((child, below)) = part.last() else { break };
+        (bounds, node) = (below, Some(child.node));
+    }
+    Ok(bounds.low)
 }
 
 /// The records of a range, in ascending order, read a leaf at a time as they are asked for. Records across its borders
@@ -137,6 +184,7 @@ impl<C: Codec> Scan<C> {
             return Err(TreeError::Height);
         }
         let bounds = part.bounds;
+        announce(nodes, part.node.as_ref(), &part.segments);
         let below = load_segments::<C, N>(nodes, &part.segments.pointers, &bounds)?;
         let changes = C::lay_over(below, above);
         if let Some(node) = part.node

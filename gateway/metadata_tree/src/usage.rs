@@ -228,6 +228,10 @@ impl<N: Nodes> Nodes for Counting<'_, N> {
         self.nodes.read(pointer)
     }
 
+    fn announce(&mut self, pointers: &[Pointer]) {
+        self.nodes.announce(pointers);
+    }
+
     fn write(&mut self, node: Vec<u8>) -> Result<Written, N::Error> {
         let written = self.nodes.write(node)?;
         self.written.push(written.object);

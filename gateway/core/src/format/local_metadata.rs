@@ -10,6 +10,7 @@
 //! | Slots      | page u32 BE                  | slot page, 64 slots of the cache file             |
 //! | Entries    | as the file service chose    | likewise                                          |
 //! | Counters   | likewise                     | i64                                               |
+//! | Backing    | [`crate::backing`]           | what is not here yet, and where it is             |
 
 use crate::format::page::MapPage;
 use alloc::vec::Vec;
@@ -32,6 +33,8 @@ pub enum Table {
     Entries,
     /// Sums that the file service keeps, likewise.
     Counters,
+    /// Of a state directory that was recovered: where the rest is.
+    Backing,
 }
 
 impl Table {
@@ -45,6 +48,7 @@ impl Table {
             Self::Slots => 4,
             Self::Entries => 5,
             Self::Counters => 6,
+            Self::Backing => 7,
         }
     }
 }
@@ -71,6 +75,10 @@ pub trait MetadataTransaction: MetadataRead {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), Self::Error>;
     /// Also of a key that is not there.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), Self::Error>;
+    /// Whether the references of the map's page under this key are among those that are counted: not if it is not here yet.
+    fn is_counted(&self, _page: &[u8]) -> Result<bool, Self::Error> {
+        Ok(true)
+    }
 }
 
 /// Why metadata cannot be used.

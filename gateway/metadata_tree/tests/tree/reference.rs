@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use tombolo_base::{Reader, Writer};
 use tombolo_metadata_tree::{
     Applied, Child, Nodes, Pointer, RecordNode, Root, Scan, Shape, apply, decode_children, decode_records,
-    encode_children, encode_records, get, visit,
+    encode_children, encode_records, get, last_below, visit,
 };
 
 /// What the check must find, to show that it can.
@@ -97,6 +97,7 @@ pub fn use_damaged<C: Subject>(history: &History<C>, at: u64) {
     let _ = visit::<C, _>(&mut store.clone(), &root, &mut |_| true);
     let _ = scanned::<C>(&mut store.clone(), &root, C::lowest_key(), None);
     let probes = C::probes();
+    let _ = last_below::<C, _>(&mut store.clone(), &root, &probes[at as usize % probes.len()]);
     let _ = get::<C, _>(&mut store, &root, &probes[at as usize % probes.len()]);
 }
 
@@ -222,6 +223,13 @@ fn compare_parts<C: Subject>(store: &mut Store, root: &Root, model: &Model<C>, i
         let found = get::<C, _>(store, root, key).map_err(|error| error.to_string())?;
         if found.as_ref() != model.get(key) {
             return Err(format!("{key:?}: {found:?}, not {:?}", model.get(key)));
+        }
+        let found = last_below::<C, _>(store, root, key).map_err(|error| error.to_string())?;
+        let found = as_model::<C>(&found.into_iter().collect::<Vec<_>>())?;
+        // Of a record of several keys those that are below.
+        let last = |model: &Model<C>| model.range(..key).next_back().map(|(key, value)| (key.clone(), value.clone()));
+        if last(&found) != last(model) {
+            return Err(format!("below {key:?}: {found:?}, not {:?}", last(model)));
         }
     }
     for step in 1..4 {
