@@ -20,6 +20,7 @@ mod from_store;
 mod generation;
 mod index_files;
 mod journal_files;
+mod loading;
 mod local_loss;
 mod loss_report;
 mod master_key;
@@ -60,6 +61,7 @@ use cloud::Cloud;
 use data_keys::DataKeys;
 use index_files::IndexFiles;
 use journal_files::JournalFiles;
+use loading::Loading;
 use metadata::Metadata;
 use policies::HistoryFile;
 use publishing::Publishing;
@@ -103,6 +105,7 @@ pub struct Gateway {
     cloud: Cloud,
     data_keys: DataKeys,
     publishing: Publishing,
+    loading: Loading,
     pub(crate) io: Workers,
     hashing: Workers,
     syncing: Workers,

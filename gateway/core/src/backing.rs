@@ -19,7 +19,7 @@ use crate::format::superblock::{Volume, decode_size};
 use crate::merge::ReferenceChanges;
 use crate::state::extent_map::{Extent, Target};
 use crate::state::overlay::Frozen;
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use tombolo_base::{DecodeError, Pvbn, Reader, VolumeId, Writer};
 use tombolo_metadata_tree::{Entries, MapKey, Nodes, Root, Run, Runs, Scan, TreeError, get, last_below};
 
@@ -247,7 +247,10 @@ impl Backing {
     /// What the tree has under exactly this key.
     fn get<N: Nodes>(&self, nodes: &mut N, table: Table, key: &[u8]) -> TreeResult<Option<Vec<u8>>, N> {
         match table {
-            Table::Map => Ok(self.ceiling_page(nodes, key)?.filter(|(found, _)| found == key).map(|(_, page)| page)),
+            Table::Map => Ok(self
+                .ceiling_page(nodes, key)?
+                .filter(|(found, _)| found == key)
+                .map(|(_, page)| page)),
             Table::Entries => Ok(get::<Entries, N>(nodes, &self.entries, &key.to_vec())?),
             Table::Objects => {
                 let found = get::<Entries, N>(nodes, &self.top, &BucketTree::object_key(key))?;
@@ -287,7 +290,11 @@ impl Backing {
         let (volume, page) = place_of(key);
         for (first, map) in self.maps_from(volume) {
             let file = volume.max(*first);
-            let block = if file == volume { page.saturating_mul(PAGE_ENTRIES) } else { 0 };
+            let block = if file == volume {
+                page.saturating_mul(PAGE_ENTRIES)
+            } else {
+                0
+            };
             let from = MapKey { file, block };
             if let Some(run) = Scan::<Runs>::new(map, from, None).next(nodes)? {
                 let page = page_of(run.start.block);
@@ -359,7 +366,9 @@ impl Backing {
                 let mut scan = Scan::<Entries>::new(&self.top, from, Some(BucketTree::objects_end()));
                 portion.next = Progress::Clearing;
                 while let Some(entry) = scan.next(nodes)? {
-                    let TreeRecord::Object(descriptor) = record_of(&entry)? else { continue };
+                    let TreeRecord::Object(descriptor) = record_of(&entry)? else {
+                        continue;
+                    };
                     let first = descriptor.first_pvbn().0;
                     if portion.records == records_max {
                         portion.next = Progress::Objects(first);
@@ -434,7 +443,11 @@ fn place_of(key: &[u8]) -> (u64, u64) {
     let mut whole = [0; 16];
     let length = key.len().min(16);
     whole[..length].copy_from_slice(&key[..length]);
-    let part = |from: usize| whole[from..from + 8].iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+    let part = |from: usize| {
+        whole[from..from + 8]
+            .iter()
+            .fold(0, |value, byte| value << 8 | u64::from(*byte))
+    };
     // A longer key comes behind that page.
     (part(0), part(8).saturating_add(u64::from(key.len() > whole.len())))
 }
@@ -527,7 +540,9 @@ pub fn lay<T: MetadataTransaction>(local: &mut T, portion: &Portion) -> Result<b
         lay_record(local, Table::Objects, &key, &descriptor.encode()).map_err(MetadataFault::Store)?;
     }
     let next = portion.next.encode();
-    local.put(Table::Backing, PROGRESS, &next).map_err(MetadataFault::Store)?;
+    local
+        .put(Table::Backing, PROGRESS, &next)
+        .map_err(MetadataFault::Store)?;
     Ok(false)
 }
 
@@ -551,13 +566,17 @@ fn lay_page<T: MetadataTransaction>(
     page: Option<(VolumeId, u64, MapPage)>,
     references: &mut ReferenceChanges,
 ) -> Result<(), MetadataFault<T::Error>> {
-    let Some((volume, number, page)) = page else { return Ok(()) };
+    let Some((volume, number, page)) = page else {
+        return Ok(());
+    };
     let key = map_key(volume, number);
     if is_known(local, Table::Map, &key).map_err(MetadataFault::Store)? {
         return Ok(());
     }
     references.count(&page);
-    local.put(Table::Map, &key, &page.encode()).map_err(MetadataFault::Store)
+    local
+        .put(Table::Map, &key, &page.encode())
+        .map_err(MetadataFault::Store)
 }
 
 fn clear<T: MetadataTransaction>(local: &mut T) -> Result<bool, T::Error> {
@@ -608,42 +627,73 @@ pub struct Backed<L, N> {
     tree: Option<Behind<N>>,
 }
 
+/// The tree, and who reads its nodes.
 #[derive(Clone, Debug)]
-struct Behind<N> {
-    backing: Arc<Backing>,
-    progress: Progress,
-    nodes: N,
+pub struct Behind<N> {
+    /// As [`load_backing`] gave it.
+    pub backing: Arc<Backing>,
+    /// Cloned for each read.
+    pub nodes: N,
 }
 
 type BackedResult<T, L, N> = Result<T, BackedError<<L as MetadataRead>::Error, <N as Nodes>::Error>>;
 
 impl<L: MetadataRead, N: Nodes + Clone> Backed<L, N> {
-    /// `tree` is what [`load_backing`] gave, with its nodes; progress is that of the same transaction.
-    ///
-    /// # Errors
-    /// When the progress cannot be read.
-    pub fn new(local: L, tree: Option<(Arc<Backing>, N)>) -> BackedResult<Self, L, N> {
-        let tree = match tree {
-            Some((backing, nodes)) => Some(Behind {
-                backing,
-                progress: load_progress(&local).map_err(BackedError::Progress)?,
-                nodes,
-            }),
-            None => None,
-        };
-        Ok(Self { local, tree })
+    /// `tree`: nothing, if nothing is lacking. How much of it is here is read where it matters.
+    pub fn new(local: L, tree: Option<Behind<N>>) -> Self {
+        Self { local, tree }
     }
 
     /// The tree, if it may have what is asked for, and the first key of the table that it has and that is not here.
-    fn behind(&self, table: Table) -> Option<(&Behind<N>, Vec<u8>)> {
-        let tree = self.tree.as_ref()?;
-        Some((tree, tree.progress.lacking(table)?))
+    fn behind(&self, table: Table) -> BackedResult<Option<(&Behind<N>, Vec<u8>)>, L, N> {
+        let Some(tree) = self
+            .tree
+            .as_ref()
+            .filter(|_| Progress::start().lacking(table).is_some())
+        else {
+            return Ok(None);
+        };
+        let progress = load_progress(&self.local).map_err(BackedError::Progress)?;
+        Ok(progress.lacking(table).map(|lacking| (tree, lacking)))
     }
 
-    fn is_lacking(&self, table: Table, key: &[u8]) -> Option<&Behind<N>> {
-        self.behind(table)
-            .filter(|(_, lacking)| key >= &lacking[..])
-            .map(|(tree, _)| tree)
+    fn is_lacking(&self, table: Table, key: &[u8]) -> BackedResult<Option<&Behind<N>>, L, N> {
+        let behind = self.behind(table)?;
+        Ok(behind.filter(|(_, lacking)| key >= &lacking[..]).map(|(tree, _)| tree))
+    }
+
+    /// Entries with `from <= key < end`, at most `limit` of them, ascending.
+    ///
+    /// # Errors
+    /// When local metadata or the tree cannot be read.
+    pub fn entries(&self, from: &[u8], end: &[u8], limit: usize) -> BackedResult<Vec<Entry>, L, N> {
+        let mut found = BTreeMap::new();
+        let mut key = from.to_vec();
+        while found.len() < limit {
+            let here = self.local.ceiling(Table::Entries, &key).map_err(BackedError::Local)?;
+            let Some((here, value)) = here.filter(|(here, _)| &here[..] < end) else {
+                break;
+            };
+            key.clone_from(&here);
+            key.push(0);
+            found.insert(here, value);
+        }
+        if let Some((tree, lacking)) = self.behind(Table::Entries)? {
+            let mut scan = Scan::<Entries>::new(&tree.backing.entries, lacking.max(from.to_vec()), Some(end.to_vec()));
+            let (mut nodes, mut count) = (tree.nodes.clone(), 0);
+            while count < limit
+                && let Some(entry) = scan.next(&mut nodes)?
+            {
+                let Some((key, value)) = local_entry(Table::Entries, entry) else {
+                    continue;
+                };
+                if !is_known(&self.local, Table::Entries, &key).map_err(BackedError::Local)? {
+                    found.insert(key, value);
+                    count += 1;
+                }
+            }
+        }
+        Ok(found.into_iter().take(limit).collect())
     }
 
     fn is_masked(&self, table: Table, key: &[u8]) -> BackedResult<bool, L, N> {
@@ -656,7 +706,7 @@ impl<L: MetadataRead, N: Nodes + Clone> MetadataRead for Backed<L, N> {
 
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Self::Error> {
         let here = self.local.get(table, key).map_err(BackedError::Local)?;
-        match self.is_lacking(table, key) {
+        match self.is_lacking(table, key)? {
             Some(tree) if here.is_none() && !self.is_masked(table, key)? => {
                 Ok(tree.backing.get(&mut tree.nodes.clone(), table, key)?)
             }
@@ -666,7 +716,7 @@ impl<L: MetadataRead, N: Nodes + Clone> MetadataRead for Backed<L, N> {
 
     fn ceiling(&self, table: Table, key: &[u8]) -> Result<Option<Entry>, Self::Error> {
         let here = self.local.ceiling(table, key).map_err(BackedError::Local)?;
-        let Some((tree, lacking)) = self.behind(table) else {
+        let Some((tree, lacking)) = self.behind(table)? else {
             return Ok(here);
         };
         let mut from = lacking.max(key.to_vec());
@@ -689,7 +739,7 @@ impl<L: MetadataRead, N: Nodes + Clone> MetadataRead for Backed<L, N> {
 
     fn floor(&self, table: Table, key: &[u8]) -> Result<Option<Entry>, Self::Error> {
         let here = self.local.floor(table, key).map_err(BackedError::Local)?;
-        let Some((tree, lacking)) = self.behind(table) else {
+        let Some((tree, lacking)) = self.behind(table)? else {
             return Ok(here);
         };
         let mut end = key.to_vec();
@@ -716,7 +766,7 @@ impl<L: MetadataTransaction, N: Nodes + Clone> MetadataTransaction for Backed<L,
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), Self::Error> {
-        if self.is_lacking(table, key).is_some() {
+        if self.is_lacking(table, key)?.is_some() {
             let masked = self.local.put(Table::Backing, &mask_key(table, key), &[]);
             masked.map_err(BackedError::Local)?;
         }
@@ -724,7 +774,7 @@ impl<L: MetadataTransaction, N: Nodes + Clone> MetadataTransaction for Backed<L,
     }
 
     fn is_counted(&self, page: &[u8]) -> Result<bool, Self::Error> {
-        if self.is_lacking(Table::Map, page).is_none() {
+        if self.is_lacking(Table::Map, page)?.is_none() {
             return Ok(true);
         }
         is_known(&self.local, Table::Map, page).map_err(BackedError::Local)

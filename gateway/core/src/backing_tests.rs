@@ -84,7 +84,8 @@ fn keys() -> impl Strategy<Value = (Table, Vec<u8>)> {
         (Table::Map, key)
     });
     let entry = prop::collection::vec(any::<u8>(), 1..4).prop_map(|key| (Table::Entries, key));
-    let object = (0u64..5200, 1usize..9).prop_map(|(first, length)| (Table::Objects, first.to_be_bytes()[..length].to_vec()));
+    let object =
+        (0u64..5200, 1usize..9).prop_map(|(first, length)| (Table::Objects, first.to_be_bytes()[..length].to_vec()));
     prop_oneof![map, entry, object]
 }
 
@@ -129,7 +130,7 @@ proptest! {
     ) {
         let shape = Shape { leaf_bytes, segments_max, ..Shape::default() };
         let (mut whole, mut lacking, mut store, backing) = both(parts, shape);
-        let behind = (Arc::new(backing.clone()), store.clone());
+        let behind = Behind { backing: Arc::new(backing.clone()), nodes: store.clone() };
         // It is laid more than once.
         let early = backing.read(&mut store, &Progress::start(), records_max).unwrap();
         for step in steps {
@@ -138,10 +139,13 @@ proptest! {
                 Step::Bring(records_max) => drop(bring(&mut lacking, &backing, &mut store, records_max)),
                 Step::Read(table, key) => {
                     let expected = transaction(&mut whole);
-                    let found = Backed::new(transaction(&mut lacking), Some(behind.clone())).unwrap();
+                    let found = Backed::new(transaction(&mut lacking), Some(behind.clone()));
                     prop_assert_eq!(found.get(table, &key).unwrap(), expected.get(table, &key).unwrap());
                     prop_assert_eq!(found.ceiling(table, &key).unwrap(), expected.ceiling(table, &key).unwrap());
                     prop_assert_eq!(found.floor(table, &key).unwrap(), expected.floor(table, &key).unwrap());
+                    let some = found.entries(&key, &[200], records_max as usize).unwrap();
+                    let all = Backed::<_, Store>::new(transaction(&mut whole), None);
+                    prop_assert_eq!(some, all.entries(&key, &[200], records_max as usize).unwrap());
                 }
                 Step::Change(..) | Step::Delete(_) => {
                     let (frozen, pages_max) = match step {
@@ -150,7 +154,7 @@ proptest! {
                         _ => unreachable!("it is one of the two"),
                     };
                     merge(&mut transaction(&mut whole), frozen.clone(), pages_max);
-                    let mut local = Backed::new(transaction(&mut lacking), Some(behind.clone())).unwrap();
+                    let mut local = Backed::new(transaction(&mut lacking), Some(behind.clone()));
                     merge(&mut local, frozen, pages_max);
                 }
             }
@@ -159,7 +163,7 @@ proptest! {
             let mut key = Vec::new();
             loop {
                 let expected = transaction(&mut whole).ceiling(table, &key).unwrap();
-                let found = Backed::new(transaction(&mut lacking), Some(behind.clone())).unwrap().ceiling(table, &key).unwrap();
+                let found = Backed::new(transaction(&mut lacking), Some(behind.clone())).ceiling(table, &key).unwrap();
                 prop_assert_eq!(&found, &expected);
                 let Some((found, _)) = found else { break };
                 key = found;

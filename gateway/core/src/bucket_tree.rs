@@ -541,7 +541,10 @@ pub fn read_tree<N: Nodes, F>(
     take(head.counters).map_err(ReadTreeError::Sink)?;
     let mut progress = Progress::start();
     while progress != Progress::Clearing {
-        let portion = head.backing.read(nodes, &progress, CHUNK).map_err(ReadTreeError::Tree)?;
+        let portion = head
+            .backing
+            .read(nodes, &progress, CHUNK)
+            .map_err(ReadTreeError::Tree)?;
         take(portion.contents).map_err(ReadTreeError::Sink)?;
         progress = portion.next;
     }

@@ -9,8 +9,8 @@ use crate::admin::endpoints::{
 };
 use crate::admin::model::{
     CacheStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, JournalStatus, LossStatus,
-    LostRange, MemoryStatus, PolicyStatus, RecoveryPointStatus, SessionInfo, SessionKind, ShareInfo, Status,
-    StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WriteStatus,
+    LostRange, MemoryStatus, MetadataStatus, PolicyStatus, RecoveryPointStatus, SessionInfo, SessionKind, ShareInfo,
+    Status, StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WriteStatus,
 };
 use crate::admin::server::Handlers;
 use crate::frontends::fuse::{self, Shares};
@@ -163,6 +163,15 @@ impl GatewayControl {
         }
     }
 
+    fn metadata_status(&self) -> MetadataStatus {
+        let loading = self.gateway.loading();
+        MetadataStatus {
+            is_complete: loading.is_complete,
+            loaded_records: loading.records,
+            failure: loading.failure,
+        }
+    }
+
     fn status_of(&self, snapshot: &Snapshot) -> Status {
         let now = self.gateway.now();
         let local = self.gateway.local_use();
@@ -191,6 +200,7 @@ impl GatewayControl {
                 count: counters.recovery_points,
                 failures: counters.recovery_point_failures,
             },
+            metadata: self.metadata_status(),
             upload: UploadStatus {
                 clean_bytes_per_s,
                 objects_in_flight: snapshot.uploads_in_flight,

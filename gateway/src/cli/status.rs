@@ -36,6 +36,9 @@ fn shown(status: &Status) -> String {
     }
     lines.push(("dirty", dirty(status)));
     lines.push(("recovery point", recovery_point(status)));
+    if !status.metadata.is_complete {
+        lines.push(("metadata", metadata(status)));
+    }
     lines.push(("store", store(status)));
     lines.push(("encryption", encryption(status)));
     lines.push(("deduplication", dedup(status)));
@@ -116,6 +119,19 @@ fn recovery_point(status: &Status) -> String {
         (false, _, 0) => "now: the store has everything".into(),
         (false, _, blocks) => format!("now: the store has everything but {} lost blocks", HumanCount(blocks)),
     }
+}
+
+fn metadata(status: &Status) -> String {
+    let metadata = &status.metadata;
+    let failure = metadata
+        .failure
+        .as_ref()
+        .map(|failure| format!("; {failure}; it is tried again"));
+    format!(
+        "not complete: read in the store where it is needed, {} records brought here{}",
+        HumanCount(metadata.loaded_records),
+        failure.unwrap_or_default()
+    )
 }
 
 fn store(status: &Status) -> String {

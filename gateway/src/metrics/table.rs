@@ -83,6 +83,16 @@ pub(super) const METRICS: &[Metric] = &[
         |m| Integer(m.status.recovery_point.failures),
     ),
     gauge(
+        "tombolo_metadata_complete",
+        "0 while a part of local metadata is in the store alone, after a recovery from it.",
+        |m| Integer(u64::from(m.status.metadata.is_complete)),
+    ),
+    counter(
+        "tombolo_metadata_loaded_records_total",
+        "Pages of maps, entries and objects that were brought from the store after a recovery from it.",
+        |m| Integer(m.status.metadata.loaded_records),
+    ),
+    gauge(
         "tombolo_clean_bytes_per_second",
         "Dirty data that became clean per second, lately.",
         |m| Float(m.status.upload.clean_bytes_per_s),

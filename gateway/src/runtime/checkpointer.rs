@@ -128,7 +128,7 @@ impl Gateway {
     }
 
     /// Merges runs in the background, one merge at a time.
-    fn compact(self: &Arc<Self>) {
+    pub(super) fn compact(self: &Arc<Self>) {
         let gateway = self.clone();
         self.compacting.run(move || while gateway.compact_once() {});
     }

@@ -10,7 +10,8 @@ use super::metadata_file::DATA_FILE;
 use super::open::Options;
 use super::publishing::{FoundRoot, find_root, read_root};
 use super::recover::{RecoverError, RecoverProgress, at};
-use super::tree_nodes::StoreNodes;
+use super::removal::usage_of;
+use super::tree_nodes::{CachedNodes, StoreNodes, WholeObjects};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
@@ -21,13 +22,17 @@ use tombolo_base::{DecodeError, ObjectDescriptor};
 use tombolo_cloud_driver::ObjectStore;
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::metadata_object::{JOURNAL_PREFIX, MetadataKind, decode_metadata, journal_sequence};
+use tombolo_core::backing::{begin, read_head};
 use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Salt};
-use tombolo_core::bucket_tree::{BucketTree, ReadTreeError, read_tree};
+use tombolo_core::bucket_tree::{
+    BucketTree, FoldBase, Folded, JournalChanges, ReadTreeError, TreeContents, fold, read_tree,
+};
 use tombolo_core::local_metadata::{MetadataRead as _, Table};
 use tombolo_core::recovery::{Rebuild, RebuildError};
 use tombolo_core::root::Root;
 use tombolo_core::{Frozen, Merge, Superblock};
 use tombolo_dedup::{Index, Manifest, OlderRuns, OnBadRun};
+use tombolo_metadata_tree::Shape;
 
 /// Objects fetched at the same time.
 const FETCHES: usize = 32;
@@ -52,23 +57,6 @@ pub fn decode_object<T>(
     Ok((decoded, Salt(salt)))
 }
 
-/// Local metadata that has no name yet.
-pub struct Made {
-    pub superblock: Superblock,
-    /// Packs that the store has.
-    pub objects: u64,
-    pub journal_objects: u64,
-}
-
-/// What local metadata is made for.
-#[derive(Clone, Copy, Debug)]
-pub enum Purpose {
-    /// Another state directory, which takes the store over.
-    TakeOver { identity: u64 },
-    /// The state directory that has put the root, whose journal goes on at the root's position, in this segment.
-    GoOn { segment: u64 },
-}
-
 /// Makes local metadata and index of what the store holds.
 pub struct FromStore<'r> {
     pub runtime: &'r Runtime,
@@ -82,20 +70,88 @@ pub struct FromStore<'r> {
 }
 
 impl FromStore<'_> {
-    /// Under another name; the index under its own. `epoch` is that of the roots that will be put.
-    pub fn make(&self, root: &Root, purpose: Purpose, epoch: u64) -> Result<Made, RecoverError> {
+    /// For the state directory that has put the root, whose journal goes on at the root's position, in this segment. Under
+    /// another name; the index under its own.
+    pub fn make(&self, root: &Root, segment: u64) -> Result<(), RecoverError> {
         durable_file::make_directory(&self.work).map_err(at(&self.work))?;
         let names = self.fetch_journal(root)?;
-        let superblock = self.rebuild(root, purpose, epoch, &names)?;
+        self.rebuild(root, segment, &names)?;
         let metadata = Metadata::open(&new_metadata(&self.work), self.options.metadata_map_bytes, Some(0))
             .map_err(|error| RecoverError::Metadata(error.to_string()))?;
-        let objects = make_index(&metadata, self.paths, self.options, self.tell)?;
+        make_index(&metadata, self.paths, self.options, self.tell)?;
         metadata.close();
-        Ok(Made {
-            superblock,
-            objects,
-            journal_objects: names.len() as u64,
-        })
+        Ok(())
+    }
+
+    /// For another state directory, which has taken the store over. Nothing of the tree is here yet but what a start needs: the
+    /// rest is read in the store as long as it is not. The root MUST name no journal. Under another name.
+    pub fn make_backed(&self, root: &Root) -> Result<(Superblock, TreeContents), RecoverError> {
+        durable_file::make_directory(&self.work).map_err(at(&self.work))?;
+        let mut rebuild = Rebuild::new(root.clone(), root.identity, self.options.core.slot_count);
+        let metadata = self.make_empty(&rebuild.superblock())?;
+        let tree = BucketTree::decode(&root.tree).map_err(|error| RecoverError::Tree(error.to_string()))?;
+        let (handle, ring) = (self.runtime.handle().clone(), self.keys.ring());
+        let mut nodes = CachedNodes::new(handle, self.store.clone(), ring);
+        let head = read_head(&mut nodes, &tree).map_err(|error| RecoverError::Tree(error.to_string()))?;
+        let superblock = rebuild.superblock();
+        merge(
+            &metadata,
+            Frozen {
+                superblock,
+                ..head.counters
+            },
+        )?;
+        merge(&metadata, rebuild.lay_tree(head.contents.clone()))?;
+        let failed = |error: &dyn std::fmt::Display| RecoverError::Metadata(error.to_string());
+        let mut writing = metadata.write_local().map_err(|error| failed(&error))?;
+        begin(&mut writing, &head.backing).map_err(|error| failed(&error))?;
+        writing.commit().map_err(|error| failed(&error))?;
+        metadata.set_behind(Some(head.backing), nodes);
+        let key = tombolo_files::next_numbers_key();
+        let numbers = skipped_numbers(&metadata)?;
+        let entry = numbers.as_ref().map(|value| (&key[..], &value[..]));
+        let last = rebuild.finish(root.epoch, entry)?;
+        let superblock = last.superblock.clone();
+        merge(&metadata, last)?;
+        metadata.close();
+        // Its fingerprints come with the table of objects.
+        let index = &self.paths.index;
+        if index.exists() {
+            fs::remove_dir_all(index).map_err(at(index))?;
+        }
+        Ok((superblock, head.contents))
+    }
+
+    /// The root's tree with its journal folded in, for the root of this sequence; `None`: it names none. Nothing is put yet.
+    pub fn fold<'k>(
+        &'k self,
+        root: &Root,
+        ring: &'k KeyRing,
+        next_root: u64,
+    ) -> Result<Option<(Folded, StoreNodes<'k>)>, RecoverError> {
+        durable_file::make_directory(&self.work).map_err(at(&self.work))?;
+        let names = self.fetch_journal(root)?;
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let mut changes = JournalChanges::default();
+        for (done, name) in (1..).zip(&names) {
+            changes.lay(self.read_part(name)?.0);
+            let of = names.len() as u64;
+            (self.tell)(RecoverProgress::Rebuilt { objects: done, of });
+        }
+        let failed = |error: &dyn std::fmt::Display| RecoverError::Tree(error.to_string());
+        let mut nodes = StoreNodes::new(self.runtime, &self.store, ring);
+        let (usage, usage_at) = usage_of(&mut nodes, root)?;
+        let base = FoldBase {
+            tree: BucketTree::decode(&root.tree).map_err(|error| failed(&error))?,
+            usage,
+            usage_at,
+            next_root,
+            shape: Shape::default(),
+        };
+        let folded = fold(&mut nodes, base, &changes).map_err(|error| failed(&error))?;
+        Ok(Some((folded, nodes)))
     }
 
     /// The store's root, and what it says.
@@ -213,25 +269,26 @@ impl FromStore<'_> {
         decode_object(kind, name, &bytes, PART_BYTES_MAX, &self.keys.ring(), Part::decode)
     }
 
-    /// Local metadata, under another name. It is made anew each time: that takes no requests.
-    fn rebuild(&self, root: &Root, purpose: Purpose, epoch: u64, names: &[String]) -> Result<Superblock, RecoverError> {
+    /// Local metadata under another name, with nothing in it. It is made anew each time: that takes no requests.
+    fn make_empty(&self, superblock: &Superblock) -> Result<Metadata, RecoverError> {
         let directory = new_metadata(&self.work);
         if directory.exists() {
             fs::remove_dir_all(&directory).map_err(at(&directory))?;
         }
-        let slot_count = self.options.core.slot_count;
-        let mut rebuild = match purpose {
-            Purpose::TakeOver { identity } => Rebuild::new(root.clone(), identity, slot_count),
-            Purpose::GoOn { segment } => Rebuild::again(root.clone(), slot_count, segment),
-        };
-        let first = rebuild.superblock();
         let failed = |error: &dyn std::fmt::Display| RecoverError::Metadata(error.to_string());
         let map_bytes = self.options.metadata_map_bytes;
-        Metadata::make(&directory, map_bytes, &first).map_err(|error| failed(&error))?;
-        let metadata = Metadata::open(&directory, map_bytes, Some(0)).map_err(|error| failed(&error))?;
+        Metadata::make(&directory, map_bytes, superblock).map_err(|error| failed(&error))?;
+        Metadata::open(&directory, map_bytes, Some(0)).map_err(|error| failed(&error))
+    }
+
+    /// All of it, under another name.
+    fn rebuild(&self, root: &Root, segment: u64, names: &[String]) -> Result<(), RecoverError> {
+        let mut rebuild = Rebuild::again(root.clone(), self.options.core.slot_count, segment);
+        let first = rebuild.superblock();
+        let metadata = self.make_empty(&first)?;
         let tree = BucketTree::decode(&root.tree).map_err(|error| RecoverError::Tree(error.to_string()))?;
         let ring = self.keys.ring();
-        let mut nodes = StoreNodes::of_all(self.runtime, &self.store, &ring);
+        let mut nodes = WholeObjects::new(self.runtime.handle().clone(), self.store.clone(), ring);
         let mut pieces = 0;
         let contents = read_tree(&mut nodes, &tree, &mut |frozen| {
             pieces += 1;
@@ -258,11 +315,9 @@ impl FromStore<'_> {
         let key = tombolo_files::next_numbers_key();
         let numbers = skipped_numbers(&metadata)?;
         let entry = numbers.as_ref().map(|value| (&key[..], &value[..]));
-        let last = rebuild.finish(epoch, entry)?;
-        let superblock = last.superblock.clone();
-        merge(&metadata, last)?;
+        merge(&metadata, rebuild.finish(root.epoch, entry)?)?;
         metadata.close();
-        Ok(superblock)
+        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ use super::cache_file::{self, CacheFile};
 use super::clock;
 use super::durable_file;
 use super::first_start::Paths;
-use super::from_store::{FromStore, Purpose, make_index, merge, new_metadata, publish_metadata, skipped_numbers};
+use super::from_store::{FromStore, make_index, merge, new_metadata, publish_metadata, skipped_numbers};
 use super::generation::Generation;
 use super::journal_files::JournalFiles;
 use super::loss_report::{LossReport, LostBytes, LostChanges};
@@ -99,7 +99,7 @@ fn metadata_is_damaged(error: &MetadataOpenError) -> bool {
                     | heed::MdbError::VersionMismatch
             )
         ),
-        MetadataOpenError::Table { .. } => true,
+        MetadataOpenError::Table { .. } | MetadataOpenError::Backing { .. } => true,
     }
 }
 
@@ -464,14 +464,8 @@ impl<'o> Remaining<'o> {
         let work = work_directory(&self.left.options.state_directory);
         let rebuilt = match (self.remains.base, &self.in_store) {
             (Base::Bucket, Some(in_store)) => {
-                let purpose = Purpose::GoOn {
-                    segment: self.remains.segment,
-                };
-                let root = &in_store.root;
-                self.left.with_store(&|from_store| {
-                    from_store.make(root, purpose, root.epoch)?;
-                    Ok(())
-                })?;
+                let (root, segment) = (&in_store.root, self.remains.segment);
+                self.left.with_store(&|from_store| from_store.make(root, segment))?;
                 let opened = Metadata::open(&new_metadata(&work), self.left.options.metadata_map_bytes, Some(0));
                 Some(opened.map_err(|error| metadata_failed(&error))?)
             }

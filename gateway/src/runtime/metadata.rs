@@ -1,15 +1,18 @@
-//! Local metadata in LMDB: one environment, a database per table of the core, one for the fingerprint index's manifest.
+//! Local metadata in LMDB: one environment, a database per table of the core, one for the fingerprint index's manifest. Of a
+//! state directory that was recovered a part may still be in the store; it is read there ([`tombolo_core::backing`]).
 
 use super::durable_file;
 use super::metadata_file::{self, DATA_FILE, MetadataFileError};
+use super::tree_nodes::CachedNodes;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvOpenOptions, RoTxn, RwTxn, WithTls};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use tombolo_base::DecodeError;
 use tombolo_core::Superblock;
-use tombolo_core::local_metadata::{MetadataRead, MetadataTransaction, Table};
+use tombolo_core::backing::{Backed, Backing, Behind, load_backing};
+use tombolo_core::local_metadata::{MetadataFault, MetadataRead, MetadataTransaction, Table};
 use tombolo_core::sealed::{seal, unseal};
 use tombolo_files::storage::Entry;
 
@@ -19,6 +22,8 @@ type Data = Database<Bytes, Bytes>;
 pub struct Metadata {
     env: Env<WithTls>,
     tables: Tables,
+    /// What it lacks; `None`: nothing.
+    behind: Arc<RwLock<Option<Behind<CachedNodes>>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +36,13 @@ struct Tables {
     entries: Data,
     counters: Data,
     index: Data,
+    /// Of a state directory that was recovered.
+    backing: Option<Data>,
 }
 
 impl Tables {
-    fn of(&self, table: Table) -> Data {
-        match table {
+    fn of(&self, table: Table) -> Option<Data> {
+        Some(match table {
             Table::Super => self.superblock,
             Table::Map => self.map,
             Table::References => self.references,
@@ -43,13 +50,15 @@ impl Tables {
             Table::Slots => self.slots,
             Table::Entries => self.entries,
             Table::Counters => self.counters,
-        }
+            Table::Backing => return self.backing,
+        })
     }
 }
 
 /// LMDB knows no empty key; the superblock and the manifest lie under this one.
 const SINGLE_KEY: &[u8] = b"0";
 const SUPER: &str = "super";
+const BACKING: &str = "backing";
 /// Every connection thread and worker may read at once.
 const READERS_MAX: u32 = 1024;
 
@@ -65,6 +74,11 @@ pub enum MetadataOpenError {
     Lmdb { path: PathBuf, error: heed::Error },
     #[error("{path}: the table {table:?} is missing; restore the state directory from a copy")]
     Table { path: PathBuf, table: &'static str },
+    #[error("{path}: {error}")]
+    Backing {
+        path: PathBuf,
+        error: MetadataFault<String>,
+    },
 }
 
 fn open_environment(directory: &Path, map_bytes: u64) -> Result<Env<WithTls>, heed::Error> {
@@ -85,7 +99,16 @@ impl Metadata {
         let env = open_environment(directory, map_bytes)?;
         let mut transaction = env.write_txn()?;
         let mut create = |name| env.create_database::<Bytes, Bytes>(&mut transaction, Some(name));
-        for name in ["map", "references", "objects", "slots", "entries", "counters", "index"] {
+        for name in [
+            "map",
+            "references",
+            "objects",
+            "slots",
+            "entries",
+            "counters",
+            "index",
+            BACKING,
+        ] {
             create(name)?;
         }
         let data = create(SUPER)?;
@@ -116,10 +139,39 @@ impl Metadata {
             entries: open("entries")?,
             counters: open("counters")?,
             index: open("index")?,
+            // State directories were made without it.
+            backing: env.open_database(&transaction, Some(BACKING)).map_err(failed)?,
         };
         // The handles outlive the transaction that opened them when it commits.
         transaction.commit().map_err(failed)?;
-        Ok(Self { env, tables })
+        let behind = Arc::default();
+        let metadata = Self { env, tables, behind };
+        let local = LocalReading {
+            transaction: metadata.env.read_txn().map_err(failed)?,
+            tables,
+        };
+        let backing = load_backing(&local).map_err(|error| MetadataOpenError::Backing { path: path(), error })?;
+        drop(local);
+        metadata.set_behind(backing, CachedNodes::away());
+        Ok(metadata)
+    }
+
+    /// Reads what it lacks from there.
+    pub fn attach(&self, nodes: CachedNodes) {
+        if let Some(behind) = &mut *self.behind.write().unwrap_or_else(PoisonError::into_inner) {
+            behind.nodes = nodes;
+        }
+    }
+
+    /// From now on it lacks what `backing` has; `None`: nothing any more.
+    pub fn set_behind(&self, backing: Option<Backing>, nodes: CachedNodes) {
+        let behind = backing.map(Arc::new).map(|backing| Behind { backing, nodes });
+        *self.behind.write().unwrap_or_else(PoisonError::into_inner) = behind;
+    }
+
+    /// What it lacks.
+    pub fn behind(&self) -> Option<Behind<CachedNodes>> {
+        self.behind.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Gives the file up, which may be moved then.
@@ -128,14 +180,23 @@ impl Metadata {
     }
 
     pub fn read(&self) -> Result<Reading<'_>, heed::Error> {
-        Ok(Reading {
+        // Before the transaction begins: what is brought here after that is not looked for here.
+        let behind = self.behind();
+        let local = LocalReading {
             transaction: self.env.read_txn()?,
             tables: self.tables,
-        })
+        };
+        Ok(Reading(Backed::new(local, behind)))
     }
 
     pub fn write(&self) -> Result<Writing<'_>, heed::Error> {
-        Ok(Writing {
+        let behind = self.behind();
+        Ok(Writing(Backed::new(self.write_local()?, behind)))
+    }
+
+    /// To change what is here and nothing else.
+    pub fn write_local(&self) -> Result<LocalWriting<'_>, heed::Error> {
+        Ok(LocalWriting {
             transaction: self.env.write_txn()?,
             tables: self.tables,
         })
@@ -143,6 +204,10 @@ impl Metadata {
 
     /// An entry of the file service.
     pub fn entry(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, RecordError> {
+        if self.behind().is_some() {
+            let found = self.read()?.get(Table::Entries, key);
+            return Ok(found.map_err(RecordError::Backing)?.map(Arc::from));
+        }
         let transaction = self.env.read_txn()?;
         let found = self.tables.find(&transaction, Table::Entries, key)?;
         Ok(found.map(Arc::from))
@@ -150,6 +215,11 @@ impl Metadata {
 
     /// The entries with `from <= key < end`, at most `limit` of them, ascending.
     pub fn entries(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, RecordError> {
+        if self.behind().is_some() {
+            let found = self.read()?.0.entries(from, end, limit);
+            let found = found.map_err(|error| RecordError::Backing(error.to_string()))?;
+            return Ok(found.into_iter().map(|(key, value)| (key, Arc::from(value))).collect());
+        }
         let transaction = self.env.read_txn()?;
         self.tables.around(&transaction, Table::Entries, from)?;
         let mut entries: Vec<Entry> = Vec::new();
@@ -180,17 +250,25 @@ impl Metadata {
     }
 }
 
-pub struct Reading<'e> {
+/// What is here.
+pub struct LocalReading<'e> {
     transaction: RoTxn<'e, WithTls>,
     tables: Tables,
 }
 
-pub struct Writing<'e> {
+/// What is here, to be changed.
+pub struct LocalWriting<'e> {
     transaction: RwTxn<'e>,
     tables: Tables,
 }
 
-impl Writing<'_> {
+/// All that there is.
+pub struct Reading<'e>(Backed<LocalReading<'e>, CachedNodes>);
+
+/// All that there is, to be changed.
+pub struct Writing<'e>(Backed<LocalWriting<'e>, CachedNodes>);
+
+impl LocalWriting<'_> {
     pub fn put_manifest(&mut self, bytes: &[u8]) -> Result<(), heed::Error> {
         self.tables.index.put(&mut self.transaction, SINGLE_KEY, bytes)
     }
@@ -198,6 +276,17 @@ impl Writing<'_> {
     /// Durable when it returns.
     pub fn commit(self) -> Result<(), heed::Error> {
         self.transaction.commit()
+    }
+}
+
+impl Writing<'_> {
+    pub fn put_manifest(&mut self, bytes: &[u8]) -> Result<(), heed::Error> {
+        self.0.local.put_manifest(bytes)
+    }
+
+    /// Durable when it returns.
+    pub fn commit(self) -> Result<(), heed::Error> {
+        self.0.local.commit()
     }
 }
 
@@ -215,6 +304,8 @@ fn key_of(table: Table, key: &[u8]) -> &[u8] {
 pub enum RecordError {
     #[error("{0}")]
     Lmdb(#[from] heed::Error),
+    #[error("{0}")]
+    Backing(String),
     #[error(
         "table {table:?}, key {key:02x?}: {error}; local metadata is damaged: restore the state directory from a copy"
     )]
@@ -264,7 +355,9 @@ impl Tables {
     /// The record below `key`, and the one at or above it. A key that was altered, or a page that lies where another
     /// should, shows in one of the two: so what seems to be absent is looked for between neighbours.
     fn around(&self, transaction: &RoTxn<'_>, table: Table, key: &[u8]) -> Result<(Found, Found), RecordError> {
-        let data = self.of(table);
+        let Some(data) = self.of(table) else {
+            return Ok((None, None));
+        };
         let below = data.get_lower_than(transaction, key)?;
         let from = data.get_greater_than_or_equal_to(transaction, key)?;
         Ok((
@@ -274,7 +367,8 @@ impl Tables {
     }
 
     fn find(&self, transaction: &RoTxn<'_>, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, RecordError> {
-        if let Some(stored) = self.of(table).get(transaction, key)? {
+        let stored = self.of(table).map(|data| data.get(transaction, key)).transpose()?;
+        if let Some(stored) = stored.flatten() {
             return Ok(Some(unsealed(table, key, stored)?.to_vec()));
         }
         match self.around(transaction, table, key)? {
@@ -317,21 +411,61 @@ macro_rules! reads {
     };
 }
 
-reads!(Reading);
-reads!(Writing);
+reads!(LocalReading);
+reads!(LocalWriting);
+
+macro_rules! reads_all {
+    ($kind:ident) => {
+        impl MetadataRead for $kind<'_> {
+            type Error = String;
+
+            fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+                self.0.get(table, key).map_err(|error| error.to_string())
+            }
+
+            fn ceiling(&self, table: Table, key: &[u8]) -> Result<Found, String> {
+                self.0.ceiling(table, key).map_err(|error| error.to_string())
+            }
+
+            fn floor(&self, table: Table, key: &[u8]) -> Result<Found, String> {
+                self.0.floor(table, key).map_err(|error| error.to_string())
+            }
+        }
+    };
+}
+
+reads_all!(Reading);
+reads_all!(Writing);
 
 impl MetadataTransaction for Writing<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), String> {
+        self.0.put(table, key, value).map_err(|error| error.to_string())
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), String> {
+        self.0.delete(table, key).map_err(|error| error.to_string())
+    }
+
+    fn is_counted(&self, page: &[u8]) -> Result<bool, String> {
+        self.0.is_counted(page).map_err(|error| error.to_string())
+    }
+}
+
+fn no_table() -> String {
+    "this state directory has no table of what is in the store in its place".into()
+}
+
+impl MetadataTransaction for LocalWriting<'_> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), String> {
         let stored = seal(table, key, value.to_vec());
-        let put = self
-            .tables
-            .of(table)
-            .put(&mut self.transaction, key_of(table, key), &stored);
+        let data = self.tables.of(table).ok_or_else(no_table)?;
+        let put = data.put(&mut self.transaction, key_of(table, key), &stored);
         put.map_err(|error| error.to_string())
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), String> {
-        let deleted = self.tables.of(table).delete(&mut self.transaction, key_of(table, key));
+        let data = self.tables.of(table).ok_or_else(no_table)?;
+        let deleted = data.delete(&mut self.transaction, key_of(table, key));
         deleted.map(|_| ()).map_err(|error| error.to_string())
     }
 }
@@ -351,7 +485,12 @@ mod tests {
     /// Puts bytes under a key past the sums.
     fn put_raw(metadata: &Metadata, table: Table, key: &[u8], stored: &[u8]) {
         let mut transaction = metadata.env.write_txn().unwrap();
-        metadata.tables.of(table).put(&mut transaction, key, stored).unwrap();
+        metadata
+            .tables
+            .of(table)
+            .unwrap()
+            .put(&mut transaction, key, stored)
+            .unwrap();
         transaction.commit().unwrap();
     }
 
@@ -372,7 +511,7 @@ mod tests {
         let stored = metadata
             .tables
             .map
-            .get(&reading.transaction, b"one")
+            .get(&reading.0.local.transaction, b"one")
             .unwrap()
             .unwrap()
             .to_vec();

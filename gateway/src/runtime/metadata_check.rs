@@ -2,7 +2,7 @@
 
 use super::Gateway;
 use super::publishing::{PutError, RootError, find_root, is_of_the_object, read_root};
-use super::tree_nodes::{NodesError, StoreNodes};
+use super::tree_nodes::{NodesError, WholeObjects};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use tombolo_cloud_driver::node_object::{NODES_PREFIX, node_object_name};
@@ -58,8 +58,8 @@ impl Gateway {
 
     /// All of the tree, and whether the table has counted its nodes.
     fn check_tree(&self, root: &Root) -> Result<Vec<(String, String)>, BucketTreeError<NodesError>> {
-        let ring = self.data_keys.ring();
-        let mut nodes = StoreNodes::of_all(&self.cloud.runtime, &self.cloud.prefetch, &ring);
+        let (handle, store) = (self.cloud.runtime.handle().clone(), self.cloud.prefetch.clone());
+        let mut nodes = WholeObjects::new(handle, store, self.data_keys.ring());
         let tree = BucketTree::decode(&root.tree).map_err(|error| BucketTreeError::Record {
             key: ROOT_NAME.into(),
             error,

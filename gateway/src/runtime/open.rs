@@ -10,6 +10,7 @@ use super::first_start::{self, Paths, make_cache, make_if_new};
 use super::generation::{Directories, Found, Generation};
 use super::index_files::IndexFiles;
 use super::journal_files::JournalFiles;
+use super::loading::Loading;
 use super::local_loss::{self, LocalLossError};
 use super::loss_report::LossReport;
 use super::metadata::{Metadata, MetadataOpenError, Reading};
@@ -356,6 +357,7 @@ impl Gateway {
             index_checkpoint: Mutex::default(),
             data_keys,
             publishing: Publishing::new(own_root.kept, options.writer),
+            loading: Loading::default(),
             cloud: Cloud::new(store, options.retry, options.limits, options.compression, runtime),
             io: threads("io", options.io_threads, 0)?,
             hashing: threads("hash", options.hash_threads, 10)?,
@@ -370,6 +372,8 @@ impl Gateway {
         });
         gateway.start_timer().map_err(disk("cannot start threads", &state))?;
         gateway.make_first_spare_segment(first_segment);
+        let loading = gateway.start_loading(options.read_only);
+        loading.map_err(disk("cannot start threads", &state))?;
         match options.read_only {
             true => gateway.submit(Event::Stop {
                 reason: StopReason::ReadOnly,

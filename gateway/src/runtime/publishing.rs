@@ -403,7 +403,7 @@ impl Gateway {
             shape: Shape::default(),
         };
         let (runtime, store) = (&self.cloud.runtime, &self.cloud.demand);
-        let mut nodes = StoreNodes::of_few(runtime, store, &ring);
+        let mut nodes = StoreNodes::new(runtime, store, &ring);
         let folded = fold(&mut nodes, base, &changes).map_err(|error| retry(&error))?;
         let bytes = nodes.put().map_err(|error| retry(&error))?;
         let root = state.kept.publisher.folded(&folded, random());

@@ -1,5 +1,6 @@
-//! A state directory from the bucket alone: fetches tree and journal, makes local metadata and the fingerprint index of them,
-//! and takes the bucket over from the writer before when all that has succeeded. The cache begins empty.
+//! A state directory from the bucket alone: folds the journal there into the tree, takes the bucket over from the writer before
+//! when that has succeeded, and makes local metadata that reads in the tree what it does not have yet. How much there is matters
+//! to none of this: the gateway brings it here while it serves. The cache begins empty.
 //!
 //! An interrupted recovery is gone on with: the bucket is taken over once, and journal objects that were fetched are not fetched
 //! again.
@@ -9,7 +10,7 @@ use super::data_keys::{AtStart, DataKeys, DataKeysError};
 use super::durable_file;
 use super::first_start::{Paths, has_files, is_new, make_cache};
 use super::fresh_identity;
-use super::from_store::{FromStore, Made, Purpose, decode_object, publish_metadata};
+use super::from_store::{FromStore, decode_object, publish_metadata};
 use super::open::{OpenError, Options, check_store, lock};
 use super::publishing::{FoundRoot, KeptRoot, RootError, find_root, random, read_root, watch_root, writer_name};
 use super::tree_nodes::StoreNodes;
@@ -22,9 +23,9 @@ use tokio::runtime::Runtime;
 use tombolo_base::DecodeError;
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::metadata_object::{MetadataKind, MetadataObjectError, encode_metadata};
-use tombolo_cloud_driver::{ErrorKind, ObjectStore, PutMode, Retrying, StoreError};
+use tombolo_cloud_driver::{ETag, ErrorKind, ObjectStore, PutMode, Retrying, StoreError};
 use tombolo_core::bucket_journal::Salt;
-use tombolo_core::bucket_tree::{BucketTree, write_usage};
+use tombolo_core::bucket_tree::{BucketTree, TreeContents, write_usage};
 use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::publisher::{KnownRoot, Publisher, RootWriter};
 use tombolo_core::recovery::RebuildError;
@@ -263,53 +264,52 @@ struct Recovery<'r> {
 }
 
 impl Recovery<'_> {
-    /// Everything is fetched, verified and made before the store is taken over: what fails until then has harmed nobody. What the
-    /// writer before has put meanwhile is brought in after it.
+    /// The journal is fetched and folded into the tree before the store is taken over: what fails until then has harmed nobody.
+    /// What the writer before has put meanwhile is brought in after it. Then there is a tree that has everything, and local
+    /// metadata that says so.
     fn run(&self, how: &RecoverOptions) -> Result<Recovered, RecoverError> {
-        let (found, newest) = self.from_store.find_root()?;
-        let (kept, before, made) = match self.interrupted(&found, &newest)? {
-            Some(kept) => (kept, newest.writer.clone(), None),
+        let from_store = &self.from_store;
+        let ring = from_store.keys.ring();
+        let (found, newest) = from_store.find_root()?;
+        let (mut kept, etag, before, folded) = match self.interrupted(&found, &newest)? {
+            Some(kept) => (kept, found.etag, newest.writer.clone(), None),
             None => {
                 let earlier = how.at.map(|at| self.earlier_root(at, &newest)).transpose()?;
                 if !newest.is_released {
                     self.watch(&found, &newest, how.take_over)?;
                 }
-                let identity = fresh_identity();
-                let from = earlier.clone().map_or_else(
-                    || newest.clone(),
-                    |earlier| Root {
-                        next_pvbn: newest.next_pvbn,
-                        next_volume: newest.next_volume,
-                        ..earlier
-                    },
-                );
-                let epoch = newest.epoch + 1;
-                let made = self.make(&from, identity, epoch)?;
-                let (kept, before) = self.take_over(identity, earlier.as_ref())?;
-                (kept, before, Some((from, epoch, made)))
+                let from = earlier.as_ref().unwrap_or(&newest);
+                // One more than that of the root that takes over.
+                let folded = from_store.fold(from, &ring, newest.sequence + 2)?;
+                let (kept, etag, before) = self.take_over(fresh_identity(), earlier.as_ref())?;
+                (kept, etag, before, folded.map(|folded| (newest, folded)))
             }
         };
+        // Not before: a state directory that has keys, and no root, looks like one of a first start.
+        from_store.keys.write()?;
+        let Some(KnownRoot { root: taken, .. }) = kept.publisher.current().cloned() else {
+            return Err(RecoverError::NoRoot);
+        };
+        let folded = match folded {
+            Some((from, folded)) if is_followed_by(&from, &taken) => Some(folded),
+            _ => from_store.fold(&taken, &ring, taken.sequence + 1)?,
+        };
+        if let Some((folded, nodes)) = folded {
+            nodes.put().map_err(|error| RecoverError::Tree(error.to_string()))?;
+            let root = kept.publisher.folded(&folded, random());
+            self.put_root(&mut kept, root, etag)?;
+        }
         let Some(KnownRoot { root, .. }) = kept.publisher.current() else {
             return Err(RecoverError::NoRoot);
         };
-        // Not before: a state directory that has keys, and no root, looks like one of a first start.
-        self.from_store.keys.write()?;
-        let has_journal = root.journal().next().is_some();
-        let is_same = |from: &Root| {
-            let is_same_journal = !has_journal || from.journal_salt == root.journal_salt;
-            from.tree == root.tree && from.journal().eq(root.journal()) && is_same_journal
-        };
-        let made = match made {
-            Some((from, epoch, made)) if epoch == root.epoch && is_same(&from) => made,
-            _ => self.make(root, root.identity, root.epoch)?,
-        };
+        let contents = self.make(root)?;
         let recovered = Recovered {
             writer: before,
             time_s: root.time.0.into(),
-            volumes: made.superblock.volumes.len() as u64,
-            objects: made.objects,
-            journal_objects: made.journal_objects,
-            journal_bytes: root.journal_bytes,
+            volumes: contents.volumes.len() as u64,
+            objects: contents.totals.objects,
+            journal_objects: taken.journal().count() as u64,
+            journal_bytes: taken.journal_bytes,
         };
         self.give_it_its_name()?;
         Ok(recovered)
@@ -337,7 +337,7 @@ impl Recovery<'_> {
     }
 
     /// In place of whatever root is there now; and who had put that.
-    fn take_over(&self, identity: u64, earlier: Option<&Root>) -> Result<(KeptRoot, String), RecoverError> {
+    fn take_over(&self, identity: u64, earlier: Option<&Root>) -> Result<(KeptRoot, ETag, String), RecoverError> {
         let (found, root) = self.from_store.find_root()?;
         let current = KnownRoot {
             root: root.clone(),
@@ -347,11 +347,12 @@ impl Recovery<'_> {
             path: KeptRoot::path(self.state),
             publisher: Publisher::new(self.writer(identity), Some(current), Vec::new()),
         };
-        self.put_own_root(&mut kept, &found, earlier)?;
+        let own = self.own_root(&kept, earlier)?;
+        let etag = self.put_root(&mut kept, own, found.etag)?;
         (self.from_store.tell)(RecoverProgress::TakenOver {
             writer: root.writer.clone(),
         });
-        Ok((kept, root.writer))
+        Ok((kept, etag, root.writer))
     }
 
     /// Once for each root: an interrupted recovery has found its writer gone, or was told not to ask.
@@ -388,40 +389,43 @@ impl Recovery<'_> {
         roots.into_iter().rfind(is_it).ok_or(RecoverError::NoEarlierRoot)
     }
 
-    fn put_own_root(&self, kept: &mut KeptRoot, found: &FoundRoot, earlier: Option<&Root>) -> Result<(), RecoverError> {
-        let root = match earlier {
+    /// The root that takes the store over.
+    fn own_root(&self, kept: &KeptRoot, earlier: Option<&Root>) -> Result<Root, RecoverError> {
+        match earlier {
             // It was given up meanwhile, by the gateway that is taken over from.
-            Some(earlier) if !kept.publisher.is_kept(earlier) => return Err(RecoverError::NoEarlierRoot),
+            Some(earlier) if !kept.publisher.is_kept(earlier) => Err(RecoverError::NoEarlierRoot),
             Some(earlier) => {
                 let usage = self.put_usage(kept, earlier)?;
-                kept.publisher.taking_over_at(earlier, usage, random(), 0)
+                Ok(kept.publisher.taking_over_at(earlier, usage, random(), 0))
             }
-            None => kept.publisher.taking_over(random(), 0),
-        };
+            None => Ok(kept.publisher.taking_over(random(), 0)),
+        }
+    }
+
+    /// In place of the one with this tag.
+    fn put_root(&self, kept: &mut KeptRoot, root: Root, before: ETag) -> Result<ETag, RecoverError> {
         let object = encode_metadata(MetadataKind::Root, &root.encode(), &self.from_store.keys.ring());
         let salt = Salt(object.salt);
         kept.publisher.attempt(KnownRoot { root, salt });
         kept.keep()?;
         let mode = match self.from_store.options.writer.is_trusted {
             true => PutMode::Overwrite,
-            false => PutMode::IfMatch(found.etag.clone()),
+            false => PutMode::IfMatch(before),
         };
-        match self
-            .from_store
-            .runtime
-            .block_on(self.from_store.store.put(ROOT_NAME, object.bytes.into(), mode))
-        {
-            Ok(_) => {}
+        let put = self.from_store.store.put(ROOT_NAME, object.bytes.into(), mode);
+        let etag = match self.from_store.runtime.block_on(put) {
+            Ok(etag) => etag,
             Err(error) if error.kind() == ErrorKind::Precondition => {
                 // Nothing of this attempt is in the store, nor will it ever be.
                 fs::remove_file(&kept.path).map_err(at(&kept.path))?;
                 return Err(RecoverError::Overtaken);
             }
             Err(error) => return Err(error.into()),
-        }
+        };
         let arrived = kept.publisher.found(Some(salt));
         assert_eq!(arrived, Ok(()), "what was put was an attempt");
-        Ok(kept.keep()?)
+        kept.keep()?;
+        Ok(etag)
     }
 
     /// Which objects of nodes are needed when an earlier root comes back. If that cannot be found out, nothing that there is now
@@ -432,7 +436,7 @@ impl Recovery<'_> {
             return Ok(None);
         };
         let ring = self.from_store.keys.ring();
-        let mut nodes = StoreNodes::of_few(self.from_store.runtime, &self.from_store.store, &ring);
+        let mut nodes = StoreNodes::new(self.from_store.runtime, &self.from_store.store, &ring);
         let (Some(newest_at), Some(earlier_at)) = (newest.usage, earlier.usage) else {
             return Ok(None);
         };
@@ -448,18 +452,18 @@ impl Recovery<'_> {
         Ok(Some(pointer))
     }
 
-    /// Local metadata and index, and an empty cache file that has no name yet either.
-    fn make(&self, root: &Root, identity: u64, epoch: u64) -> Result<Made, RecoverError> {
+    /// Local metadata, and an empty cache file that has no name yet either.
+    fn make(&self, root: &Root) -> Result<TreeContents, RecoverError> {
         let paths = self.from_store.paths;
-        let made = self.from_store.make(root, Purpose::TakeOver { identity }, epoch)?;
+        let (superblock, contents) = self.from_store.make_backed(root)?;
         let header = CacheHeader {
-            identity: made.superblock.journal_identity,
-            slot_count: made.superblock.slot_count,
+            identity: superblock.journal_identity,
+            slot_count: superblock.slot_count,
             mark: Mark::default(),
         };
         durable_file::make_directory(&paths.journal).map_err(at(&paths.journal))?;
         make_cache(paths, &header)?;
-        Ok(made)
+        Ok(contents)
     }
 
     /// From here on it is a state directory.
@@ -470,4 +474,10 @@ impl Recovery<'_> {
         durable_file::publish(cache).map_err(at(cache))?;
         fs::remove_dir_all(work).map_err(at(work))
     }
+}
+
+/// Whether the root that took the store over names what this one did.
+fn is_followed_by(from: &Root, taken: &Root) -> bool {
+    let is_next = taken.sequence == from.sequence + 1 && taken.tree == from.tree && taken.usage == from.usage;
+    is_next && taken.journal().eq(from.journal()) && taken.journal_salt == from.journal_salt
 }

@@ -157,28 +157,10 @@ impl Gateway {
         Ok(())
     }
 
-    /// Which objects of nodes the root needs, and where that lies. When it cannot be read any more, nothing that there is now is
-    /// ever removed.
     pub(super) fn usage_of(&self, root: &Root) -> Result<(UsageTable, Option<Pointer>), PutError> {
-        let Some(pointer) = root.usage else {
-            let is_first = root.tree.is_empty();
-            let usage = if is_first {
-                UsageTable::complete()
-            } else {
-                UsageTable::default()
-            };
-            return Ok((usage, None));
-        };
         let ring = self.data_keys.ring();
-        let mut nodes = StoreNodes::of_few(&self.cloud.runtime, &self.cloud.demand, &ring);
-        match UsageTable::read(&mut nodes, &pointer) {
-            Ok(usage) => Ok((usage, Some(pointer))),
-            Err(ReadUsageError::Nodes(NodesError::Store(error))) if !is_of_the_object(&error) => Err(error.into()),
-            Err(error) => {
-                tracing::warn!(%error, "the store's metadata is damaged; `tombolo check --store` tells more");
-                Ok((UsageTable::default(), None))
-            }
-        }
+        let mut nodes = StoreNodes::new(&self.cloud.runtime, &self.cloud.demand, &ring);
+        Ok(usage_of(&mut nodes, root)?)
     }
 
     fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<ListedObject>, StoreError> {
@@ -191,5 +173,27 @@ impl Gateway {
             self.cloud.runtime.block_on(self.cloud.prefetch.delete(key))?;
         }
         Ok(())
+    }
+}
+
+/// Which objects of nodes the root needs, and where that lies. When it cannot be read any more, nothing that there is now is ever
+/// removed.
+pub fn usage_of(nodes: &mut StoreNodes<'_>, root: &Root) -> Result<(UsageTable, Option<Pointer>), StoreError> {
+    let Some(pointer) = root.usage else {
+        let is_first = root.tree.is_empty();
+        let usage = if is_first {
+            UsageTable::complete()
+        } else {
+            UsageTable::default()
+        };
+        return Ok((usage, None));
+    };
+    match UsageTable::read(nodes, &pointer) {
+        Ok(usage) => Ok((usage, Some(pointer))),
+        Err(ReadUsageError::Nodes(NodesError::Store(error))) if !is_of_the_object(&error) => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "the store's metadata is damaged; `tombolo check --store` tells more");
+            Ok((UsageTable::default(), None))
+        }
     }
 }

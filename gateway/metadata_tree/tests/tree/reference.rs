@@ -227,7 +227,12 @@ fn compare_parts<C: Subject>(store: &mut Store, root: &Root, model: &Model<C>, i
         let found = last_below::<C, _>(store, root, key).map_err(|error| error.to_string())?;
         let found = as_model::<C>(&found.into_iter().collect::<Vec<_>>())?;
         // Of a record of several keys those that are below.
-        let last = |model: &Model<C>| model.range(..key).next_back().map(|(key, value)| (key.clone(), value.clone()));
+        let last = |model: &Model<C>| {
+            model
+                .range(..key)
+                .next_back()
+                .map(|(key, value)| (key.clone(), value.clone()))
+        };
         if last(&found) != last(model) {
             return Err(format!("below {key:?}: {found:?}, not {:?}", last(model)));
         }

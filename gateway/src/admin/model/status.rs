@@ -35,6 +35,9 @@ pub struct Status {
     /// What a recovery from the store alone would bring back.
     #[serde(default)]
     pub recovery_point: RecoveryPointStatus,
+    /// Whether what a recovery found in the store is here.
+    #[serde(default)]
+    pub metadata: MetadataStatus,
     /// On the way from the local disk to the store.
     pub upload: UploadStatus,
     /// Over the life of the state directory.
@@ -60,6 +63,18 @@ pub struct Status {
     pub volumes: Vec<VolumeInfo>,
     /// In the order of their names.
     pub shares: Vec<ShareInfo>,
+}
+
+/// Local metadata of a gateway that was recovered from its store. What is not here yet is read in the store when it is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct MetadataStatus {
+    /// Nothing more of it is in the store alone.
+    pub is_complete: bool,
+    /// Pages of maps, entries and objects that were brought here since the start.
+    pub loaded_records: u64,
+    /// Why the last of them could not be brought, if that is so; it is tried again.
+    pub failure: Option<String>,
 }
 
 /// What the store holds, and can be recovered from it without the local disk.
