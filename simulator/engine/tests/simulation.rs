@@ -152,6 +152,11 @@ fn the_removal_of_nodes_that_a_kept_root_needs_is_noticed() {
 }
 
 #[test]
+fn the_removal_of_nodes_that_local_metadata_lacks_is_noticed() {
+    assert_noticed(Canary::RemoveNodesBehind, 0..100);
+}
+
+#[test]
 fn a_recovery_point_before_its_objects_is_noticed() {
     assert_noticed(Canary::ConfirmBeforeUpload, 0..20);
 }

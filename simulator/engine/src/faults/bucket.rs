@@ -8,7 +8,7 @@ use crate::faults::checks::references;
 use crate::faults::contents::ZERO;
 use crate::faults::disk::Disk;
 use crate::faults::index::{FingerprintIndex, RunFiles};
-use crate::faults::metadata::Metadata;
+use crate::faults::metadata::{BucketNodes, Metadata, NodeObjects};
 use crate::faults::operation::Operation;
 use crate::faults::scenario::Canary;
 use crate::faults::state::State;
@@ -16,11 +16,12 @@ use crate::faults::world::{Life, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
-use tombolo_base::{KeyId, OBJECT_HEAD_BYTES, ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_base::{KeyId, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::metadata_object::{MetadataKind, decode_metadata, encode_metadata, object_key_id};
-use tombolo_cloud_driver::node_object::{NodeObject, PlacedNode, open_node};
+use tombolo_cloud_driver::node_object::NodeObject;
 use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Parts, Salt};
+use tombolo_core::backing::read_head;
 use tombolo_core::bucket_tree::{BucketTree, FoldBase, JournalChanges, all_nodes, fold, read_tree};
 use tombolo_core::cache_header::CacheHeader;
 use tombolo_core::local_metadata::Table;
@@ -40,6 +41,8 @@ const FOLD_PERMILLE: u64 = 400;
 /// ... and those of which the root is kept.
 const COPY_PERMILLE: u64 = 400;
 const ROOTS_KEPT: usize = 2;
+/// Between two portions of what a recovery has left in the bucket.
+const LOADING_MICROS_MAX: u64 = 3_000_000;
 const LEASE_MS: u32 = 60_000;
 
 /// A root as it is put: the object, and the root that it takes the place of.
@@ -56,7 +59,7 @@ pub(crate) struct RootPut {
 pub(crate) struct Bucket {
     journal: BTreeMap<String, Vec<u8>>,
     /// Objects of the tree's nodes.
-    nodes: BTreeMap<u64, Vec<u8>>,
+    nodes: NodeObjects,
     root: Option<(KnownRoot, Vec<u8>)>,
     /// Copies of earlier roots, by sequence.
     copies: BTreeMap<u64, Root>,
@@ -102,7 +105,7 @@ impl Bucket {
         let publisher = Publisher::new(writer(identity), None, Vec::new());
         Self {
             journal: BTreeMap::new(),
-            nodes: BTreeMap::new(),
+            nodes: NodeObjects::default(),
             root: None,
             copies: BTreeMap::new(),
             tag: 0,
@@ -219,25 +222,24 @@ impl World {
         };
         let (number, mut salt) = (self.prng.next_u64(), [0; 32]);
         self.prng.fill(&mut salt);
-        let mut nodes = NodesInBucket {
-            objects: &self.bucket.nodes,
-            ring: self.store.ring(),
-            open: Some(NodeObject::new(number, salt, self.store.ring())),
+        let mut nodes = NodesBeingPut {
+            bucket: self.nodes(),
+            open: NodeObject::new(number, salt, self.store.ring()),
         };
         let base = FoldBase {
-            usage: usage_of(&mut nodes, &root),
+            usage: usage_of(&mut nodes.bucket, &root),
             usage_at: root.usage,
             tree,
             next_root: root.sequence + 1,
             shape,
         };
         let folded = fold(&mut nodes, base, &changes).expect("the tree is whole");
-        let object = nodes.open.take().expect("an object").finish();
+        let object = nodes.open.finish();
         if self.is_fault(self.scenario.faults.put_failure) {
             return;
         }
         if self.scenario.canary != Some(Canary::RootBeforeNodes) {
-            self.bucket.nodes.insert(number, object);
+            self.nodes().objects().insert(number, object);
         }
         let random = self.prng.next_u64();
         let put = self.bucket.publisher.folded(&folded, random);
@@ -258,20 +260,24 @@ impl World {
         }
     }
 
-    /// What no root needs any more goes, and what no root has ever had.
+    /// What no root needs any more goes, and what no root has ever had; but nothing as long as local metadata lacks some of it.
     fn remove_unneeded(&mut self) {
+        if !self.metadata.is_whole() && self.scenario.canary != Some(Canary::RemoveNodesBehind) {
+            return;
+        }
         let root = self.bucket.publisher.current().expect("a root was put").root.clone();
         let kept = match self.scenario.canary {
             Some(Canary::RemoveKeptNodes) => Vec::new(),
             _ => self.bucket.publisher.kept(),
         };
         let usage = usage_of(&mut self.nodes(), &root);
+        let nodes = self.nodes();
         for (object, _) in usage.unused(&kept) {
-            self.bucket.nodes.remove(&object);
+            nodes.objects().remove(&object);
         }
         if self.bucket.publisher.attempts().is_empty() && usage.is_complete() {
             let known: BTreeSet<u64> = usage.objects().collect();
-            self.bucket.nodes.retain(|object, _| known.contains(object));
+            nodes.objects().retain(|object, _| known.contains(object));
         }
         let kept = self.bucket.publisher.kept();
         self.bucket
@@ -296,16 +302,15 @@ impl World {
             needed.extend(pointers.iter().chain(&root.usage).map(|pointer| pointer.object));
         }
         if self.bucket.publisher.attempts().is_empty() && self.bucket.publisher.kept() == root.kept {
-            let there: BTreeSet<u64> = self.bucket.nodes.keys().copied().collect();
+            let there: BTreeSet<u64> = nodes.objects().keys().copied().collect();
             assert_eq!(there, needed, "objects of nodes, and those that a root needs");
         }
     }
 
-    fn nodes(&self) -> NodesInBucket<'_> {
-        NodesInBucket {
-            objects: &self.bucket.nodes,
-            ring: self.store.ring(),
-            open: None,
+    fn nodes(&self) -> BucketNodes {
+        BucketNodes {
+            objects: self.bucket.nodes.clone(),
+            ring: Arc::new(self.store.ring().clone()),
         }
     }
 
@@ -442,6 +447,21 @@ impl World {
         let mut metadata = Metadata::first(&superblock);
         let tree = BucketTree::decode(&root.tree).expect("a tree");
         let mut nodes = self.nodes();
+        if let (Purpose::TakeOver { epoch, .. }, 0) = (purpose, root.journal_first) {
+            let head = read_head(&mut nodes, &tree);
+            let head = head.unwrap_or_else(|error| panic!("the tree cannot be read: {error}"));
+            lay(
+                &mut metadata,
+                Frozen {
+                    superblock,
+                    ..head.counters
+                },
+            );
+            lay(&mut metadata, rebuild.lay_tree(head.contents));
+            lay(&mut metadata, rebuild.finish(epoch, None).expect("there are no parts"));
+            metadata.lack(head.backing, nodes);
+            return metadata;
+        }
         let contents = read_tree(&mut nodes, &tree, &mut |frozen| {
             let superblock = superblock.clone();
             lay(&mut metadata, Frozen { superblock, ..frozen });
@@ -551,9 +571,10 @@ impl World {
         assert!(self.put_root(put), "nobody else puts a root at this moment");
         assert_eq!(self.bucket.publisher.found(Some(salt)), Ok(()));
         self.bucket.kept = self.bucket.publisher.encode();
+        self.fold();
         let metadata = self.rebuilt(Purpose::TakeOver { identity, epoch });
         // What was lost before it was uploaded is lost for good.
-        let stored = table_of_objects(&metadata);
+        let stored = table_of_objects(&metadata.whole());
         let lost = std::mem::take(&mut self.rotten)
             .into_iter()
             .chain(std::mem::take(&mut self.unread));
@@ -604,7 +625,7 @@ impl World {
 
     /// The index begins empty.
     fn begin_with(&mut self, metadata: Metadata) {
-        for descriptor in descriptors_of(&metadata) {
+        for descriptor in descriptors_of(&metadata.whole()) {
             let blocks = descriptor.blocks().iter();
             self.forgotten.extend(blocks.map(|packed| packed.fingerprint));
         }
@@ -612,6 +633,20 @@ impl World {
         self.metadata = metadata;
         self.files = RunFiles::default();
         self.index = FingerprintIndex::open(&self.files, None, self.scenario.config.fingerprints_max);
+    }
+
+    /// Some time after a recovery from the bucket, some more of what it did not bring.
+    pub(crate) fn schedule_loading(&mut self) {
+        if !self.metadata.is_whole() {
+            let micros = self.prng.below(LOADING_MICROS_MAX);
+            self.schedule(micros, Operation::LoadMetadata);
+        }
+    }
+
+    pub(crate) fn load_metadata(&mut self) {
+        let records_max = 1 + self.prng.below(8);
+        self.metadata.load(records_max);
+        self.schedule_loading();
     }
 
     /// What is said of the age of what the bucket lacks is never less than the truth.
@@ -631,7 +666,7 @@ impl World {
 }
 
 /// Which objects of nodes the root needs.
-fn usage_of(nodes: &mut NodesInBucket<'_>, root: &Root) -> UsageTable {
+fn usage_of(nodes: &mut BucketNodes, root: &Root) -> UsageTable {
     let usage = root
         .usage
         .map(|at| UsageTable::read(nodes, &at).expect("the table is whole"));
@@ -639,37 +674,22 @@ fn usage_of(nodes: &mut NodesInBucket<'_>, root: &Root) -> UsageTable {
 }
 
 /// Nodes as the bucket has them, and those that are being written.
-struct NodesInBucket<'b> {
-    objects: &'b BTreeMap<u64, Vec<u8>>,
-    ring: &'b KeyRing,
-    open: Option<NodeObject<'b>>,
+struct NodesBeingPut<'b> {
+    bucket: BucketNodes,
+    open: NodeObject<'b>,
 }
 
-impl Nodes for NodesInBucket<'_> {
+impl Nodes for NodesBeingPut<'_> {
     type Error = String;
 
     fn read(&mut self, pointer: &Pointer) -> Result<Vec<u8>, String> {
-        let object = self.objects.get(&pointer.object).ok_or("there is no such object")?;
-        let (from, end) = (
-            pointer.offset as usize,
-            pointer.offset as usize + pointer.bytes as usize,
-        );
-        let placed = PlacedNode {
-            message: pointer.message,
-            offset: pointer.offset,
-            bytes: pointer.bytes,
-            tag: pointer.tag,
-        };
-        let stored = object.get(from..end).ok_or("the object is too short")?;
-        open_node(pointer.object, &object[..OBJECT_HEAD_BYTES], &placed, stored, self.ring)
-            .map_err(|error| error.to_string())
+        self.bucket.read(pointer)
     }
 
     fn write(&mut self, node: Vec<u8>) -> Result<Written, String> {
-        let open = self.open.as_mut().ok_or("nothing is written")?;
-        let placed = open.add(&node);
+        let placed = self.open.add(&node);
         Ok(Written {
-            object: open.number(),
+            object: self.open.number(),
             message: placed.message,
             offset: placed.offset,
             bytes: placed.bytes,

@@ -158,9 +158,10 @@ impl World {
     /// With everything in a checkpoint: the maps say what the model says, the reference counts equal the number of
     /// blocks that map to each PVBN, and entries and counters are the model's to the byte.
     pub(crate) fn check_tables(&mut self) {
+        let metadata = self.metadata.whole();
         let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
         let mut mapped: BTreeMap<VolumeId, u64> = BTreeMap::new();
-        for (key, bytes) in self.metadata.table(Table::Map) {
+        for (key, bytes) in metadata.table(Table::Map) {
             let page = MapPage::decode(bytes).expect("a map page");
             let (volume, number) = map_of(key);
             for entry in 0..PAGE_ENTRIES as u16 {
@@ -172,13 +173,13 @@ impl World {
             }
         }
         assert_eq!(mapped, self.mapped_blocks(), "mapped blocks of each volume and file");
-        assert_eq!(references(&self.metadata), counted, "reference counts equal the map");
+        assert_eq!(references(&metadata), counted, "reference counts equal the map");
         let state = self.model.state();
         let entries = state.entries.iter().map(|(key, value)| (&key[..], &value[..]));
-        assert!(entries.eq(self.metadata.table(Table::Entries)), "the table of entries");
+        assert!(entries.eq(metadata.table(Table::Entries)), "the table of entries");
         let counters = state.counters.iter();
         let counters = counters.map(|(key, value)| (key.clone(), value.to_le_bytes().to_vec()));
-        let stored = self.metadata.table(Table::Counters);
+        let stored = metadata.table(Table::Counters);
         let stored = stored.map(|(key, value)| (key.to_vec(), value.to_vec()));
         assert!(counters.eq(stored), "the table of counters");
         let snapshot = self.core.snapshot();
@@ -201,7 +202,7 @@ impl World {
         }
         let mut names = BTreeMap::new();
         let mut confirmed = BTreeSet::new();
-        for (_, bytes) in self.metadata.table(Table::Objects) {
+        for (_, bytes) in self.metadata.whole().table(Table::Objects) {
             let descriptor = ObjectDescriptor::decode(bytes).expect("metadata is whole");
             confirmed.insert(descriptor.id().key());
             for packed in descriptor.blocks() {

@@ -52,6 +52,8 @@ pub(crate) enum Operation {
         upto: u64,
         mark: JournalMark,
     },
+    /// The next portion of what local metadata lacks.
+    LoadMetadata,
     LoadPage {
         volume: VolumeId,
         page: u64,
@@ -337,6 +339,7 @@ impl World {
             Operation::ClientWakes(client) => self.client_wakes(client),
             Operation::ClientLinks(client) => self.ask_link(client),
             Operation::ShareClientWakes(thread) => self.share_client_wakes(thread),
+            Operation::LoadMetadata => self.load_metadata(),
             Operation::AskLater(client, kind) => drop(self.ask(client, kind, no_span(VolumeId(0)), Vec::new())),
             Operation::ThreadRuns(thread) => self.run_thread(thread),
             Operation::Deliver(event) => self.step(event),

@@ -51,8 +51,8 @@ pub(crate) fn scan_all(core: &Core, metadata: &Metadata, limit: usize) -> Vec<St
 
 /// What local metadata says in a scan's round.
 fn stored_entries(scan: &EntryScan, metadata: &Metadata) -> Vec<StoredEntry> {
-    let stored = metadata.entries(scan.from(), scan.end()).take(scan.wanted());
-    stored.map(|(key, value)| (key.clone(), Arc::from(value))).collect()
+    let stored = metadata.entries(scan.from(), scan.end(), scan.wanted());
+    stored.into_iter().map(|(key, value)| (key, Arc::from(value))).collect()
 }
 
 /// Behind every key that is used.

@@ -65,6 +65,8 @@ pub enum Canary {
     RootBeforeNodes,
     /// Objects of nodes are removed although a root that is kept needs them.
     RemoveKeptNodes,
+    /// Objects of nodes are removed although local metadata lacks what they have.
+    RemoveNodesBehind,
     /// Uploads are confirmed some time before the store has the object.
     ConfirmBeforeUpload,
     /// Roots are put without a condition.

@@ -357,6 +357,7 @@ impl World {
             }
         }
         self.begin_service();
+        self.schedule_loading();
     }
 
     /// What has just become durable is the best moment for a crash: the next events build on it.
@@ -525,6 +526,7 @@ impl World {
     fn know_confirmed(&mut self, recent: &[Arc<ObjectDescriptor>]) {
         let stored: Vec<ObjectDescriptor> = self
             .metadata
+            .whole()
             .table(Table::Objects)
             .map(|(_, bytes)| ObjectDescriptor::decode(bytes).expect("metadata is whole"))
             .collect();
