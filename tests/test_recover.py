@@ -45,6 +45,11 @@ def wait_covered(gateway: Gateway) -> None:
     wait_for(lambda: gateway.status()["recovery_point"]["age_s"] == 0, AGE_LIMIT_S, "a recovery point of everything")
 
 
+def wait_complete(gateway: Gateway) -> None:
+    """Waits until the store has no metadata that the gateway lacks."""
+    wait_for(lambda: gateway.status()["metadata"]["is_complete"], AGE_LIMIT_S, "all metadata to be brought here")
+
+
 def tree_of(folder: Path) -> dict[str, bytes | str]:
     """Everything below a folder: contents of files, targets of links, and what else there is."""
 
@@ -155,6 +160,7 @@ def nothing_is_lost(gateway: Gateway, share: str, mount: Mount) -> None:
     gateway.check()
     # What is written again is known.
     wait_covered(gateway)
+    wait_complete(gateway)
     recovered = gateway.status()
     again = read(gateway, 2 * MIB)
     write(gateway, again, at=52 * MIB)

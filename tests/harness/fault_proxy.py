@@ -11,7 +11,7 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from harness.tools import free_port
@@ -38,6 +38,8 @@ class Faults:
     """Carried out by the server, but the connection is reset instead of a reply."""
     delay_s: float = 0.0
     """Waited before each request is handled."""
+    refuses: Callable[[str, str, dict[str, str]], bool] = lambda method, path, headers: False
+    """Method, path and headers of a request: whether it is answered as if the server were busy, whatever else is set."""
 
 
 @dataclass
@@ -111,7 +113,7 @@ class FaultProxy:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
             return False
-        method = head.split(b" ", 1)[0].decode("latin-1")
+        method, path = head.decode("latin-1").split(" ", 2)[:2]
         self.counts.methods[method] = self.counts.methods.get(method, 0) + 1
         headers = parse_headers(head)
         if headers.get("expect", "").lower() == "100-continue":
@@ -119,7 +121,7 @@ class FaultProxy:
         body = b"".join([part async for part in read_body(reader, headers)])
         if self.faults.delay_s > 0:
             await asyncio.sleep(self.faults.delay_s)
-        if self._random.random() < self.faults.error_fraction:
+        if self.faults.refuses(method, path, headers) or self._random.random() < self.faults.error_fraction:
             self.counts.refused_with_error += 1
             status, text = SLOW_DOWN if self._random.random() < 0.5 else INTERNAL_ERROR
             await answer(writer, status, b"" if method == "HEAD" else text)

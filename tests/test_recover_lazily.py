@@ -1,0 +1,208 @@
+"""A recovered gateway serves before its metadata is here: what is not is read in the store, and brought here meanwhile."""
+
+import random
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from conftest import SEED, GatewayFactory, MountFactory, s3_settings
+from harness.fault_proxy import FaultProxy
+from harness.gateway import Gateway, merged
+from harness.object_store import S3Server
+from harness.tools import wait_for
+from test_recover import MIB, QUICK, checked_store, contents, fill, noise, read, tree_of, wait_complete, write
+
+SETTINGS = merged(QUICK, {"store": {"retry_delay_ms_max": 200}})
+
+
+@pytest.fixture
+def gateway(make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy) -> Gateway:
+    """A running gateway whose store is behind the proxy."""
+    return make_gateway(merged(s3_settings(proxy.endpoint), SETTINGS), s3.environment).start()
+
+
+@contextmanager
+def nothing_is_brought(proxy: FaultProxy) -> Iterator[None]:
+    """Nodes are read alone where they are needed; objects of nodes, which would bring all of them here, are refused."""
+
+    def is_of_nodes(method: str, path: str, headers: dict[str, str]) -> bool:
+        return method == "GET" and "/nodes/" in path and "range" not in headers
+
+    proxy.faults.refuses = is_of_nodes
+    try:
+        yield
+    finally:
+        proxy.faults.refuses = lambda method, path, headers: False
+
+
+def is_complete(gateway: Gateway) -> bool:
+    found = gateway.status()["metadata"]["is_complete"]
+    assert f"tombolo_metadata_complete {int(found)}" in gateway.metrics()
+    return bool(found)
+
+
+def test_all_is_served_and_changed_while_it_is_in_the_store(
+    gateway: Gateway, share: str, make_mount: MountFactory, proxy: FaultProxy
+) -> None:
+    mount = make_mount()
+    mount.start()
+    fill(gateway, mount.folder)
+    for number in range(300):
+        (mount.folder / f"file {number}").write_bytes(b"%d" % number)
+    files = tree_of(mount.folder)
+    mount.stop()
+    gateway.drain()
+    expected = contents(gateway)
+    gateway.lose_state()
+    gateway.recover("--take-over")
+    with nothing_is_brought(proxy):
+        gateway.start()
+        assert contents(gateway) == expected
+        mount.start()
+        assert tree_of(mount.folder) == files
+        # Over what is in the store, beside it, and through it.
+        changes = noise(2, SEED + 5)
+        write(gateway, changes, at=MIB + 4096)
+        expected["vol"] = expected["vol"][: MIB + 4096] + changes + expected["vol"][3 * MIB + 4096 :]
+        with gateway.disk("vol") as disk:
+            disk.write_zeroes(40 * MIB, MIB)
+            disk.flush()
+        expected["vol"] = expected["vol"][: 40 * MIB] + bytes(MIB) + expected["vol"][41 * MIB :]
+        gateway.cli("volume", "delete", "resized", "--yes")
+        gateway.create_volume("resized", "24MiB")
+        expected["resized"] = bytes(24 * MIB)
+        for number in range(0, 300, 3):
+            (mount.folder / f"file {number}").unlink()
+        for number in range(1, 300, 3):
+            (mount.folder / f"file {number}").rename(mount.folder / f"moved {number}")
+        (mount.folder / "a" / "new").write_bytes(changes)
+        files = tree_of(mount.folder)
+        mount.stop()
+        for end in (gateway.kill9, gateway.stop):
+            gateway.cli("checkpoint")
+            end()
+            gateway.start()
+            assert not is_complete(gateway)
+            assert contents(gateway) == expected
+            mount.start()
+            assert tree_of(mount.folder) == files
+            mount.stop()
+            gateway.check()
+        wait_for(lambda: gateway.status()["metadata"]["failure"] is not None, 30, "status to say what is wrong")
+        assert "not complete" in gateway.cli("status")
+    wait_complete(gateway)
+    assert is_complete(gateway)
+    assert contents(gateway) == expected
+    gateway.drain()
+    checked_store(gateway)
+    gateway.restart()
+    assert is_complete(gateway)
+    assert contents(gateway) == expected
+    mount.start()
+    assert tree_of(mount.folder) == files
+    mount.stop()
+    gateway.check()
+
+
+def check_blocks(gateway: Gateway, blocks: list[int]) -> None:
+    with gateway.disk("vol") as disk:
+        for block in blocks:
+            assert disk.read(block * 4096, 4096) == struct.pack("<Q", block + 1) * 512, block
+
+
+def test_kills_while_it_is_brought_here_lose_nothing(gateway: Gateway, share: str, make_mount: MountFactory) -> None:
+    mount = make_mount()
+    mount.start()
+    for folder in range(20):
+        (mount.folder / f"folder {folder}").mkdir()
+        for number in range(200):
+            (mount.folder / f"folder {folder}" / f"file {number}").write_bytes(b"%d" % number)
+    files = tree_of(mount.folder)
+    mount.stop()
+    gateway.create_volume("vol", "256MiB")
+    rng = random.Random(SEED)
+    blocks = rng.sample(range(256 * MIB // 4096), 6000)
+    with gateway.disk("vol") as disk:
+        for block in blocks:
+            disk.write(block * 4096, struct.pack("<Q", block + 1) * 512)
+        disk.flush()
+    gateway.drain()
+    gateway.lose_state()
+    gateway.recover("--take-over")
+    for _ in range(20):
+        gateway.start()
+        time.sleep(rng.random() * 0.05)
+        check_blocks(gateway, rng.sample(blocks, 5))
+        if is_complete(gateway):
+            break
+        gateway.kill9()
+    else:
+        gateway.start()
+    wait_complete(gateway)
+    check_blocks(gateway, blocks)
+    mount.start()
+    assert tree_of(mount.folder) == files
+    mount.stop()
+    gateway.check()
+    gateway.drain()
+    checked_store(gateway)
+
+
+def test_an_object_of_nodes_that_is_missing_is_named_and_may_come_back(make_gateway: GatewayFactory) -> None:
+    gateway = make_gateway(SETTINGS).start()
+    gateway.create_volume("vol", "8MiB")
+    data = noise(4)
+    write(gateway, data)
+    gateway.drain()
+    gateway.lose_state()
+    gateway.recover("--take-over")
+    nodes = {path: path.read_bytes() for path in (gateway.store_directory / "nodes").iterdir()}
+    for path in nodes:
+        path.unlink()
+    code, said = gateway.refused_start()
+    assert code == 1
+    assert any(f'"nodes/{path.name}" does not exist' in said for path in nodes), said
+    for path, contents_before in nodes.items():
+        path.write_bytes(contents_before)
+    gateway.start()
+    assert read(gateway, 4 * MIB) == data
+    wait_complete(gateway)
+    checked_store(gateway)
+
+
+def requests_until_first_read(gateway: Gateway, proxy: FaultProxy, blocks: int) -> int:
+    gateway.create_volume("vol", "512MiB")
+    rng = random.Random(SEED)
+    with gateway.disk("vol") as disk:
+        for block in rng.sample(range(512 * MIB // 4096), blocks):
+            disk.write(block * 4096, struct.pack("<QQ", block + 1, blocks) * 256)
+        last = block
+        disk.flush()
+    gateway.drain()
+    gateway.lose_state()
+    with nothing_is_brought(proxy):
+        before = proxy.counts.methods.copy()
+        gateway.recover("--take-over")
+        gateway.start()
+        assert read(gateway, 4096, at=last * 4096) == struct.pack("<QQ", last + 1, blocks) * 256
+        refused = proxy.counts.refused_with_error
+        after = proxy.counts.methods
+    return sum(after.values()) - sum(before.values()) - refused
+
+
+def test_the_first_read_takes_as_many_requests_whatever_there_is(
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy
+) -> None:
+    taken = {}
+    for blocks in (100, 12_000):
+        changes = merged(s3_settings(proxy.endpoint, f"of {blocks}"), SETTINGS)
+        # All that is written is in the tree.
+        changes = merged(changes, {"journal": {"store_checkpoint_interval_ms": 1000}})
+        gateway = make_gateway(changes, s3.environment).start()
+        taken[blocks] = requests_until_first_read(gateway, proxy, blocks)
+        proxy.counts.refused_with_error = 0
+        gateway.stop()
+    assert taken[12_000] <= taken[100] + 12, taken
