@@ -1,4 +1,4 @@
-"""A recovered gateway serves before its metadata is here: what is not is read in the store, and brought here meanwhile."""
+"""A recovered gateway serves before its metadata is here: what is not is read in the store, and brought meanwhile."""
 
 import random
 import struct
@@ -35,7 +35,7 @@ def nothing_is_brought(proxy: FaultProxy) -> Iterator[None]:
     try:
         yield
     finally:
-        proxy.faults.refuses = lambda method, path, headers: False
+        proxy.faults.refuses = None
 
 
 def is_complete(gateway: Gateway) -> bool:
@@ -44,8 +44,9 @@ def is_complete(gateway: Gateway) -> bool:
     return bool(found)
 
 
+@pytest.mark.usefixtures("share")
 def test_all_is_served_and_changed_while_it_is_in_the_store(
-    gateway: Gateway, share: str, make_mount: MountFactory, proxy: FaultProxy
+    gateway: Gateway, make_mount: MountFactory, proxy: FaultProxy
 ) -> None:
     mount = make_mount()
     mount.start()
@@ -113,7 +114,8 @@ def check_blocks(gateway: Gateway, blocks: list[int]) -> None:
             assert disk.read(block * 4096, 4096) == struct.pack("<Q", block + 1) * 512, block
 
 
-def test_kills_while_it_is_brought_here_lose_nothing(gateway: Gateway, share: str, make_mount: MountFactory) -> None:
+@pytest.mark.usefixtures("share")
+def test_kills_while_it_is_brought_here_lose_nothing(gateway: Gateway, make_mount: MountFactory) -> None:
     mount = make_mount()
     mount.start()
     for folder in range(20):

@@ -14,6 +14,7 @@ from bench.builds import compare_builds
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
 from bench.files import FRONT_ENDS, compare_files
+from bench.recovery import measure_recovery
 from bench.report import Section
 from bench.simulator import measure_simulator
 from harness.gateway import Gateway, merged
@@ -30,7 +31,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument(
         "--part",
-        choices=("all", "blocks", "files", "simulator", "bucket-cost", "builds"),
+        choices=("all", "blocks", "files", "simulator", "bucket-cost", "recovery", "builds"),
         default="all",
         help="what to measure",
     )
@@ -39,6 +40,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one round of a block workload")
     parser.add_argument("--size-mib", type=int, default=1024, help="size of the LUNs")
     parser.add_argument("--cloud-size-mib", type=int, default=512, help="data per round of a cloud workload")
+    parser.add_argument(
+        "--blocks", type=int, nargs="+", default=[100_000, 1_000_000], help="of the part recovery: sizes of the volume"
+    )
     parser.add_argument("--quick-files", action="store_true", help="only see that the file part runs")
     parser.add_argument(
         "--front-end", choices=("all", *FRONT_ENDS), default="all", help="of the file part: what to measure"
@@ -91,6 +95,10 @@ def measure_cost(options: argparse.Namespace, folder: Path, _: ExitStack) -> Par
     return measure_bucket_cost(folder, options.cloud_size_mib * MIB, options.rounds), {}
 
 
+def measure_recoveries(options: argparse.Namespace, folder: Path, _: ExitStack) -> Part:
+    return measure_recovery(folder, options.blocks, options.rounds), {}
+
+
 def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     scale = QUICK if options.quick_files else FULL
     other = Path(options.other).resolve(strict=True)
@@ -106,6 +114,7 @@ def main(arguments: list[str]) -> int:
         "files": measure_files,
         "simulator": measure_replays,
         "bucket-cost": measure_cost,
+        "recovery": measure_recoveries,
     }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds

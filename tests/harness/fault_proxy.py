@@ -38,8 +38,8 @@ class Faults:
     """Carried out by the server, but the connection is reset instead of a reply."""
     delay_s: float = 0.0
     """Waited before each request is handled."""
-    refuses: Callable[[str, str, dict[str, str]], bool] = lambda method, path, headers: False
-    """Method, path and headers of a request: whether it is answered as if the server were busy, whatever else is set."""
+    refuses: Callable[[str, str, dict[str, str]], bool] | None = None
+    """Of method, path and headers: whether the request is answered as if the server were busy."""
 
 
 @dataclass
@@ -47,6 +47,8 @@ class Counts:
     forwarded: int = 0
     refused_with_error: int = 0
     lost_replies: int = 0
+    reply_bytes: int = 0
+    """With their heads."""
     methods: dict[str, int] = field(default_factory=dict)
 
 
@@ -121,7 +123,8 @@ class FaultProxy:
         body = b"".join([part async for part in read_body(reader, headers)])
         if self.faults.delay_s > 0:
             await asyncio.sleep(self.faults.delay_s)
-        if self.faults.refuses(method, path, headers) or self._random.random() < self.faults.error_fraction:
+        is_refused = self.faults.refuses is not None and self.faults.refuses(method, path, headers)
+        if is_refused or self._random.random() < self.faults.error_fraction:
             self.counts.refused_with_error += 1
             status, text = SLOW_DOWN if self._random.random() < 0.5 else INTERNAL_ERROR
             await answer(writer, status, b"" if method == "HEAD" else text)
@@ -132,6 +135,7 @@ class FaultProxy:
             reset(writer)
             return False
         self.counts.forwarded += 1
+        self.counts.reply_bytes += len(reply)
         writer.write(reply)
         await writer.drain()
         return True
