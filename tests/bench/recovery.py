@@ -1,4 +1,4 @@
-"""How long a recovery from the store takes, by how much there is: until the first read, and until all metadata is here."""
+"""How long a recovery takes, by how much there is: until the first read, and until all metadata is here."""
 
 import random
 import struct
@@ -18,11 +18,11 @@ BLOCK = 4096
 ROUND_TRIP_S = 0.02
 LOADED_LIMIT_S = 900.0
 REMARK = (
-    "A volume of distinct, compressible blocks, written in the order of the volume but for one block in sixteen, at "
-    f"random places; an S3 server that answers each request {ROUND_TRIP_S * 1e3:g} ms late from the recovery on, "
+    "A volume of distinct, compressible blocks, written in the order of the volume but for one block in sixteen, "
+    f"at random places; an S3 server that answers each request {ROUND_TRIP_S * 1e3:g} ms late from the recovery on, "
     "encryption on, the settings' defaults but for sizes. `recover --take-over`, then `serve`, then a read in the "
-    "middle; requests and bytes until then, both processes together, the background's included. Then the time until all "
-    "metadata is here."
+    "middle; requests and bytes until then, both processes together, the background's included. Then the time until "
+    "all metadata is here."
 )
 
 
