@@ -330,19 +330,60 @@ def test_without_the_journal_a_checkpoint_is_there(world: World, harm: Callable[
     world.goes_on(before, [])
 
 
-def test_without_the_local_copy_of_the_root_the_way_back_is_said(world: World) -> None:
+def spoil_root(gateway: Gateway) -> None:
+    os.truncate(gateway.state_directory / "root", 100)
+
+
+def lose_root(gateway: Gateway) -> None:
+    (gateway.state_directory / "root").unlink()
+
+
+@pytest.mark.parametrize("harm", [lose_root, spoil_root])
+def test_without_the_local_copy_of_the_root_the_way_back_is_said(world: World, harm: Callable[[Gateway], None]) -> None:
     world.write(1, 0)
     world.publish()
     world.gateway.kill9()
     root = world.gateway.state_directory / "root"
     kept = root.read_bytes()
-    root.write_bytes(kept[:100])
-    refused(world.gateway, "put it back from a copy", "tombolo salvage")
-    root.unlink()
-    refused(world.gateway, "root is missing", "put it back from a copy", "tombolo salvage")
+    harm(world.gateway)
+    refused(world.gateway, "put it back from a copy", "tombolo salvage", "nothing is lost that was flushed")
     root.write_bytes(kept)
     world.gateway.start()
     world.is_all_there(world.written)
+
+
+@pytest.mark.parametrize("harm", [lose_root, spoil_root])
+def test_the_local_copy_of_the_root_is_made_again_of_the_store(world: World, harm: Callable[[Gateway], None]) -> None:
+    stored_and_dirty(world)
+    world.proxy.listen()
+    harm(world.gateway)
+    refused(world.gateway, "the local copy of the root is made again of the store's", "nothing is lost that was flushed")
+    assert accepted(world.gateway) == []
+    world.publish()
+    checked_store(world.gateway)
+    world.goes_on(world.written, [])
+
+
+def test_the_root_of_a_store_that_was_taken_over_is_not_adopted(
+    world: World, make_gateway: GatewayFactory, s3: S3Server
+) -> None:
+    stored_and_dirty(world)
+    world.proxy.listen()
+    gateway = world.gateway
+    key = gateway.folder / "kept.key"
+    shutil.copy(gateway.state_directory / "master.key", key)
+    key.chmod(0o600)
+    store = gateway.settings["store"] | {"master_key_file": str(key)}
+    other = make_gateway(gateway.settings | {"store": store}, s3.environment)
+    other.settings |= {"state_directory": str(other.state_directory), "runtime_directory": str(other.runtime_directory)}
+    other.recover("--take-over")
+    spoil_root(gateway)
+    for words in ([], ["--accept-loss"]):
+        before = digests(gateway.state_directory)
+        code, said = gateway.refused_start(words=words)
+        assert code == 1
+        assert f"the store's writer is {other.writer_name}, and not this state directory" in said
+        assert digests(gateway.state_directory) == before
 
 
 def test_without_the_journal_the_store_may_be_newer(world: World) -> None:

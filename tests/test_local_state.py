@@ -5,6 +5,7 @@ import errno
 import os
 import random
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -214,6 +215,19 @@ def test_lost_journal_directory_is_refused(cut_off: Callable[..., Gateway]) -> N
     shutil.rmtree(gateway.state_directory / "journal")
     refused(gateway, str(gateway.state_directory / "journal"), "is missing")
     assert not (gateway.state_directory / "journal").exists()
+
+
+def test_a_refusal_does_not_wait_for_a_store_that_is_away(cut_off: Callable[..., Gateway]) -> None:
+    """Which would say what is lost."""
+    gateway = cut_off(SMALL)
+    gateway.create_volume("vol", "256MiB")
+    write(gateway, unique_data(1))
+    gateway.kill9()
+    shutil.rmtree(gateway.state_directory / "journal")
+    began = time.monotonic()
+    code, said = gateway.refused_start()
+    assert (code, time.monotonic() - began < 5) == (1, True), said
+    assert "is missing" in said and "the store did not answer" in said
 
 
 def test_lost_segments_are_noticed_without_the_cache_file_too(cut_off: Callable[..., Gateway]) -> None:

@@ -6,6 +6,7 @@
 //! | cache file     | an empty one; blocks that were dirty read as errors until they are overwritten                  |
 //! | local metadata | made again of what the store holds; the journal, kept since then, is replayed over it           |
 //! | journal        | local metadata or the store, whichever is newer; what came after it is lost, and numbers skipped |
+//! | copy of root   | the store's root, if this state directory has put it                                             |
 //!
 //! What is left is recovered in memory first, so that the loss is known before anything is changed. Then each step leaves a
 //! directory that is refused as before, or one that is whole: who is interrupted begins anew.
@@ -20,7 +21,7 @@ use super::first_start::Paths;
 use super::from_store::{FromStore, make_index, merge, new_metadata, publish_metadata, skipped_numbers};
 use super::generation::Generation;
 use super::journal_files::JournalFiles;
-use super::loss_report::{LossReport, LostBytes, LostChanges};
+use super::loss_report::{AdoptedRoot, LossReport, LostBytes, LostChanges};
 use super::metadata::{Metadata, MetadataOpenError};
 use super::metadata_file::{DATA_FILE, MetadataFileError};
 use super::open::{Disk, OpenError, Options};
@@ -31,8 +32,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+use tokio::runtime::Runtime;
 use tombolo_base::{BLOCK_BYTES, Instant, Pvbn, VolumeId, WallTime};
+use tombolo_cloud_driver::ObjectStore;
 use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::local_metadata::{Entry, MetadataRead, Table};
 use tombolo_core::publisher::{KnownRoot, NotTheWriter, Publisher, RootWriter};
@@ -44,6 +48,9 @@ use tombolo_core::recovery::{
 use tombolo_core::root::Root;
 use tombolo_core::{Core, EntryScan, Policies, Superblock};
 
+/// How long a refusal waits for the store to say that it is there.
+const EXAMINE_PATIENCE: Duration = Duration::from_secs(4);
+
 /// Why a start on what is left is not possible either.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalLossError {
@@ -54,6 +61,11 @@ pub enum LocalLossError {
     Unknown,
     #[error("what is left goes on from what the store holds: {0}")]
     Store(#[from] RecoverError),
+    #[error(
+        "what is left goes on from what the store holds, and the store did not answer ({0}), so it is not known what is lost; \
+         start again when it answers"
+    )]
+    NoAnswer(String),
     #[error(
         "the store's writer is {0}, and not this state directory, so nothing here goes on from what it holds; move the state \
          directory away and run `tombolo recover`"
@@ -72,6 +84,7 @@ pub fn is_one(error: &OpenError) -> bool {
     match error {
         OpenError::MetadataLost(_) | OpenError::JournalLost(_) | OpenError::CacheCut { .. } => true,
         OpenError::MetadataOpen(error) => metadata_is_damaged(error),
+        OpenError::Root(error) => matches!(error, RootError::Kept { .. } | RootError::KeptMissing { .. }),
         OpenError::Recovery { error, .. } => matches!(
             error,
             RecoveryError::Metadata(_)
@@ -114,9 +127,30 @@ fn is_of_metadata(error: &OpenError) -> bool {
     }
 }
 
+/// What the start was refused for, and what else is known to be lost.
+#[derive(Clone, Copy)]
+struct Lost {
+    metadata: bool,
+    root: bool,
+}
+
+impl Lost {
+    fn of(refused: &OpenError) -> Self {
+        Self {
+            metadata: is_of_metadata(refused),
+            root: matches!(refused, OpenError::Root(_)),
+        }
+    }
+
+    fn metadata_too(self) -> Self {
+        Self { metadata: true, ..self }
+    }
+}
+
 /// What would be lost by a start on what is left. Nothing is changed.
 pub fn examine(options: &Options, refused: &OpenError) -> Result<LossReport, LocalLossError> {
-    let remaining = Remaining::look(options, is_of_metadata(refused))?;
+    let lost = Lost::of(refused);
+    let remaining = Remaining::look(options, lost)?;
     let found = match &remaining.left.metadata {
         Some(metadata) if remaining.remains.base == Base::Local => remaining.recover(metadata),
         _ => remaining.recover_without_metadata(),
@@ -128,7 +162,8 @@ pub fn examine(options: &Options, refused: &OpenError) -> Result<LossReport, Loc
         }
         // Damage that shows only when it is read.
         Err(LocalLossError::Recovery(RecoveryError::Metadata(_))) if remaining.left.metadata.is_some() => {
-            let report = Remaining::look(options, true)?.recover_without_metadata()?.report;
+            let remaining = Remaining::look(options, lost.metadata_too())?;
+            let report = remaining.recover_without_metadata()?.report;
             report.write_if_long();
             Ok(report)
         }
@@ -138,11 +173,12 @@ pub fn examine(options: &Options, refused: &OpenError) -> Result<LossReport, Loc
 
 /// Makes the state directory whole again, without what is lost.
 pub fn accept(options: &Options, refused: &OpenError) -> Result<LossReport, LocalLossError> {
-    let remaining = Remaining::look(options, is_of_metadata(refused))?;
+    let lost = Lost::of(refused);
+    let remaining = Remaining::look(options, lost)?;
     match remaining.mend() {
         Err(LocalLossError::Recovery(RecoveryError::Metadata(_))) if remaining.left.metadata.is_some() => {
             drop(remaining);
-            Remaining::look(options, true)?.mend()
+            Remaining::look(options, lost.metadata_too())?.mend()
         }
         mended => mended,
     }
@@ -231,7 +267,13 @@ impl Left<'_> {
         if root.identity != self.identity {
             return Err(other());
         }
-        let mut kept = KeptRoot::read(state, writer.clone()).map_err(RecoverError::Root)?;
+        let mut kept = match KeptRoot::read(state, writer.clone()) {
+            Err(RootError::Kept { path, .. }) => KeptRoot {
+                path,
+                publisher: Publisher::new(writer.clone(), None, Vec::new()),
+            },
+            read => read.map_err(RecoverError::Root)?,
+        };
         let is_adopted = kept.publisher.current().is_none() && kept.publisher.attempts().is_empty();
         if is_adopted {
             let known = KnownRoot {
@@ -254,6 +296,10 @@ impl Left<'_> {
 
     fn with_store<T>(&self, action: &dyn Fn(&FromStore<'_>) -> Result<T, RecoverError>) -> Result<T, LocalLossError> {
         let runtime = runtime()?;
+        // Whoever accepts the loss needs the store, and waits for it. A refusal is to come soon.
+        if !self.options.accept_loss {
+            answers(&runtime, &self.options.store)?;
+        }
         let (store, keys) = open_store(&runtime, self.options)?;
         let from_store = FromStore {
             runtime: &runtime,
@@ -269,7 +315,7 @@ impl Left<'_> {
 }
 
 impl<'o> Remaining<'o> {
-    fn look(options: &'o Options, metadata_is_lost: bool) -> Result<Self, LocalLossError> {
+    fn look(options: &'o Options, lost: Lost) -> Result<Self, LocalLossError> {
         let state = &options.state_directory;
         let paths = Paths::new(state);
         let cache = CacheFile::open(&paths.cache).map_err(at(&paths.cache))?;
@@ -291,7 +337,7 @@ impl<'o> Remaining<'o> {
             false => None,
         };
         let noted = mark.map(|mark| mark.metadata_bytes);
-        let opened = (!metadata_is_lost).then(|| Metadata::open(&paths.metadata, options.metadata_map_bytes, noted));
+        let opened = (!lost.metadata).then(|| Metadata::open(&paths.metadata, options.metadata_map_bytes, noted));
         let metadata = match opened {
             Some(Err(error)) if !metadata_is_damaged(&error) => return Err(metadata_failed(&error)),
             opened => opened.and_then(Result::ok),
@@ -339,6 +385,7 @@ impl<'o> Remaining<'o> {
         if let Some(remains) = left.find(&Bases { local, bucket })?
             && remains.base == Base::Local
             && !remains.journal_is_damaged
+            && !lost.root
         {
             return Ok(Self {
                 left,
@@ -348,6 +395,9 @@ impl<'o> Remaining<'o> {
             });
         }
         let in_store = left.ask_store(writer)?;
+        if lost.root && in_store.is_none() {
+            return Err(LocalLossError::Store(RecoverError::NoRoot));
+        }
         let published = in_store
             .as_ref()
             .and_then(|in_store| in_store.kept.publisher.published());
@@ -361,6 +411,7 @@ impl<'o> Remaining<'o> {
             remains,
         })
     }
+
     fn view<'d>(&self, disk: &'d Disk<'d>) -> WhatIsLeft<'d, Disk<'d>> {
         WhatIsLeft::new(
             disk,
@@ -431,6 +482,11 @@ impl<'o> Remaining<'o> {
         LossReport {
             blocks: named(core, lost, stored),
             changes: self.lost_changes(),
+            root_adopted: self
+                .in_store
+                .as_ref()
+                .filter(|in_store| in_store.is_adopted)
+                .map(root_of),
             metadata_made_again: (self.remains.base == Base::Bucket).then(|| self.root_time()).flatten(),
             list: LossReport::path(&self.left.options.state_directory),
         }
@@ -548,6 +604,26 @@ impl<'o> Remaining<'o> {
             removed.map_err(at(path))?;
         }
         durable_file::sync_directory(path).map_err(at(path))
+    }
+}
+
+/// Once it has answered, what is needed of it is asked for with all patience.
+fn answers(runtime: &Runtime, store: &Arc<dyn ObjectStore>) -> Result<(), LocalLossError> {
+    match runtime.block_on(async { tokio::time::timeout(EXAMINE_PATIENCE, store.check()).await }) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) if error.kind().is_retryable() => Err(LocalLossError::NoAnswer(error.to_string())),
+        Ok(Err(error)) => Err(RecoverError::Store(error).into()),
+        Err(_) => Err(LocalLossError::NoAnswer(format!(
+            "within {} s",
+            EXAMINE_PATIENCE.as_secs()
+        ))),
+    }
+}
+
+fn root_of(in_store: &InStore) -> AdoptedRoot {
+    AdoptedRoot {
+        sequence: in_store.root.sequence,
+        time: in_store.root.time,
     }
 }
 

@@ -21,10 +21,20 @@ pub struct LossReport {
     pub blocks: Vec<LostBytes>,
     /// With the journal.
     pub changes: Option<LostChanges>,
+    /// The local copy of the root was lost, and is the store's from now on.
+    pub root_adopted: Option<AdoptedRoot>,
     /// Local metadata is made again of what the store holds, which is of this time.
     pub metadata_made_again: Option<WallTime>,
     /// The file that has all of it.
     pub list: PathBuf,
+}
+
+/// The store's root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdoptedRoot {
+    pub sequence: u64,
+    /// Everything that was acknowledged before is in the store.
+    pub time: WallTime,
 }
 
 /// Bytes whose only copy is gone.
@@ -96,6 +106,15 @@ impl LossReport {
 
     fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        if let Some(root) = self.root_adopted {
+            lines.push(format!(
+                "the local copy of the root is made again of the store's, root {} of {}: whether the store was set back to it, or \
+                 a later root is still on its way there, is not known any more; should one arrive, the gateway stops putting roots \
+                 and says so",
+                root.sequence,
+                Time(Some(root.time))
+            ));
+        }
         if let Some(time) = self.metadata_made_again {
             lines.push(format!(
                 "local metadata is made again of what the store holds as of {}, and what is left of the journal is replayed over it",
