@@ -302,6 +302,90 @@ def test_slots_behind_an_unreadable_header_are_kept(world: World) -> None:
     world.goes_on(world.written, [])
 
 
+def with_older_cache(world: World, is_checkpointed: bool) -> Written:
+    """A copy of the cache file was put back that lacks the latest; returns what local metadata may speak of."""
+    world.write(1, 0)
+    world.publish()
+    world.proxy.refuse()
+    world.write(2, MIB)
+    older = world.gateway.folder / "older cache"
+    shutil.copy(world.gateway.cache_file, older)
+    world.write(3, 4 * MIB)
+    checkpointed = world.written.copy()
+    if is_checkpointed:
+        world.gateway.cli("checkpoint")
+    world.write(4, 5 * MIB, MIB // 2)
+    world.gateway.kill9()
+    shutil.copy(older, world.gateway.cache_file)
+    return checkpointed
+
+
+SINCE_THE_COPY = [
+    ("volume vol", 4 * MIB, 2 * MIB),
+    ("the file share:/folder 3/file", 0, 6 * BLOCK),
+    ("the file share:/folder 4/file", 0, 6 * BLOCK),
+]
+
+
+@pytest.mark.parametrize("is_checkpointed", [True, False], ids=["checkpoint", "journal alone"])
+def test_of_an_older_cache_file_what_it_has_is_kept(world: World, is_checkpointed: bool) -> None:
+    with_older_cache(world, is_checkpointed)
+    refused(
+        world.gateway,
+        "the cache file is an older copy of itself",
+        "lost: volume vol, 2097152 bytes at 4194304, written since 20",
+        "lost: the file share:/folder 3/file, 24576 bytes at 0, written since 20",
+    )
+    lost = accepted(world.gateway)
+    assert ranges(lost) == SINCE_THE_COPY
+    world.proxy.listen()
+    world.goes_on(world.written, lost)
+
+
+def test_lost_metadata_and_an_older_cache_file(world: World) -> None:
+    with_older_cache(world, is_checkpointed=True)
+    lose_metadata(world.gateway)
+    world.proxy.listen()
+    refused(world.gateway, "data.mdb is missing", "lost: volume number 1, 2097152 bytes at 4194304")
+    lost = accepted(world.gateway)
+    assert ranges(lost) == SINCE_THE_COPY
+    world.goes_on(world.written, lost)
+
+
+def test_lost_journal_and_an_older_cache_file(world: World) -> None:
+    checkpointed = with_older_cache(world, is_checkpointed=True)
+    lose_segments(world.gateway)
+    world.proxy.listen()
+    refused(world.gateway, "lost: changes", "lost: volume vol, 2097152 bytes at 4194304")
+    lost = [entry for entry in accepted(world.gateway) if entry["lost"] == "bytes"]
+    assert ranges(lost) == SINCE_THE_COPY[:2]
+    world.goes_on(checkpointed, lost)
+
+
+@pytest.mark.parametrize("harm", [lose_cache, cut_cache])
+def test_a_lost_end_of_the_journal_is_told_without_the_cache_file(
+    world: World, harm: Callable[[Gateway], None]
+) -> None:
+    """By the note beside it."""
+    world.write(1, 0)
+    world.publish()
+    before = world.written.copy()
+    world.proxy.refuse()
+    world.gateway.stop()
+    kept = world.gateway.folder / "kept"
+    shutil.copytree(world.gateway.state_directory / "journal", kept)
+    world.gateway.start()
+    world.write(2, 4 * MIB)
+    world.gateway.kill9()
+    shutil.rmtree(world.gateway.state_directory / "journal")
+    kept.rename(world.gateway.state_directory / "journal")
+    harm(world.gateway)
+    world.proxy.listen()
+    refused(world.gateway, "lost: changes")
+    assert [entry["lost"] for entry in accepted(world.gateway)] == ["changes"]
+    world.goes_on(before, [])
+
+
 @pytest.mark.parametrize("has_root", [True, False], ids=["with root", "without root"])
 @pytest.mark.parametrize("harm", [lose_metadata, spoil_metadata])
 def test_of_lost_metadata_nothing_is_lost(world: World, harm: Callable[[Gateway], None], has_root: bool) -> None:

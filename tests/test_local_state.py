@@ -148,6 +148,123 @@ def test_cut_cache_file_is_refused(cut_off: Callable[..., Gateway]) -> None:
     assert gateway.cache_file.stat().st_size == 16 * MIB
 
 
+@pytest.mark.parametrize("since", ["a checkpoint", "one flush", "several flushes"])
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_older_copy_of_the_cache_file_is_refused(cut_off: Callable[..., Gateway], end: str, since: str) -> None:
+    """Local metadata and journal speak of blocks that it does not have."""
+    gateway = cut_off(SMALL | {"journal": {"checkpoint_interval_ms": 3_600_000}})
+    gateway.create_volume("vol", "256MiB")
+    data = unique_data(4)
+    write(gateway, data[: 2 * MIB])
+    older, newest = gateway.folder / "older", gateway.folder / "newest"
+    shutil.copy(gateway.cache_file, older)
+    with gateway.disk("vol") as disk:
+        step = MIB // 4 if since == "several flushes" else 2 * MIB
+        for offset in range(2 * MIB, 4 * MIB, step):
+            disk.write(offset, data[offset : offset + step])
+            disk.flush()
+    if since == "a checkpoint":
+        gateway.cli("checkpoint")
+    if end == "kill":
+        gateway.kill9()
+    else:
+        gateway.stop()
+    gateway.cache_file.rename(newest)
+    shutil.copy(older, gateway.cache_file)
+    before = older.read_bytes()
+    refused(gateway, "the cache file is an older copy of itself", "put the file back as it was")
+    assert gateway.cache_file.read_bytes() == before
+    newest.rename(gateway.cache_file)
+    gateway.start()
+    assert read(gateway, len(data)) == data
+
+
+def test_older_copy_of_the_cache_file_that_lacks_nothing_is_taken(make_gateway: GatewayFactory) -> None:
+    gateway = make_gateway(SMALL).start()
+    gateway.create_volume("vol", "256MiB")
+    data = unique_data(4)
+    write(gateway, data[: 2 * MIB])
+    gateway.stop()
+    older = gateway.folder / "older"
+    shutil.copy(gateway.cache_file, older)
+    gateway.start()
+    write(gateway, data)
+    gateway.drain()
+    gateway.stop()
+    shutil.copy(older, gateway.cache_file)
+    gateway.start()
+    assert read(gateway, len(data)) == data
+
+
+def older_parts(gateway: Gateway) -> tuple[Path, bytes]:
+    """A copy of a state directory that has served more since, and what is in that."""
+    data = unique_data(4)
+    write(gateway, data[: 2 * MIB])
+    gateway.stop()
+    older = gateway.folder / "older"
+    shutil.copytree(gateway.state_directory, older)
+    gateway.start()
+    with gateway.disk("vol") as disk:
+        for offset in range(2 * MIB, 4 * MIB, MIB // 4):
+            disk.write(offset, data[offset : offset + MIB // 4])
+            disk.flush()
+    return older, data
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_older_journal_beside_newer_parts_is_refused(cut_off: Callable[..., Gateway], end: str) -> None:
+    """Or, where a checkpoint holds all that it lacks, is nothing that anybody needs."""
+    gateway = cut_off(SMALL)
+    gateway.create_volume("vol", "256MiB")
+    older, data = older_parts(gateway)
+    journal, newest = gateway.state_directory / "journal", gateway.folder / "newest"
+    if end == "kill":
+        gateway.kill9()
+    else:
+        gateway.stop()
+    journal.rename(newest)
+    shutil.copytree(older / "journal", journal)
+    if end == "kill":
+        refused(gateway, "the journal ends at LSN", "put the journal back as it was")
+        shutil.rmtree(journal)
+        newest.rename(journal)
+    gateway.start()
+    assert read(gateway, len(data)) == data
+
+
+@pytest.mark.parametrize("lacks", ["nothing", "the journal since", "its length"])
+def test_older_metadata_beside_newer_parts(cut_off: Callable[..., Gateway], lacks: str) -> None:
+    """With the journal since then it becomes as new as the others; without, it is refused."""
+    gateway = cut_off(SMALL_SEGMENTS)
+    gateway.create_volume("vol", "256MiB")
+    if lacks != "its length":
+        # Room in the file, which later checkpoints use.
+        write(gateway, unique_data(32))
+        gateway.cli("checkpoint")
+        with gateway.disk("vol") as disk:
+            disk.write_zeroes(0, 32 * MIB)
+        for _ in range(3):
+            gateway.cli("checkpoint")
+    older, data = older_parts(gateway)
+    gateway.restart()
+    with gateway.disk("vol") as disk:
+        disk.write(32 * MIB, b"x" * BLOCK)
+        disk.flush()
+    gateway.stop()
+    metadata, newest = gateway.state_directory / "metadata" / "data.mdb", gateway.folder / "newest"
+    metadata.rename(newest)
+    shutil.copy(older / "metadata" / "data.mdb", metadata)
+    assert (metadata.stat().st_size < newest.stat().st_size) == (lacks == "its length")
+    if lacks == "the journal since":
+        for path in segments(gateway)[:-1]:
+            path.unlink()
+    if lacks != "nothing":
+        refused(gateway, "put it back as it was" if lacks == "its length" else "put the journal back as it was")
+        newest.rename(metadata)
+    gateway.start()
+    assert read(gateway, len(data)) == data
+
+
 # The journal
 
 

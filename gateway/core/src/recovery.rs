@@ -8,6 +8,7 @@
 mod arrival;
 mod disk;
 mod error;
+mod older_cache;
 mod rebuild;
 mod remains;
 mod replay;

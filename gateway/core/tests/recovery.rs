@@ -1,6 +1,6 @@
 //! What recovery refuses, and what it gives up: a journal of one-block writes, with something wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tombolo_base::{BlockSum, Instant, Lcbn, Pvbn, VolumeId, WallTime};
 use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::local_metadata::{Entry, MetadataFault, MetadataRead, Table};
@@ -69,6 +69,10 @@ struct Disk {
     places: Vec<(u64, usize)>,
     /// Each batch's LSN, and the end of the last.
     lsns: Vec<Lsn>,
+    /// Slots that hold something else than what was written to them.
+    other: BTreeSet<u32>,
+    /// Beside the cache file.
+    noted_beside: JournalMark,
 }
 
 impl Disk {
@@ -102,11 +106,18 @@ impl Disk {
             header,
             places,
             lsns,
+            other: BTreeSet::new(),
+            noted_beside: JournalMark::default(),
         }
     }
 
     fn noting(mut self, batch: usize) -> Self {
         self.header = Some(header(IDENTITY, self.lsns[batch]));
+        self
+    }
+
+    fn without(mut self, slots: &[u32]) -> Self {
+        self.other.extend(slots);
         self
     }
 
@@ -174,8 +185,14 @@ impl LocalDisk for Disk {
         Ok(self.header.as_ref().map(CacheHeader::encode))
     }
 
+    fn noted_beside(&self, identity: u64) -> JournalMark {
+        assert_eq!(identity, IDENTITY);
+        self.noted_beside
+    }
+
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
         match self.header {
+            Some(_) if self.other.contains(&slot.0) => Ok(BlockSum(0)),
             Some(_) => Ok(sum_of(slot.0)),
             None => Err("there is no cache file".into()),
         }
@@ -226,6 +243,102 @@ fn a_whole_journal_is_replayed() {
     let report = Disk::new(&[0; 6]).noting(6).recover().unwrap();
     assert_eq!((report.batches, report.dirty_blocks, report.torn_bytes), (6, 6, 0));
     assert_eq!((report.cut, report.obsolete_segments), (None, vec![]));
+}
+
+/// Six writes, of which the last batch says that those before were flushed.
+fn flushed_before_the_last() -> Disk {
+    let lsns = Disk::new(&[0; 6]).lsns;
+    Disk::new(&[0, 0, 0, 0, 0, lsns[5].0])
+}
+
+#[test]
+fn an_older_copy_of_the_cache_file_is_told_by_what_was_flushed_since() {
+    let disk = flushed_before_the_last().noting(3).without(&[4]);
+    let (noted, durable) = (disk.lsns[3], disk.lsns[5]);
+    assert_eq!(disk.recover().err(), Some(RecoveryError::CacheOlder { noted, durable }));
+}
+
+#[test]
+fn a_note_that_a_power_loss_has_taken_is_no_older_copy() {
+    let report = flushed_before_the_last().noting(3).recover().unwrap();
+    assert_eq!((report.batches, report.dirty_blocks), (6, 6));
+}
+
+#[test]
+fn what_is_noted_beside_the_cache_file_counts_too() {
+    let mut disk = Disk::new(&[0; 6]).noting(3).without(&[4]);
+    assert_eq!(disk.recover().unwrap().batches, 4, "nothing says that more was flushed");
+    let (segment, noted) = (2, disk.lsns[3]);
+    let durable = disk.lsns[6];
+    disk.noted_beside = JournalMark { segment, lsn: durable };
+    assert_eq!(disk.recover().err(), Some(RecoveryError::CacheOlder { noted, durable }));
+    disk.other.clear();
+    assert_eq!(disk.recover().unwrap().batches, 6);
+    disk.damage(5);
+    assert!(matches!(disk.recover(), Err(RecoveryError::JournalCorrupt { .. })));
+}
+
+#[test]
+fn a_rotten_slot_from_before_the_note_is_found_later() {
+    for noted in [3, 5, 6] {
+        let report = flushed_before_the_last().noting(noted).without(&[2]).recover().unwrap();
+        assert_eq!((report.batches, report.dirty_blocks), (6, 6), "noting {noted}");
+    }
+}
+
+#[test]
+fn an_older_copy_may_lack_what_nobody_needs_any_more() {
+    let mut disk = flushed_before_the_last().noting(3).without(&[4]);
+    let again = Record::Hole {
+        volume: VolumeId(1 << 63 | 9),
+        first: 4,
+        count: 1,
+    };
+    let batch = Batch {
+        lsn: disk.lsns[6],
+        durable_lsn: disk.lsns[5],
+        time: WallTime(FIRST_SECONDS + 60),
+        records: vec![again],
+    };
+    let header = SegmentHeader {
+        segment: 3,
+        first_lsn: disk.lsns[6],
+        journal_identity: IDENTITY,
+        allocated_bytes: ALLOCATED_BYTES as u64,
+    };
+    let mut bytes = [&header.encode()[..], &batch.encode(IDENTITY)].concat();
+    bytes.resize(ALLOCATED_BYTES, 0);
+    disk.segments.insert(3, bytes);
+    assert_eq!(disk.recover().unwrap().dirty_blocks, 5);
+}
+
+#[test]
+fn an_older_copy_is_told_by_the_dirty_blocks_of_a_checkpoint_too() {
+    let disk = flushed_before_the_last();
+    let dirty = |slot: u32| SlotEntry::Dirty {
+        pvbn: Pvbn(1 + u64::from(slot)),
+        sum: sum_of(slot),
+        volume: VolumeId(1 << 63 | 9),
+        block: u64::from(slot),
+    };
+    let metadata = |checkpoint| {
+        let superblock = checkpoint_behind(&disk, checkpoint, 2);
+        Metadata::new(&superblock).with_slots(0, (0..checkpoint as u32).map(dirty))
+    };
+    let recovered = |noted, checkpoint, lacks: &[u32]| {
+        let disk = disk.clone().noting(noted).without(lacks);
+        let recovered = disk.recover_onto(&metadata(checkpoint));
+        recovered.map(|(_, report)| report.dirty_blocks)
+    };
+    let older = |noted: usize| {
+        let (noted, durable) = (disk.lsns[noted], disk.lsns[5]);
+        Err(RecoveryError::CacheOlder { noted, durable })
+    };
+    assert_eq!(recovered(2, 4, &[]), Ok(6));
+    assert_eq!(recovered(2, 4, &[3]), older(2));
+    assert_eq!(recovered(2, 4, &[4]), older(2));
+    assert_eq!(recovered(4, 4, &[3]), Ok(6), "rotten, and noted");
+    assert_eq!(recovered(4, 4, &[4]), older(4));
 }
 
 #[test]

@@ -6,13 +6,15 @@ use super::zeroed_ahead::ZeroedAhead;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn, Pvbn};
 use tombolo_core::JournalMark;
-use tombolo_core::cache_header::{CacheHeader, HEADER_BYTES, Mark, encode_mark, file_bytes, slot_offset_bytes};
+use tombolo_core::cache_header::{
+    CacheHeader, HEADER_BYTES, MARKS_BYTES, MARKS_OFFSET, Mark, encode_mark, file_bytes, slot_offset_bytes,
+};
 
 #[derive(Debug)]
 pub struct CacheFile {
@@ -25,6 +27,8 @@ pub struct CacheFile {
     writes: WriteCount,
     zeroed_ahead: ZeroedAhead,
     marks: Mutex<Marks>,
+    /// A file that has the marks too.
+    beside: Option<File>,
     pages_dropped: Once,
 }
 
@@ -72,6 +76,17 @@ impl FailedSync {
         }
         sync().inspect_err(|_| self.0.store(true, Ordering::Release))
     }
+}
+
+/// What [`CacheFile::note_beside`] has noted; nothing if it cannot be read.
+pub fn marks_beside(path: &Path) -> Vec<u8> {
+    let read = std::fs::read(path);
+    read.unwrap_or_else(|error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            tracing::warn!(path = %path.display(), %error, "what is noted there of what was flushed cannot be read");
+        }
+        Vec::new()
+    })
 }
 
 /// Makes a cache file that has another name until [`durable_file::publish`] gives it its own.
@@ -145,6 +160,7 @@ impl CacheFile {
             writes: WriteCount::default(),
             zeroed_ahead: ZeroedAhead::new(written_to, bytes),
             marks: Mutex::new(marks),
+            beside: None,
             pages_dropped: Once::new(),
         }))
     }
@@ -165,6 +181,20 @@ impl CacheFile {
         let (found, header) = (self.zeroed_ahead.file_bytes(), CacheHeader::decode(&self.header));
         let made = header.map_or(0, |header| file_bytes(header.slot_count));
         (found < made).then_some((found, made))
+    }
+
+    /// What is noted from here on is noted in this file too, by which an older copy of this one is told.
+    pub fn note_beside(&mut self, path: &Path) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let opened = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
+        opened.set_len(MARKS_BYTES as u64)?;
+        self.beside = Some(opened);
+        Ok(())
     }
 
     /// Notes that everything up to `mark` is on stable storage; the note is when the next sync has passed. Of two that
@@ -206,7 +236,9 @@ impl CacheFile {
         change(&mut marks.latest);
         marks.turn += 1;
         let (offset, bytes) = encode_mark(marks.identity, &marks.latest, marks.turn);
-        if let Err(error) = self.file.write_all_at(&bytes, offset) {
+        let beside = self.beside.as_ref();
+        let written_beside = beside.map_or(Ok(()), |beside| beside.write_all_at(&bytes, offset - MARKS_OFFSET));
+        if let Err(error) = self.file.write_all_at(&bytes, offset).and(written_beside) {
             tracing::warn!(%error, "the cache file's note of what is durable could not be written");
         }
     }
@@ -344,6 +376,7 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tombolo_core::cache_header::decode_marks;
 
     fn open(path: &Path, slot_count: u32) -> CacheFile {
         if !path.exists() {
@@ -451,6 +484,23 @@ mod tests {
             .set_len(9_000)
             .unwrap();
         assert_eq!(open(&path, 4).cut(), Some((9_000, file_bytes(4))));
+    }
+
+    #[test]
+    fn what_is_noted_is_noted_beside_the_file_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, beside) = (directory.path().join("cache"), directory.path().join("flushed"));
+        assert!(marks_beside(&beside).is_empty());
+        let mut file = open(&path, 4);
+        file.note_beside(&beside).unwrap();
+        for lsn in 1..=3 {
+            file.note_journal(JournalMark {
+                segment: 2,
+                lsn: tombolo_core::Lsn(lsn),
+            });
+            let marks = marks_beside(&beside);
+            assert_eq!((marks.len(), decode_marks(&marks, 7)), (MARKS_BYTES, file.noted()));
+        }
     }
 
     #[test]

@@ -47,6 +47,8 @@ impl Gateway {
             segment: superblock.segment,
             lsn: superblock.lsn,
         });
+        // Durably, before local metadata says as much: a cache file that notes less is an older copy.
+        self.cache.sync().map_err(|error| failed("cache file sync", &error))?;
         let manifest = self.flush_index();
         loop {
             let mut writing = self.metadata.write().map_err(|error| failed("begin", &error))?;

@@ -17,6 +17,8 @@ use tombolo_core::cache_header::{CacheHeader, Mark};
 #[derive(Clone, Debug)]
 pub struct Paths {
     pub cache: PathBuf,
+    /// The cache file's marks once more.
+    pub flushed: PathBuf,
     pub journal: PathBuf,
     pub metadata: PathBuf,
     pub index: PathBuf,
@@ -26,6 +28,7 @@ impl Paths {
     pub fn new(state: &Path) -> Self {
         Self {
             cache: state.join("cache"),
+            flushed: state.join("flushed"),
             journal: state.join("journal"),
             metadata: state.join("metadata"),
             index: state.join("index"),

@@ -4,6 +4,7 @@
 //! | lost           | what becomes of it                                                                              |
 //! |----------------|-------------------------------------------------------------------------------------------------|
 //! | cache file     | an empty one; blocks that were dirty read as errors until they are overwritten                  |
+//! | its newest     | of an older copy the slots that hold what their sums say are kept; otherwise as above            |
 //! | local metadata | made again of what the store holds; the journal, kept since then, is replayed over it           |
 //! | journal        | local metadata or the store, whichever is newer; what came after it is lost, and numbers skipped |
 //! | copy of root   | the store's root, if this state directory has put it                                             |
@@ -37,7 +38,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::runtime::Runtime;
 use tombolo_base::{BLOCK_BYTES, Instant, Pvbn, VolumeId, WallTime};
 use tombolo_cloud_driver::ObjectStore;
-use tombolo_core::cache_header::{CacheHeader, Mark};
+use tombolo_core::cache_header::{CacheHeader, JournalMark, Mark};
 use tombolo_core::local_metadata::{Entry, MetadataRead, Table};
 use tombolo_core::publisher::{KnownRoot, NotTheWriter, Publisher, RootWriter};
 use tombolo_core::record::SegmentHeader;
@@ -93,6 +94,7 @@ pub fn is_one(error: &OpenError) -> bool {
                 | RecoveryError::JournalMissing { .. }
                 | RecoveryError::JournalCut { .. }
                 | RecoveryError::CacheMissing { .. }
+                | RecoveryError::CacheOlder { .. }
                 | RecoveryError::CacheHeader(_)
         ),
         _ => false,
@@ -187,6 +189,8 @@ pub fn accept(options: &Options, refused: &OpenError) -> Result<LossReport, Loca
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CacheState {
     Whole,
+    /// It notes less than was flushed: an older copy, or a power loss has taken the note.
+    Behind,
     Cut,
     HeaderUnreadable,
     Missing,
@@ -209,6 +213,8 @@ struct Left<'o> {
     cache: Option<CacheFile>,
     cache_state: CacheState,
     mark: Option<Mark>,
+    /// The file that has the marks too, as it is.
+    marks_beside: Vec<u8>,
     journal: Option<JournalFiles>,
     /// What is known of the store without asking it.
     kept: Option<KeptRoot>,
@@ -245,12 +251,18 @@ impl Left<'_> {
         Disk {
             cache: self.cache.as_ref(),
             journal: self.journal.as_ref(),
+            marks_beside: &self.marks_beside,
         }
     }
 
     fn find(&self, bases: &Bases) -> Result<Option<Remains>, LocalLossError> {
         let found = Remains::find(&self.disk(), self.identity, bases, self.mark);
         found.map_err(|error| LocalLossError::Recovery(RecoveryError::Disk(error)))
+    }
+
+    /// What the cache file notes, if it is known to be the newest that it has noted.
+    fn newest_mark(&self) -> Option<Mark> {
+        self.mark.filter(|_| self.cache_state != CacheState::Behind)
     }
 
     /// `None`: it holds nothing yet.
@@ -329,6 +341,7 @@ impl<'o> Remaining<'o> {
             (Some(_), Some(_)) => CacheState::Whole,
         };
         let mark = header.map(|header| header.mark);
+        let marks_beside = cache_file::marks_beside(&paths.flushed);
         let journal = match paths.journal.is_dir() {
             true => {
                 let files = JournalFiles::open(paths.journal.clone(), options.core.segment_bytes);
@@ -376,6 +389,7 @@ impl<'o> Remaining<'o> {
             cache,
             cache_state,
             mark,
+            marks_beside,
             journal,
             kept: KeptRoot::read(state, writer.clone()).ok(),
         };
@@ -387,12 +401,7 @@ impl<'o> Remaining<'o> {
             && !remains.journal_is_damaged
             && !lost.root
         {
-            return Ok(Self {
-                left,
-                in_store: None,
-                published,
-                remains,
-            });
+            return Ok(Self::new(left, None, published, remains));
         }
         let in_store = left.ask_store(writer)?;
         if lost.root && in_store.is_none() {
@@ -404,12 +413,20 @@ impl<'o> Remaining<'o> {
         let bucket = published.map(|point| point.lsn);
         let remains = left.find(&Bases { local, bucket })?;
         let remains = remains.ok_or(LocalLossError::Store(RecoverError::NoRoot))?;
-        Ok(Self {
+        Ok(Self::new(left, in_store, published, remains))
+    }
+
+    fn new(mut left: Left<'o>, in_store: Option<InStore>, published: Option<PublishedPoint>, remains: Remains) -> Self {
+        let noted = left.mark.map(|mark| mark.journal.lsn);
+        if left.cache_state == CacheState::Whole && noted < Some(remains.durable) {
+            left.cache_state = CacheState::Behind;
+        }
+        Self {
             left,
             in_store,
             published,
             remains,
-        })
+        }
     }
 
     fn view<'d>(&self, disk: &'d Disk<'d>) -> WhatIsLeft<'d, Disk<'d>> {
@@ -418,7 +435,7 @@ impl<'o> Remaining<'o> {
             self.remains,
             self.left.identity,
             self.left.options.core.slot_count,
-            self.left.mark,
+            self.left.newest_mark(),
         )
     }
 
@@ -538,13 +555,14 @@ impl<'o> Remaining<'o> {
         if let Some(cache) = self.left.cache.as_ref().filter(|_| rebuilt.is_some()) {
             cache.forget_metadata().map_err(at(&self.left.paths.cache))?;
         }
-        if self.left.mark.is_none() {
+        if self.left.newest_mark().is_none() {
             let before = superblock_of(metadata).ok_or(LocalLossError::Unknown)?;
             merge(metadata, skip_pvbns(before, &core))?;
         }
         if self.remains.journal_is_damaged {
             self.settle(core, metadata)?;
         }
+        let end = superblock_of(metadata).ok_or(LocalLossError::Unknown)?;
         if let Some(rebuilt) = rebuilt {
             rebuilt.close();
             publish_metadata(&work, &self.left.paths)?;
@@ -552,7 +570,7 @@ impl<'o> Remaining<'o> {
         if let Some(in_store) = self.in_store.as_ref().filter(|in_store| in_store.is_adopted) {
             in_store.kept.keep().map_err(RecoverError::Root)?;
         }
-        self.mend_cache()?;
+        self.mend_cache(&end)?;
         if self.remains.journal_is_damaged {
             self.remove_journal()?;
         }
@@ -584,13 +602,22 @@ impl<'o> Remaining<'o> {
         Ok(())
     }
 
-    fn mend_cache(&self) -> Result<(), LocalLossError> {
+    /// Its note must not lie before the superblock, or it would be taken for an older copy.
+    fn mend_cache(&self, end: &Superblock) -> Result<(), LocalLossError> {
         let path = &self.left.paths.cache;
-        let header = &self.view(&self.left.disk()).cache_file_header();
+        let mut header = self.view(&self.left.disk()).cache_file_header();
+        if header.mark.journal.lsn < end.lsn {
+            header.mark.journal = JournalMark {
+                segment: end.segment,
+                lsn: end.lsn,
+            };
+        }
         match self.left.cache_state {
-            CacheState::Whole => Ok(()),
-            CacheState::Missing => cache_file::make(path, header).and_then(|()| durable_file::publish(path)),
-            CacheState::Cut | CacheState::HeaderUnreadable => cache_file::mend(path, header),
+            CacheState::Whole if !self.remains.journal_is_damaged => Ok(()),
+            CacheState::Missing => cache_file::make(path, &header).and_then(|()| durable_file::publish(path)),
+            CacheState::Whole | CacheState::Behind | CacheState::Cut | CacheState::HeaderUnreadable => {
+                cache_file::mend(path, &header)
+            }
         }
         .map_err(at(path))
     }
@@ -639,6 +666,7 @@ fn identity_of_journal(journal: &JournalFiles) -> Option<u64> {
     let disk = Disk {
         cache: None,
         journal: Some(journal),
+        marks_beside: &[],
     };
     let segments = disk.segments().ok()?;
     let mut headers = segments.into_iter().filter_map(|segment| {

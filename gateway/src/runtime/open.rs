@@ -1,7 +1,7 @@
 //! Opens a state directory: lock, cache file, journal, metadata, index; recovers the core; starts the threads.
 
 use super::Gateway;
-use super::cache_file::CacheFile;
+use super::cache_file::{self, CacheFile};
 use super::clock::{self, Clock};
 use super::cloud::Cloud;
 use super::data_keys::{AtStart, DataKeys, DataKeysError, EncryptionOptions};
@@ -38,7 +38,7 @@ use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, StoreError};
-use tombolo_core::cache_header::{CacheHeader, Mark};
+use tombolo_core::cache_header::{CacheHeader, JournalMark, Mark, decode_marks};
 use tombolo_core::publisher::{NotTheWriter, Publisher, RootWriter};
 use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, load_superblock, recover};
 use tombolo_core::{Config, Core, Event, Policies, StopReason};
@@ -219,6 +219,7 @@ impl Gateway {
             let path = paths.cache.clone();
             return Err(OpenError::CacheCut { path, found, made });
         }
+        let marks_beside = cache_file::marks_beside(&paths.flushed);
         let journal_path = paths.journal.clone();
         let journal = JournalFiles::open(journal_path.clone(), options.core.segment_bytes)
             .map_err(disk("cannot open the journal", &journal_path))?;
@@ -266,6 +267,7 @@ impl Gateway {
                 &Disk {
                     cache: opened.as_ref(),
                     journal: Some(&journal),
+                    marks_beside: &marks_beside,
                 },
             )
             .map_err(|error| OpenError::Recovery {
@@ -322,6 +324,9 @@ impl Gateway {
             None => make_lost_cache(&paths, &core)?,
         };
         cache.keep_below(core.slots_used_to());
+        cache
+            .note_beside(&paths.flushed)
+            .map_err(disk("cannot be made", &paths.flushed))?;
         finish_recovery(&journal, &index_files, &mut index, &report)
             .map_err(disk("cannot tidy up the journal", &journal_path))?;
         // What was replayed counts as durable from here on, and so do the names of all that a first start has made.
@@ -612,6 +617,8 @@ pub(crate) fn fresh_identity() -> u64 {
 pub(super) struct Disk<'w> {
     pub cache: Option<&'w CacheFile>,
     pub journal: Option<&'w JournalFiles>,
+    /// The file that has the cache file's marks too, as it is.
+    pub marks_beside: &'w [u8],
 }
 
 impl LocalDisk for Disk<'_> {
@@ -632,6 +639,10 @@ impl LocalDisk for Disk<'_> {
 
     fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
         Ok(self.cache.map(|cache| cache.header().to_vec()))
+    }
+
+    fn noted_beside(&self, identity: u64) -> JournalMark {
+        decode_marks(self.marks_beside, identity).journal
     }
 
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {

@@ -137,6 +137,11 @@ fn a_name_of_two_contents_is_noticed() {
 }
 
 #[test]
+fn an_older_cache_file_that_says_it_is_the_newest_is_noticed() {
+    assert_noticed(Canary::CopyNotesAll, 0..40);
+}
+
+#[test]
 fn a_root_before_its_journal_is_noticed() {
     assert_noticed(Canary::RootBeforeJournal, 0..20);
 }

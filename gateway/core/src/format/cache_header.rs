@@ -12,7 +12,8 @@
 //!                                           48 XXH3-64 of 0..48    u64
 //! ```
 //! The numbers of a mark only ever rise, so of two marks each has the truth where it is higher. A mark that was torn
-//! or never written says nothing.
+//! or never written says nothing. A file beside the cache file has the two marks once more, as its sectors 0 and 1: an older
+//! copy of the one is told by the other.
 
 use crate::format::record::Lsn;
 use alloc::vec::Vec;
@@ -22,6 +23,10 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The header's length, where slot 0 begins.
 pub const HEADER_BYTES: usize = BLOCK_BYTES;
 const SECTOR_BYTES: usize = 512;
+/// Where the marks begin in the cache file.
+pub const MARKS_OFFSET: u64 = 2 * SECTOR_BYTES as u64;
+/// The length of two marks, where they are a file.
+pub const MARKS_BYTES: usize = 2 * SECTOR_BYTES;
 const MAGIC: &[u8; 8] = b"TMBCACHE";
 const VERSION: u32 = 1;
 const MARK_MAGIC: &[u8; 8] = b"TMBMARK1";
@@ -92,20 +97,29 @@ impl CacheHeader {
             });
         };
         let (slot_count, identity) = decode_copy(first).or_else(|error| decode_copy(second).map_err(|_| error))?;
-        let mut mark = Mark::default();
-        for found in marks.iter().filter_map(|sector| decode_mark(sector, identity).ok()) {
-            if found.journal.lsn > mark.journal.lsn {
-                mark.journal = found.journal;
-            }
-            mark.metadata_bytes = mark.metadata_bytes.max(found.metadata_bytes);
-            mark.next_pvbn = mark.next_pvbn.max(found.next_pvbn);
-        }
         Ok(Self {
             identity,
             slot_count,
-            mark,
+            mark: highest(marks.iter().copied(), identity),
         })
     }
+}
+
+/// The marks of a file that has nothing else, as one. What cannot be read, or is another's, is left out.
+pub fn decode_marks(bytes: &[u8], identity: u64) -> Mark {
+    highest(bytes.chunks(SECTOR_BYTES).take(2), identity)
+}
+
+fn highest<'s>(sectors: impl Iterator<Item = &'s [u8]>, identity: u64) -> Mark {
+    let mut mark = Mark::default();
+    for found in sectors.filter_map(|sector| decode_mark(sector, identity).ok()) {
+        if found.journal.lsn > mark.journal.lsn {
+            mark.journal = found.journal;
+        }
+        mark.metadata_bytes = mark.metadata_bytes.max(found.metadata_bytes);
+        mark.next_pvbn = mark.next_pvbn.max(found.next_pvbn);
+    }
+    mark
 }
 
 fn decode_copy(sector: &[u8]) -> Result<(u32, u64), DecodeError> {
@@ -140,7 +154,7 @@ pub fn encode_mark(identity: u64, mark: &Mark, turn: u64) -> (u64, Vec<u8>) {
         .u64(mark.next_pvbn);
     let sum = xxh3_64(&out.0);
     out.u64(sum);
-    ((2 + turn % 2) * SECTOR_BYTES as u64, out.0)
+    (MARKS_OFFSET + (turn % 2) * SECTOR_BYTES as u64, out.0)
 }
 
 fn decode_mark(sector: &[u8], identity: u64) -> Result<Mark, DecodeError> {
@@ -241,6 +255,20 @@ mod tests {
         assert_eq!(CacheHeader::decode(&bytes), Ok(header(Mark::default())));
     }
 
+    #[test]
+    fn marks_are_read_without_the_rest_of_the_header() {
+        let bytes = header(mark(5, 6)).encode();
+        let mut marks = bytes[MARKS_OFFSET as usize..][..MARKS_BYTES].to_vec();
+        let identity = header(mark(5, 6)).identity;
+        assert_eq!(decode_marks(&marks, identity), mark(5, 6));
+        assert_eq!(decode_marks(&marks, 1), Mark::default(), "another's");
+        marks[40] ^= 1;
+        assert_eq!(decode_marks(&marks, identity), mark(5, 6));
+        assert_eq!(decode_marks(&marks[..700], identity), mark(5, 6));
+        assert_eq!(decode_marks(&marks[..100], identity), Mark::default());
+        assert_eq!(decode_marks(&[], identity), Mark::default());
+    }
+
     proptest! {
         #[test]
         fn one_bad_sector_loses_nothing_but_its_mark(place in 0usize..2048, bit in 0u8..8) {
@@ -252,6 +280,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..4096)) {
             let _ = CacheHeader::decode(&bytes);
+            let _ = decode_marks(&bytes, 1);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The local disk as recovery reads it.
 
+use crate::format::cache_header::JournalMark;
 use alloc::{format, string::String, vec::Vec};
 use tombolo_base::{BlockSum, Lcbn};
 
@@ -12,6 +13,10 @@ pub trait LocalDisk {
     fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String>;
     /// The first bytes of the cache file ([`crate::cache_header`]); `None`: there is none, so no slot holds anything.
     fn cache_header(&self) -> Result<Option<Vec<u8>>, String>;
+    /// How far data was flushed, as that is noted outside of the cache file too ([`crate::cache_header::decode_marks`]).
+    fn noted_beside(&self, _identity: u64) -> JournalMark {
+        JournalMark::default()
+    }
     /// Sum of the bytes in a slot.
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String>;
 }

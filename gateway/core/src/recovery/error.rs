@@ -95,6 +95,19 @@ pub enum RecoveryError<E> {
         /// How many.
         dirty: u64,
     },
+    /// It notes less than local metadata or the journal says was flushed, and what was flushed between is not in it.
+    #[error(
+        "the cache file is an older copy of itself: it notes that data up to LSN {} was flushed, local metadata and the journal \
+         say that data up to LSN {} was, and blocks of between are not in it; put the file back as it was: nothing else holds \
+         that data",
+        noted.0, durable.0
+    )]
+    CacheOlder {
+        /// How far it says that data was flushed.
+        noted: Lsn,
+        /// How far data was flushed.
+        durable: Lsn,
+    },
     /// There is a file, and nobody knows whose.
     #[error(
         "the cache file's header cannot be read ({0}); put the file back as it was, or move it away if nothing in it \

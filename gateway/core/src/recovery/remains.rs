@@ -83,7 +83,8 @@ impl Remains {
             is_cut.insert(number, (bytes.len() as u64) < allocated);
             segments.insert(number, segment);
         }
-        let mark = mark.unwrap_or_default().journal;
+        let noted = [mark.unwrap_or_default().journal, disk.noted_beside(identity)];
+        let mark = noted.into_iter().max_by_key(|mark| mark.lsn).unwrap_or_default();
         let whole: Vec<&Segment> = segments.values().flatten().collect();
         let last = JournalMark {
             segment: segments.keys().next_back().copied().unwrap_or(0).max(mark.segment),

@@ -7,6 +7,7 @@ use crate::format::superblock::Superblock;
 use crate::recovery::arrival::Arrival;
 use crate::recovery::disk::LocalDisk;
 use crate::recovery::error::RecoveryError;
+use crate::recovery::older_cache::CacheAge;
 use crate::recovery::report::Report;
 use crate::recovery::segment::Segment;
 use crate::recovery::tail::{missing_segment, part_of, read_tail};
@@ -30,6 +31,7 @@ pub fn replay<E>(
     // The bucket is told of nothing that is not on stable storage here.
     let durable = superblock.lsn.max(noted).max(claimed.unwrap_or_default());
     let durable = durable.max(core.unpublished.published);
+    let durable = durable.max(disk.noted_beside(superblock.journal_identity).lsn);
     let missing_segment = missing_segment(superblock, mark, &segments);
     // Without the cache file no block can be looked at, so none may be needed.
     let mut arrival = Arrival::new(mark.map_or(Lsn(u64::MAX), |_| durable), core.slots.count());
@@ -58,6 +60,7 @@ pub fn replay<E>(
             .get_or_insert((first.segment, first.offset, DecodeError::Invalid { what, value }));
     }
     let mut position = superblock.lsn;
+    let mut cache_age = CacheAge::new(noted, superblock.lsn, durable);
     let end = given_up.map_or(Lsn(u64::MAX), |first| first.lsn);
     for (header, from, to) in tail.parts {
         let bytes = disk.read_segment(header.segment).map_err(RecoveryError::Disk)?;
@@ -70,6 +73,7 @@ pub fn replay<E>(
                     let at = core.wall.instant_of(found.batch.time, core.now);
                     core.unpublished.note(at, &record);
                 }
+                cache_age.note(found.place.lsn, &record);
                 replay_record(core, found.batch.time, record, &mut report);
             }
             position = found.end;
@@ -91,6 +95,9 @@ pub fn replay<E>(
                 durable,
             },
         });
+    }
+    if mark.is_some() {
+        cache_age.check(core, disk)?;
     }
     let (identity, segment) = (core.journal.identity(), core.journal.segment());
     core.journal = Journal::new(identity, segment, position, core.config.segment_bytes, tail.kept);

@@ -89,6 +89,27 @@ pub struct Disk {
     durable_mark: Mark,
     /// Written since, with the order of their completion.
     pending_marks: Vec<(u64, Mark)>,
+    /// What the file beside the cache file notes of the journal, which is never synced.
+    noted_beside: JournalMark,
+    notes: u64,
+    older_copy: Option<CacheCopy>,
+}
+
+/// Notes between two copies of the cache file.
+const NOTES_BETWEEN_COPIES: u64 = 5;
+
+/// The cache file as it was some time ago.
+#[derive(Debug)]
+pub struct CacheCopy {
+    pub mark: Mark,
+    slots: Vec<Option<Block>>,
+}
+
+impl CacheCopy {
+    pub fn sum_slot(&self, slot: Lcbn) -> BlockSum {
+        let zeroes = [0; BLOCK_BYTES];
+        BlockSum::of(self.slots[slot.0 as usize].as_deref().unwrap_or(&zeroes))
+    }
 }
 
 impl Disk {
@@ -104,12 +125,25 @@ impl Disk {
             allocated_bytes: 0,
             durable_mark: Mark::default(),
             pending_marks: Vec::new(),
+            noted_beside: JournalMark::default(),
+            notes: 0,
+            older_copy: None,
         }
     }
 
     /// In the cache file's header.
     pub fn note(&mut self, journal: JournalMark) {
         let mark = self.mark();
+        if journal.lsn > self.noted_beside.lsn {
+            self.noted_beside = journal;
+        }
+        self.notes += 1;
+        if self.notes.is_multiple_of(NOTES_BETWEEN_COPIES) {
+            self.older_copy = Some(CacheCopy {
+                mark,
+                slots: self.slots.iter().map(|slot| slot.view().cloned()).collect(),
+            });
+        }
         if journal.lsn > mark.journal.lsn {
             self.write_mark(Mark { journal, ..mark });
         }
@@ -152,6 +186,19 @@ impl Disk {
                 }
             }
         }
+    }
+
+    /// Somebody has made it, and not of this moment.
+    pub fn older_copy(&self) -> Option<&CacheCopy> {
+        self.older_copy.as_ref()
+    }
+
+    pub fn slot_count(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    pub fn identity(&self) -> u64 {
+        self.identity
     }
 
     fn mark(&self) -> Mark {
@@ -266,6 +313,13 @@ impl Disk {
         }
     }
 
+    /// Makes all marks durable, and nothing else that need not be.
+    pub fn sync_marks(&mut self) {
+        if let Some((_, mark)) = self.pending_marks.drain(..).next_back() {
+            self.durable_mark = mark;
+        }
+    }
+
     pub fn sync_segments(&mut self, upto: u64) {
         self.segments
             .retain(|_, segment| segment.unlinked.is_none_or(|order| order > upto));
@@ -320,6 +374,9 @@ impl Disk {
     pub fn power_loss(&mut self, prng: &mut Prng) {
         let luck = prng.below(4);
         self.drop_pages();
+        if luck == 0 {
+            self.noted_beside = JournalMark::default();
+        }
         for (_, mark) in std::mem::take(&mut self.pending_marks) {
             // Two places are written in turn, so a torn one leaves the one before.
             if survival(luck, prng) == Survival::Kept {
@@ -463,6 +520,10 @@ impl LocalDisk for Disk {
             mark: self.mark(),
         };
         Ok(self.has_cache.then(|| header.encode()))
+    }
+
+    fn noted_beside(&self, _identity: u64) -> JournalMark {
+        self.noted_beside
     }
 
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {

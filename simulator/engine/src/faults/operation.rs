@@ -722,6 +722,7 @@ impl World {
         if !skips_cache && !skips_journal {
             let Superblock { segment, lsn, .. } = merge.frozen().superblock;
             self.disk.note(JournalMark { segment, lsn });
+            self.disk.sync_marks();
         }
     }
 

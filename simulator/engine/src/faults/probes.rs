@@ -1,11 +1,13 @@
 //! What recovery must refuse, or survive without losing what was flushed: looks at a damaged copy of the disk that a
 //! killed gateway left.
 
-use crate::faults::disk::Disk;
+use crate::faults::disk::{CacheCopy, Disk};
+use crate::faults::scenario::Canary;
 use crate::faults::world::{World, parts};
 use tombolo_base::{BlockSum, Instant, Lcbn, Prng};
+use tombolo_core::JournalMark;
 use tombolo_core::cache_header::{CacheHeader, Mark};
-use tombolo_core::recovery::{LocalDisk, RecoveryError, load_superblock, recover};
+use tombolo_core::recovery::{LocalDisk, LostBlocks, RecoveryError, load_superblock, lost_blocks, recover};
 
 #[derive(Clone, Copy, Debug)]
 enum Damage {
@@ -69,8 +71,47 @@ impl LocalDisk for Damaged<'_> {
         }
     }
 
+    fn noted_beside(&self, identity: u64) -> JournalMark {
+        self.disk.noted_beside(identity)
+    }
+
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
         self.disk.sum_slot(slot)
+    }
+}
+
+/// A disk to which an older copy of the cache file was put back.
+struct WithOlderCache<'a> {
+    disk: &'a Disk,
+    copy: &'a CacheCopy,
+    /// What the copy says that it notes.
+    mark: Mark,
+}
+
+impl LocalDisk for WithOlderCache<'_> {
+    fn segments(&self) -> Result<Vec<u64>, String> {
+        self.disk.segments()
+    }
+
+    fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String> {
+        self.disk.read_segment(segment)
+    }
+
+    fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
+        let header = CacheHeader {
+            identity: self.disk.identity(),
+            slot_count: self.disk.slot_count(),
+            mark: self.mark,
+        };
+        Ok(Some(header.encode()))
+    }
+
+    fn noted_beside(&self, identity: u64) -> JournalMark {
+        self.disk.noted_beside(identity)
+    }
+
+    fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
+        Ok(self.copy.sum_slot(slot))
     }
 }
 
@@ -133,6 +174,54 @@ impl World {
                 );
             }
             (_, Err(_)) => {}
+        }
+    }
+
+    /// Likewise. An older copy of the cache file is refused, or it has all that was flushed.
+    pub(crate) fn probe_older_cache(&mut self) {
+        let Some(copy) = self.disk.older_copy() else { return };
+        let newest = self.disk.cache_header().ok().flatten();
+        let newest = newest.and_then(|header| CacheHeader::decode(&header).ok());
+        let mark = match (self.scenario.canary, newest) {
+            (Some(Canary::CopyNotesAll), Some(newest)) => newest.mark,
+            _ => copy.mark,
+        };
+        let disk = WithOlderCache {
+            disk: &self.disk,
+            copy,
+            mark,
+        };
+        let parts = parts(&self.scenario, self.now, self.bucket.published());
+        let found = recover(Instant(self.now), parts, &self.metadata, &disk);
+        self.say(|| format!("an older cache file: {:?}", found.as_ref().map(|(_, report)| report)));
+        match found {
+            Ok((core, _)) => {
+                let base = load_superblock(&self.metadata).expect("metadata is whole");
+                let recovered = base.map_or(0, |superblock| superblock.lsn.0) + core.snapshot().journal_bytes;
+                let flushed = self.model.flushed();
+                assert!(
+                    recovered >= flushed,
+                    "an older cache file: recovered up to LSN {recovered} in silence, and {flushed} was flushed"
+                );
+                let lost = lost_blocks(&core, &disk);
+                let lost_anyway = lost_blocks(&core, &self.disk);
+                let is_lost_anyway = |run: &LostBlocks| {
+                    let holds = |other: &LostBlocks| {
+                        other.volume == run.volume
+                            && other.first <= run.first
+                            && run.first + run.count <= other.first + other.count
+                    };
+                    lost_anyway.iter().any(holds)
+                };
+                assert!(
+                    lost.iter().all(is_lost_anyway),
+                    "an older cache file is taken in silence, without {lost:?}"
+                );
+            }
+            Err(error) => assert!(
+                matches!(error, RecoveryError::CacheOlder { .. }),
+                "an older cache file: {error}"
+            ),
         }
     }
 }

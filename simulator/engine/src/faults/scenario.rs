@@ -77,6 +77,8 @@ pub enum Canary {
     FlushToDiskAlone,
     /// Where local metadata was lost, what is left of the journal is not replayed.
     ForgetJournal,
+    /// An older copy of the cache file notes what the newest one does.
+    CopyNotesAll,
     /// An object's name does not say all that it holds, so that one key and nonce encrypt two texts.
     TwoContentsOfAName,
 }

@@ -25,7 +25,7 @@ use tombolo_core::local_metadata::Table;
 use tombolo_core::recovery::{
     Bases, LocalDisk, Parts, PublishedPoint, Remains, WhatIsLeft, load_superblock, lost_blocks, recover, skip_pvbns,
 };
-use tombolo_core::{Command, Core, Event, Superblock, Token, allocated_bytes};
+use tombolo_core::{Command, Core, Event, JournalMark, Superblock, Token, allocated_bytes};
 
 /// Ticks at one instant beyond which the core is said to spin.
 const TICKS_AT_ONE_INSTANT_MAX: u64 = 20;
@@ -431,6 +431,7 @@ impl World {
         self.say(|| format!("recovered up to LSN {recovered}: {report:?}"));
         if !may_lose_unflushed {
             self.probe_recovery();
+            self.probe_older_cache();
         }
         self.model.on_recovered(recovered, may_lose_unflushed);
         self.service_recovered(may_lose_unflushed);
@@ -609,6 +610,10 @@ impl LocalDisk for WithoutCacheFile<'_> {
 
     fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
         Ok(None)
+    }
+
+    fn noted_beside(&self, identity: u64) -> JournalMark {
+        self.0.noted_beside(identity)
     }
 
     fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
