@@ -441,7 +441,9 @@ def test_the_local_copy_of_the_root_is_made_again_of_the_store(world: World, har
     stored_and_dirty(world)
     world.proxy.listen()
     harm(world.gateway)
-    refused(world.gateway, "the local copy of the root is made again of the store's", "nothing is lost that was flushed")
+    refused(
+        world.gateway, "the local copy of the root is made again of the store's", "nothing is lost that was flushed"
+    )
     assert accepted(world.gateway) == []
     world.publish()
     checked_store(world.gateway)

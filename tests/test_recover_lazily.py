@@ -1,10 +1,11 @@
 """A recovered gateway serves before its metadata is here: what is not is read in the store, and brought meanwhile."""
 
 import random
+import shutil
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -149,6 +150,43 @@ def test_kills_while_it_is_brought_here_lose_nothing(gateway: Gateway, make_moun
     assert tree_of(mount.folder) == files
     mount.stop()
     gateway.check()
+    gateway.drain()
+    checked_store(gateway)
+
+
+@pytest.mark.parametrize("part", ["journal", "cache", "metadata"])
+def test_a_part_of_the_disk_is_lost_while_it_is_in_the_store(gateway: Gateway, proxy: FaultProxy, part: str) -> None:
+    gateway.create_volume("vol", "64MiB")
+    expected = noise(8)
+    write(gateway, expected)
+    gateway.drain()
+    gateway.lose_state()
+    gateway.recover("--take-over")
+    with nothing_is_brought(proxy):
+        gateway.start()
+        changes = noise(1, SEED + 3)
+        write(gateway, changes, at=MIB + 4096)
+        expected = expected[: MIB + 4096] + changes + expected[2 * MIB + 4096 :]
+        gateway.drain()
+        gateway.kill9()
+    lost = gateway.state_directory / part
+    if lost.is_dir():
+        shutil.rmtree(lost)
+    else:
+        lost.unlink()
+    # Without the others local metadata is made again of all that the store has.
+    with nothing_is_brought(proxy) if part == "cache" else nullcontext():
+        gateway.refused_start()
+        gateway.start("--accept-loss")
+        assert is_complete(gateway) == (part != "cache")
+        assert read(gateway, 8 * MIB) == expected
+        write(gateway, changes, at=40 * MIB)
+        gateway.cli("checkpoint")
+        gateway.restart()
+        assert read(gateway, MIB, at=40 * MIB) == changes
+        assert read(gateway, 8 * MIB) == expected
+    wait_complete(gateway)
+    assert read(gateway, 8 * MIB) == expected
     gateway.drain()
     checked_store(gateway)
 

@@ -90,8 +90,7 @@ impl FromStore<'_> {
         let mut rebuild = Rebuild::new(root.clone(), root.identity, self.options.core.slot_count);
         let metadata = self.make_empty(&rebuild.superblock())?;
         let tree = BucketTree::decode(&root.tree).map_err(|error| RecoverError::Tree(error.to_string()))?;
-        let (handle, ring) = (self.runtime.handle().clone(), self.keys.ring());
-        let mut nodes = CachedNodes::new(handle, self.store.clone(), ring);
+        let mut nodes = self.nodes();
         let head = read_head(&mut nodes, &tree).map_err(|error| RecoverError::Tree(error.to_string()))?;
         let superblock = rebuild.superblock();
         merge(
@@ -152,6 +151,11 @@ impl FromStore<'_> {
         };
         let folded = fold(&mut nodes, base, &changes).map_err(|error| failed(&error))?;
         Ok(Some((folded, nodes)))
+    }
+
+    /// Those of its tree, as long as the runtime lives.
+    pub fn nodes(&self) -> CachedNodes {
+        CachedNodes::new(self.runtime.handle().clone(), self.store.clone(), self.keys.ring())
     }
 
     /// The store's root, and what it says.

@@ -207,6 +207,7 @@ struct InStore {
 /// The parts that are there.
 struct Left<'o> {
     options: &'o Options,
+    runtime: Runtime,
     paths: Paths,
     identity: u64,
     metadata: Option<Metadata>,
@@ -307,14 +308,14 @@ impl Left<'_> {
     }
 
     fn with_store<T>(&self, action: &dyn Fn(&FromStore<'_>) -> Result<T, RecoverError>) -> Result<T, LocalLossError> {
-        let runtime = runtime()?;
+        let runtime = &self.runtime;
         // Whoever accepts the loss needs the store, and waits for it. A refusal is to come soon.
         if !self.options.accept_loss {
-            answers(&runtime, &self.options.store)?;
+            answers(runtime, &self.options.store)?;
         }
-        let (store, keys) = open_store(&runtime, self.options)?;
+        let (store, keys) = open_store(runtime, self.options)?;
         let from_store = FromStore {
-            runtime: &runtime,
+            runtime,
             store,
             keys: &keys,
             work: work_directory(&self.options.state_directory),
@@ -383,6 +384,7 @@ impl<'o> Remaining<'o> {
         };
         let left = Left {
             options,
+            runtime: runtime()?,
             paths,
             identity,
             metadata,
@@ -393,6 +395,12 @@ impl<'o> Remaining<'o> {
             journal,
             kept: KeptRoot::read(state, writer.clone()).ok(),
         };
+        if let Some(metadata) = left.metadata.as_ref().filter(|metadata| metadata.behind().is_some()) {
+            left.with_store(&|from_store| {
+                metadata.attach(from_store.nodes());
+                Ok(())
+            })?;
+        }
         let local = superblock.map(|superblock| (superblock.lsn, superblock.segment));
         let published = left.kept.as_ref().and_then(|kept| kept.publisher.published());
         let bucket = published.map(|point| point.lsn);

@@ -22,6 +22,7 @@ use super::publishing::{
 };
 use super::requests::Requests;
 use super::trace_recorder::Recorder;
+use super::tree_nodes::CachedNodes;
 use super::workers::Workers;
 use crate::metrics::requests::Meters;
 use crate::settings::PolicySettings;
@@ -37,7 +38,7 @@ use tombolo_base::{BlockSum, KeyId, Lcbn, ObjectDescriptor};
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
-use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, StoreError};
+use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, Retrying, StoreError};
 use tombolo_core::cache_header::{CacheHeader, JournalMark, Mark, decode_marks};
 use tombolo_core::publisher::{NotTheWriter, Publisher, RootWriter};
 use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, load_superblock, recover};
@@ -230,6 +231,12 @@ impl Gateway {
             path: metadata_path.clone(),
             error,
         };
+        if store_answers && metadata.behind().is_some() {
+            // Recovery reads it where the store has to be told everything anew.
+            let keys = DataKeys::of_store(&state, &options.encryption, &at_start)?;
+            let store: Arc<dyn ObjectStore> = Arc::new(Retrying::new(options.store.clone(), options.retry));
+            metadata.attach(CachedNodes::new(runtime.handle().clone(), store, keys.ring()));
+        }
         let index_path = paths.index.clone();
         let index_files = IndexFiles::open(index_path.clone()).map_err(disk("cannot open the index", &index_path))?;
         let manifest = metadata.manifest().map_err(metadata_fault)?;
