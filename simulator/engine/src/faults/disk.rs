@@ -14,10 +14,10 @@ use crate::faults::contents::Block;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn, Prng, Pvbn};
-use tombolo_core::JournalMark;
 use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::record::{Batch, SegmentHeader};
 use tombolo_core::recovery::LocalDisk;
+use tombolo_core::{JournalMark, Lsn};
 
 const SECTOR_BYTES: usize = 512;
 
@@ -448,6 +448,17 @@ impl Disk {
     /// Of a cache file that is made in place of one that was lost.
     pub fn set_mark(&mut self, mark: Mark) {
         self.durable_mark = mark;
+    }
+
+    /// Of a cache file of which it is accepted what it lacks.
+    pub fn raise_mark(&mut self, lsn: Lsn) {
+        self.durable_mark.journal.lsn = lsn;
+        self.pending_marks.clear();
+    }
+
+    /// Some slot holds what nobody has written to it.
+    pub fn is_rotten(&self) -> bool {
+        !self.rotten.is_empty()
     }
 
     /// An empty cache file, if there is none.

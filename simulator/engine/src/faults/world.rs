@@ -23,7 +23,8 @@ use tombolo_base::{BlockSum, Fingerprint, FlushMode, Instant, Lcbn, ObjectDescri
 use tombolo_cloud_driver::object::Compression;
 use tombolo_core::local_metadata::Table;
 use tombolo_core::recovery::{
-    Bases, LocalDisk, Parts, PublishedPoint, Remains, WhatIsLeft, load_superblock, lost_blocks, recover, skip_pvbns,
+    Bases, LocalDisk, Parts, PublishedPoint, RecoveryError, Remains, WhatIsLeft, load_superblock, lost_blocks, recover,
+    skip_pvbns,
 };
 use tombolo_core::{Command, Core, Event, JournalMark, Superblock, Token, allocated_bytes};
 
@@ -500,9 +501,18 @@ impl World {
         if self.scenario.canary != Some(Canary::TrustMemory) {
             self.disk.drop_pages();
         }
-        let parts = parts(&self.scenario, self.now, self.bucket.published());
-        let (core, report) = match recover(Instant(self.now), parts, &self.metadata, &self.disk) {
+        let again = |world: &Self| {
+            let parts = parts(&world.scenario, world.now, world.bucket.published());
+            recover(Instant(world.now), parts, &world.metadata, &world.disk)
+        };
+        let (core, report) = match again(self) {
             Ok(recovered) => recovered,
+            // A bad slot among those of the last sync looks like an older copy when its note is gone too, and is accepted.
+            Err(RecoveryError::CacheOlder { durable, .. }) if self.disk.is_rotten() => {
+                self.say(|| "a rotten slot is taken for an older cache file".to_string());
+                self.disk.raise_mark(durable);
+                again(self).unwrap_or_else(|error| panic!("recovery refuses what was accepted: {error}"))
+            }
             Err(error) => panic!("recovery refuses: {error}"),
         };
         if let Some((segment, offset)) = report.cut {
