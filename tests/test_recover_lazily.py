@@ -26,13 +26,14 @@ def gateway(make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy) -> Ga
 
 
 @contextmanager
-def nothing_is_brought(proxy: FaultProxy) -> Iterator[None]:
+def nothing_is_brought(proxy: FaultProxy, or_put: bool = False) -> Iterator[None]:
     """Nodes are read alone where they are needed; objects of nodes, which would bring all of them here, are refused."""
 
-    def is_of_nodes(method: str, path: str, headers: dict[str, str]) -> bool:
-        return method == "GET" and "/nodes/" in path and "range" not in headers
+    def is_refused(method: str, path: str, headers: dict[str, str]) -> bool:
+        is_of_nodes = method == "GET" and "/nodes/" in path and "range" not in headers
+        return is_of_nodes or (or_put and method == "PUT")
 
-    proxy.faults.refuses = is_of_nodes
+    proxy.faults.refuses = is_refused
     try:
         yield
     finally:
@@ -162,12 +163,15 @@ def test_a_part_of_the_disk_is_lost_while_it_is_in_the_store(gateway: Gateway, p
     gateway.drain()
     gateway.lose_state()
     gateway.recover("--take-over")
+    changes = noise(1, SEED + 3)
     with nothing_is_brought(proxy):
         gateway.start()
-        changes = noise(1, SEED + 3)
         write(gateway, changes, at=MIB + 4096)
         expected = expected[: MIB + 4096] + changes + expected[2 * MIB + 4096 :]
         gateway.drain()
+    with nothing_is_brought(proxy, or_put=True):
+        # What the cache file alone has, which makes its loss one.
+        write(gateway, changes, at=50 * MIB)
         gateway.kill9()
     lost = gateway.state_directory / part
     if lost.is_dir():
@@ -187,6 +191,7 @@ def test_a_part_of_the_disk_is_lost_while_it_is_in_the_store(gateway: Gateway, p
         assert read(gateway, 8 * MIB) == expected
     wait_complete(gateway)
     assert read(gateway, 8 * MIB) == expected
+    write(gateway, changes, at=50 * MIB)
     gateway.drain()
     checked_store(gateway)
 
