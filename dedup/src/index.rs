@@ -16,7 +16,7 @@ use crate::plan::{self, MergePlan};
 use crate::run::{FilterLoad, LoadedFilter, Run, RunMeta};
 use crate::{
     Config, Flush, Flushed, IndexError, InsertError, Manifest, ManifestRun, Merge, Merged, Probe, RunId, RunStorage,
-    StaleRun,
+    Scan, StaleRun,
 };
 use alloc::{sync::Arc, vec::Vec};
 use core::ops::Range;
@@ -125,6 +125,11 @@ impl Index {
         fingerprint: &Fingerprint,
     ) -> Result<Option<Pvbn>, IndexError<S::Error>> {
         self.probe(fingerprint).resolve(storage)
+    }
+
+    /// All entries of the runs as they are now; those of the memtables are not among them.
+    pub fn scan(&self) -> Scan {
+        Scan::new(&self.runs, self.config.merge_buffer_bytes)
     }
 
     /// Entries in the memtable; a flush is due before it reaches `memtable_entries_max`.

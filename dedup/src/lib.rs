@@ -44,6 +44,7 @@ mod page;
 mod plan;
 mod probe;
 mod run;
+mod scan;
 mod storage;
 #[cfg(test)]
 mod testing;
@@ -59,4 +60,5 @@ pub use open::{BadRun, OlderRuns, OnBadRun, Opened};
 pub use plan::MergePlan;
 pub use probe::Probe;
 pub use run::{FilterLoad, LoadedFilter};
+pub use scan::Scan;
 pub use storage::{RunFile, RunId, RunPart, RunStorage};

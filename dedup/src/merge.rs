@@ -144,7 +144,7 @@ impl Head {
 }
 
 /// Reads one run from its first entry to its last.
-struct Cursor {
+pub(crate) struct Cursor {
     run: Run,
     /// `None` before the first and after the last entry.
     head: Option<Head>,
@@ -162,7 +162,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn new(run: Run, buffer_bytes: usize) -> Self {
+    pub fn new(run: Run, buffer_bytes: usize) -> Self {
         Self {
             head: None,
             buffer: Vec::new(),
@@ -174,6 +174,11 @@ impl Cursor {
             entries_left: run.meta.entry_count,
             run,
         }
+    }
+
+    pub fn next<S: RunStorage>(&mut self, storage: &S) -> Result<Option<Entry>, IndexError<S::Error>> {
+        self.advance(storage)?;
+        Ok(self.head.map(|head| head.entry))
     }
 
     fn advance<S: RunStorage>(&mut self, storage: &S) -> Result<(), IndexError<S::Error>> {

@@ -88,7 +88,7 @@ fn carry_out(arguments: Arguments, daemon: &impl Daemon) -> Result<(), CliError>
         Command::Share(command) => share::run(&client(&connection)?, command),
         Command::Checkpoint { json } => checkpoint::run(&client(&connection)?, json),
         Command::Key(command) => key::run(&client(&connection)?, command),
-        Command::Check { store, json } => check::run(&client(&connection)?, store, json),
+        Command::Check { store, resume, json } => check::run(&client(&connection)?, store, resume, json),
         Command::Export(command) => protocol_servers::run(&client(&connection)?, command),
         Command::Status { json } => status::run(&client(&connection)?, json),
         Command::Trace(command) => trace::run(&client(&connection)?, command),

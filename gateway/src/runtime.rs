@@ -21,6 +21,7 @@ mod generation;
 mod index_files;
 mod journal_files;
 mod loading;
+mod local_check;
 mod local_loss;
 mod loss_report;
 mod master_key;
@@ -43,7 +44,9 @@ pub use cache_resize::{ResizedCache, resize_cache};
 pub use cloud::CheckedObject;
 pub use data_keys::{DataKeyInfo, DataKeysError, EncryptionInfo, EncryptionOptions};
 pub use generation::{Generation, TAG_BITS};
+pub use local_check::FingerprintFinding;
 pub use master_key::MasterKeySource;
+pub use metadata_check::MetadataFinding;
 pub(crate) use open::fresh_identity;
 pub use open::{OpenError, Options};
 pub use publishing::WriterOptions;
@@ -100,6 +103,8 @@ pub struct Gateway {
     index_entries_dropped: AtomicU64,
     /// The index's part of the checkpoint under way.
     index_checkpoint: Mutex<Option<IndexCheckpoint>>,
+    /// Whether local metadata has all of a checkpoint and nothing of the next; held while one is merged.
+    is_settled: Mutex<bool>,
     pub(crate) recorder: Recorder,
     history_file: Mutex<HistoryFile>,
     cloud: Cloud,

@@ -3,7 +3,7 @@
 use crate::support::{BOTH, MemoryStorage};
 use tombolo_base::{Fingerprint, Prng, Pvbn};
 use tombolo_dedup::{
-    Config, Index, IndexError, InsertError, Manifest, OlderRuns, OnBadRun, RunFault, RunPart, RunStorage,
+    Config, Index, IndexError, InsertError, Manifest, OlderRuns, OnBadRun, RunFault, RunPart, RunStorage, Scan,
 };
 
 fn key(number: u64) -> Fingerprint {
@@ -395,4 +395,36 @@ fn golden_run_files() {
             (64 * 64 + 2 * 8, 15_203_732_961_340_108_176)
         ]
     );
+}
+
+#[test]
+fn a_scan_tells_every_entry_of_its_runs_and_goes_on_behind_a_damaged_one() {
+    let storage = MemoryStorage::default();
+    let (mut index, _) = two_runs(&storage);
+    let runs = storage.runs();
+    index.remove(&storage, key(1), Pvbn(1)).unwrap();
+    flush(&mut index, &storage);
+    let mut damaged = index.scan();
+    let mut scan = index.scan();
+    // What comes later is not seen, and what is replaced meanwhile is still there.
+    insert(&mut index, 5_000..5_010);
+    flush(&mut index, &storage);
+    merge_all(&mut index, &storage);
+    let told = |scan: &mut Scan| {
+        let (mut found, mut faults) = (Vec::new(), 0);
+        loop {
+            match scan.next(&storage) {
+                Ok(Some(entry)) => found.push(entry),
+                Ok(None) => break,
+                Err(_) => faults += 1,
+            }
+        }
+        found.sort_unstable_by_key(|(_, pvbn)| *pvbn);
+        (found, faults)
+    };
+    let all: Vec<_> = (0..200).map(|number| (key(number), Pvbn(number))).collect();
+    assert_eq!(told(&mut scan), (all.clone(), 0));
+    // The run of 100..200.
+    storage.rot(runs[1], RunPart::Entries, 100);
+    assert_eq!(told(&mut damaged), (all[..100].to_vec(), 1));
 }

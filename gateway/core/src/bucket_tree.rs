@@ -202,11 +202,11 @@ fn key_of(tag: u8, number: u64) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub struct JournalChanges {
     is_whole: bool,
-    map: ExtentMap,
-    entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    counters: BTreeMap<Vec<u8>, i64>,
-    objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
-    volumes: BTreeMap<VolumeId, Option<Volume>>,
+    pub(crate) map: ExtentMap,
+    pub(crate) entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    pub(crate) counters: BTreeMap<Vec<u8>, i64>,
+    pub(crate) objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
+    pub(crate) volumes: BTreeMap<VolumeId, Option<Volume>>,
     totals: Totals,
 }
 

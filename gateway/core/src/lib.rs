@@ -23,6 +23,7 @@
 #![warn(missing_docs, clippy::unwrap_used)]
 extern crate alloc;
 
+pub mod audit;
 pub mod backing;
 pub mod bucket_tree;
 mod config;

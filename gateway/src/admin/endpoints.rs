@@ -54,9 +54,9 @@ endpoints! {
 
     /// The check of the store that is under way, else the latest.
     STORE_CHECK_STATUS: Get "/v1/check/store", () => 200 StoreCheckStatus;
-    /// Begins to read and verify every object in the store, or joins the check that is under way; the answer tells which
-    /// `run` it is.
-    STORE_CHECK_START: Post "/v1/check/store", () => 202 StoreCheckStatus;
+    /// Begins to check the store with local metadata, goes on with a check that was interrupted, or joins the one that is under
+    /// way; the answer tells which `run` it is.
+    STORE_CHECK_START: Post "/v1/check/store", StartStoreCheck => 202 StoreCheckStatus;
 
     /// The policies at work and how they fare.
     POLICY: Get "/v1/policy", () => 200 PolicyStatus;
@@ -69,6 +69,21 @@ endpoints! {
     TRACE_START: Post "/v1/trace", StartTrace => 201 TraceStatus;
     /// Ends the recording, if there is one; the file is whole when it is answered.
     TRACE_STOP: Delete "/v1/trace", () => 200 TraceStatus;
+}
+
+/// Where a check of the store begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartStoreCheck {
+    /// Where the one before was interrupted, if it was; else at the beginning.
+    #[serde(default)]
+    pub resume: bool,
+}
+
+impl Request for StartStoreCheck {
+    fn check(&self) -> Result<(), ControlError> {
+        Ok(())
+    }
 }
 
 /// Which key is replaced.

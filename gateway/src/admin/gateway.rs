@@ -65,7 +65,7 @@ impl GatewayControl {
         let now = Instant::now();
         Self {
             policy: PolicyControl::new(gateway.clone(), settings),
-            store_check: Arc::default(),
+            store_check: Arc::new(StoreCheck::new(&settings.directories.state_directory)),
             gateway,
             shares,
             server,
@@ -313,8 +313,8 @@ impl GatewayControl {
             .on(&endpoints::STORE_CHECK_STATUS, |gateway, ()| {
                 Ok(gateway.store_check.status())
             })
-            .on(&endpoints::STORE_CHECK_START, |gateway, ()| {
-                Ok(gateway.store_check.start(&gateway.gateway))
+            .on(&endpoints::STORE_CHECK_START, |gateway, request| {
+                Ok(gateway.store_check.start(&gateway.gateway, request.resume))
             })
             .on(&endpoints::POLICY, |gateway, ()| Ok(gateway.policy_status()))
             .on(&endpoints::POLICY_SET, Self::policy_set)

@@ -11,7 +11,10 @@ mod status;
 mod trace;
 mod volume;
 
-pub use check::{CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus, StoreCheckStatus, StoreFinding};
+pub use check::{
+    CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus, StoreCheckStage, StoreCheckStatus, StoreFinding,
+    StoreFindingKind,
+};
 pub use error::{ControlError, ErrorKind};
 pub use flush::FlushMode;
 pub use name::NAME_BYTES_MAX;

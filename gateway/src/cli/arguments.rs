@@ -85,12 +85,16 @@ pub(super) enum Command {
     /// Show and replace the keys that objects in the store are encrypted with
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Check all shares for contradictions, or every object in the store, while they are in use
+    /// Check all shares for contradictions, or the store with everything that refers to it, while they are in use
     Check {
-        /// Read and verify every object in the store, which costs its requests and egress
+        /// Compare local metadata, the store's and the fingerprint index, and read and verify every object in the store, which
+        /// costs its requests and egress
         #[arg(long)]
         store: bool,
-        /// Print the result as one JSON object
+        /// Go on where the last check of the store was interrupted, if it was
+        #[arg(long, requires = "store")]
+        resume: bool,
+        /// Print the result as one JSON object, and the progress as such, a line each, to standard error
         #[arg(long)]
         json: bool,
     },

@@ -4,9 +4,9 @@
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
-use crate::admin::endpoint::Endpoint;
-use crate::admin::endpoints;
-use crate::admin::model::{CheckFinding, CheckState, CheckStatus, StoreCheckStatus, StoreFinding};
+use crate::admin::endpoint::{Endpoint, Request};
+use crate::admin::endpoints::{self, StartStoreCheck};
+use crate::admin::model::{CheckFinding, CheckState, CheckStatus, StoreCheckStage, StoreCheckStatus, StoreFinding};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,15 +17,20 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-pub(super) fn run(client: &Client, of_store: bool, as_json: bool) -> Result<(), CliError> {
+pub(super) fn run(client: &Client, of_store: bool, resume: bool, as_json: bool) -> Result<(), CliError> {
     match of_store {
         true => carry_out(
             client,
-            &endpoints::STORE_CHECK_START,
+            (&endpoints::STORE_CHECK_START, &StartStoreCheck { resume }),
             &endpoints::STORE_CHECK_STATUS,
             as_json,
         ),
-        false => carry_out(client, &endpoints::CHECK_START, &endpoints::CHECK_STATUS, as_json),
+        false => carry_out(
+            client,
+            (&endpoints::CHECK_START, &()),
+            &endpoints::CHECK_STATUS,
+            as_json,
+        ),
     }
 }
 
@@ -43,6 +48,10 @@ struct Summary<'s> {
     /// What else there is to say at the end.
     remark: String,
     error: Option<&'s str>,
+    /// Where it is, for who waits.
+    progress: String,
+    /// Said when nothing is known of it any more.
+    how_to_go_on: &'static str,
 }
 
 trait Check: Serialize + DeserializeOwned + JsonSchema {
@@ -61,13 +70,26 @@ impl Check for CheckStatus {
             findings: self.findings.iter().map(finding_shown).collect(),
             remark: String::new(),
             error: self.error.as_deref(),
+            progress: progress(self.inodes_checked, self.inodes, "inodes"),
+            how_to_go_on: "",
         }
     }
 }
 
 impl Check for StoreCheckStatus {
     fn summary(&self) -> Summary<'_> {
-        let orphans = match self.orphans_count {
+        let mut remark = format!("; {} verified", HumanBytes(self.bytes_read));
+        if self.blocks_not_indexed > 0 {
+            let count = HumanCount(self.blocks_not_indexed);
+            remark +=
+                &format!("; {count} blocks that the fingerprint index does not know, so equal ones are stored again");
+        }
+        if self.index_entries_nowhere > 0 {
+            let count = HumanCount(self.index_entries_nowhere);
+            remark += &format!("; {count} entries of the fingerprint index that lead nowhere and are not used");
+        }
+        remark.extend(self.remarks.iter().map(|said| format!("; {said}")));
+        remark += &match self.orphans_count {
             0 => String::new(),
             count => format!(
                 "; {} orphans, such as {}: garbage of interrupted uploads, or of another gateway",
@@ -83,19 +105,21 @@ impl Check for StoreCheckStatus {
             total: self.objects,
             findings_count: self.findings_count,
             findings: self.findings.iter().map(store_finding_shown).collect(),
-            remark: format!("; {} verified{orphans}", HumanBytes(self.bytes_read)),
+            remark,
             error: self.error.as_deref(),
+            progress: self.progress(),
+            how_to_go_on: "; `tombolo check --store --resume` goes on where it was",
         }
     }
 }
 
-fn carry_out<S: Check>(
+fn carry_out<S: Check, R: Request>(
     client: &Client,
-    start: &Endpoint<(), S>,
+    start: (&Endpoint<R, S>, &R),
     latest: &Endpoint<(), S>,
     as_json: bool,
 ) -> Result<(), CliError> {
-    let status = wait(client, start, latest)?;
+    let status = wait(client, start, latest, as_json)?;
     if as_json {
         output::json(&status)?;
     } else {
@@ -104,18 +128,24 @@ fn carry_out<S: Check>(
     verdict(&status.summary())
 }
 
-fn wait<S: Check>(client: &Client, start: &Endpoint<(), S>, latest: &Endpoint<(), S>) -> Result<S, CliError> {
-    let mut display = Display::new();
-    let mut status = client.ask(start, &())?;
+fn wait<S: Check, R: Request>(
+    client: &Client,
+    (start, request): (&Endpoint<R, S>, &R),
+    latest: &Endpoint<(), S>,
+    as_json: bool,
+) -> Result<S, CliError> {
+    let mut display = Display::new(as_json);
+    let mut status = client.ask(start, request)?;
     let run = status.summary().run;
     while status.summary().state == CheckState::Running {
-        display.show(&status.summary());
+        display.show(&status);
         std::thread::sleep(POLL_INTERVAL);
         status = client.ask(latest, &())?;
         // Another number: a gateway that was restarted, or somebody else's next check. What ours found is gone.
         if status.summary().run != run {
             display.finish();
-            return Err(CliError::CheckFailed("the gateway knows nothing of it any more".into()));
+            let said = "the gateway knows nothing of it any more".to_owned();
+            return Err(CliError::CheckFailed(said + status.summary().how_to_go_on));
         }
     }
     display.finish();
@@ -152,13 +182,32 @@ fn shown(summary: &Summary<'_>) -> String {
 }
 
 fn store_finding_shown(finding: &StoreFinding) -> String {
-    if finding.blocks == 0 {
-        return format!("{}: {}\n", finding.object, finding.message);
+    let mut place = Vec::new();
+    if !finding.object.is_empty() {
+        place.push(finding.object.clone());
     }
-    format!(
-        "{}, {} blocks, PVBN {} to {}: {}\n",
-        finding.object, finding.blocks, finding.first_pvbn, finding.last_pvbn, finding.message
-    )
+    if let Some(volume) = &finding.volume {
+        place.push(volume.clone());
+    }
+    match (&finding.volume, finding.blocks) {
+        (_, 0) => {}
+        (Some(_), blocks) => place.push(format!(
+            "blocks {} to {}",
+            finding.first_block,
+            finding.first_block + (blocks - 1)
+        )),
+        (None, blocks) => place.push(format!("{blocks} blocks")),
+    }
+    if finding.blocks > 0 && finding.last_pvbn > 0 {
+        place.push(format!("PVBN {} to {}", finding.first_pvbn, finding.last_pvbn));
+    }
+    let place = place.join(", ");
+    let separator = if place.is_empty() { "" } else { ": " };
+    let advice = match finding.advice.as_str() {
+        "" => String::new(),
+        advice => format!("; {advice}"),
+    };
+    format!("{place}{separator}{}{advice}\n", finding.message)
 }
 
 fn finding_shown(finding: &CheckFinding) -> String {
@@ -168,35 +217,66 @@ fn finding_shown(finding: &CheckFinding) -> String {
     format!("{share}{inode}{}\n", finding.message)
 }
 
+impl StoreCheckStatus {
+    fn progress(&self) -> String {
+        match self.stage {
+            StoreCheckStage::StoreMetadata => {
+                let count = HumanCount(self.records_compared);
+                format!("the store's metadata: {count} blocks and records compared")
+            }
+            StoreCheckStage::References => format!("references: {} blocks", HumanCount(self.references_checked)),
+            StoreCheckStage::Index => {
+                let count = HumanCount(self.index_entries_checked);
+                format!("fingerprint index: {count} entries")
+            }
+            StoreCheckStage::Listing => "names in the store".to_owned(),
+            StoreCheckStage::Objects => format!(
+                "{}, {} of {}, {}/s",
+                progress(self.objects_checked, self.objects, "objects"),
+                HumanBytes(self.bytes_read),
+                HumanBytes(self.bytes),
+                HumanBytes(self.bytes_per_s as u64)
+            ),
+        }
+    }
+}
+
+fn progress(checked: u64, total: u64, what: &str) -> String {
+    format!("{} of {} {what}", HumanCount(checked), HumanCount(total))
+}
+
 enum Display {
     Bar(ProgressBar),
-    Lines { last: Instant },
+    Lines { last: Instant, as_json: bool },
 }
 
 impl Display {
-    fn new() -> Self {
-        if !std::io::stderr().is_terminal() {
-            return Self::Lines { last: Instant::now() };
+    fn new(as_json: bool) -> Self {
+        if as_json || !std::io::stderr().is_terminal() {
+            let last = Instant::now();
+            return Self::Lines { last, as_json };
         }
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}");
         Self::Bar(ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
-    fn show(&mut self, summary: &Summary<'_>) {
+    fn show<S: Check>(&mut self, status: &S) {
+        let summary = status.summary();
         let (checked, total) = (summary.checked, summary.total);
-        let findings = HumanCount(summary.findings_count);
-        let (shown_checked, shown_total) = (HumanCount(checked), HumanCount(total));
-        let message = format!("{shown_checked} of {shown_total} {}, {findings} findings", summary.what);
+        let message = format!("{}, {} findings", summary.progress, HumanCount(summary.findings_count));
         match self {
             Self::Bar(bar) => {
                 bar.set_length(total.max(checked));
                 bar.set_position(checked);
                 bar.set_message(message);
             }
-            Self::Lines { last } if last.elapsed() < LINE_INTERVAL => {}
-            Self::Lines { last } => {
+            Self::Lines { last, .. } if last.elapsed() < LINE_INTERVAL => {}
+            Self::Lines { last, as_json } => {
                 *last = Instant::now();
-                eprintln!("{message}");
+                match serde_json::to_string(status) {
+                    Ok(line) if *as_json => eprintln!("{line}"),
+                    _ => eprintln!("{message}"),
+                }
             }
         }
     }
@@ -263,6 +343,7 @@ a session without a share
                 last_pvbn: 90,
                 blocks: 64,
                 message: "it is missing".into(),
+                ..StoreFinding::default()
             }],
             ..StoreCheckStatus::default()
         };

@@ -42,6 +42,9 @@ impl Gateway {
         // restart in the middle would replay.
         self.cache.sync().map_err(|error| failed("cache file sync", &error))?;
         self.journal.sync().map_err(|error| failed("journal sync", &error))?;
+        // Whoever reads what one checkpoint has left waits until the next one is whole.
+        let mut is_settled = self.is_settled.lock().unwrap_or_else(PoisonError::into_inner);
+        *is_settled = false;
         let superblock = &merge.frozen().superblock;
         self.cache.note_journal(JournalMark {
             segment: superblock.segment,
@@ -65,6 +68,8 @@ impl Gateway {
                 break;
             }
         }
+        *is_settled = true;
+        drop(is_settled);
         if let Some(manifest) = manifest {
             self.index().manifest_is_durable(&manifest);
             self.delete_obsolete_runs();

@@ -215,8 +215,23 @@ pub enum CheckedObject {
     Unknown(String),
 }
 
+impl CheckedObject {
+    /// Why nothing is known of it.
+    pub fn unknown(&self) -> Option<&str> {
+        match self {
+            Self::Unknown(reason) => Some(reason),
+            Self::Whole | Self::Missing | Self::Altered(_) => None,
+        }
+    }
+}
+
 /// For a check of the store, which waits for those who read and write.
 impl Gateway {
+    /// Of the state directory.
+    pub fn identity(&self) -> u64 {
+        self.core().identity()
+    }
+
     /// Whether local metadata has all that the journal has.
     pub fn is_checkpointed(&self) -> bool {
         self.core().is_checkpointed()

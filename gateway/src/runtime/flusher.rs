@@ -32,7 +32,7 @@ impl Gateway {
         }
     }
 
-    fn find_fingerprint(&self, fingerprint: &Fingerprint) -> Option<Pvbn> {
+    pub(super) fn find_fingerprint(&self, fingerprint: &Fingerprint) -> Option<Pvbn> {
         let probe = self.index().probe(fingerprint);
         probe.resolve(&self.index_files).unwrap_or_else(|error| {
             // Costs one chance to deduplicate, never data.

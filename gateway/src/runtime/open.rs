@@ -367,6 +367,7 @@ impl Gateway {
             index_is_full: AtomicBool::new(false),
             index_entries_dropped: AtomicU64::new(0),
             index_checkpoint: Mutex::default(),
+            is_settled: Mutex::default(),
             data_keys,
             publishing: Publishing::new(own_root.kept, options.writer),
             loading: Loading::default(),

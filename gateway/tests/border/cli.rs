@@ -227,7 +227,13 @@ fn a_check_of_the_store_ends_with_what_it_found() {
     assert!(said.starts_with("5 objects checked, nothing found"), "{said}");
     gateway.fake.0.lock().unwrap().store_check.findings_count = 2;
     let status = parsed(&gateway.cli(&["check", "--store", "--json"], 7).out);
-    assert_eq!(status["findings_count"], json!(2));
+    assert_eq!(
+        (&status["findings_count"], &status["resumed"]),
+        (&json!(2), &json!(false))
+    );
+    let status = parsed(&gateway.cli(&["check", "--store", "--resume", "--json"], 7).out);
+    assert_eq!(status["resumed"], json!(true));
+    gateway.cli(&["check", "--resume"], 2);
 }
 
 #[test]

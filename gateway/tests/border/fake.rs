@@ -83,8 +83,10 @@ impl Fake {
             .on(&endpoints::STORE_CHECK_STATUS, |fake, ()| {
                 Ok(fake.0.lock().unwrap().store_check.clone())
             })
-            .on(&endpoints::STORE_CHECK_START, |fake, ()| {
-                Ok(fake.0.lock().unwrap().store_check.clone())
+            .on(&endpoints::STORE_CHECK_START, |fake, request| {
+                let mut state = fake.0.lock().unwrap();
+                state.store_check.resumed = request.resume;
+                Ok(state.store_check.clone())
             })
             .on(&endpoints::POLICY, |fake, ()| Ok(fake.policy()))
             .on(&endpoints::POLICY_SET, Self::policy_set)

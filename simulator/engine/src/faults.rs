@@ -26,11 +26,13 @@
 //! | `change`    | what a request asked for, to be found in one batch                 |
 //! | `watch`     | what a look under way may find                                     |
 //! | `checks`    | the state after a crash and at the end, as a whole                 |
+//! | `audit`     | what a check of the store compares, at every moment                  |
 //! | `service`   | the file service itself, its clients, and what they must be answered |
 //! | `run`       | a seed from beginning to end                                       |
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 
 mod answers;
+mod audit;
 mod bucket;
 mod canary;
 mod change;

@@ -158,7 +158,7 @@ fn the_removal_of_nodes_that_a_kept_root_needs_is_noticed() {
 
 #[test]
 fn the_removal_of_nodes_that_local_metadata_lacks_is_noticed() {
-    assert_noticed(Canary::RemoveNodesBehind, 0..100);
+    assert_noticed(Canary::RemoveNodesBehind, 0..400);
 }
 
 #[test]

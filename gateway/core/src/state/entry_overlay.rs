@@ -48,6 +48,10 @@ impl Entries {
         self.counters.iter().map(|(key, value)| (key, *value))
     }
 
+    pub(crate) fn counter(&self, key: &[u8]) -> Option<i64> {
+        self.counters.get(key).copied()
+    }
+
     /// Changed entries with `from <= key < end`, in order of their keys.
     pub(crate) fn range<'s>(&'s self, from: &[u8], end: &[u8]) -> impl Iterator<Item = (&'s Vec<u8>, &'s EntryValue)> {
         self.changed

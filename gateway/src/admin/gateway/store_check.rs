@@ -1,12 +1,21 @@
-//! One check of the store at a time: root, journal and metadata tree, and every object that the gateway has put there, are
-//! read, decrypted, decoded and verified, and what lies among the objects besides is listed.
+//! One check of the store at a time: the store's metadata against local metadata, reference counts against maps, maps against
+//! objects and slots, the fingerprint index against objects; then the names in the store, and every object is read, decrypted,
+//! decoded and verified. What costs nothing comes first.
 //!
-//! The store is listed first and the table of objects is read after the next checkpoint, so that an object that is put
-//! meanwhile is not called an orphan. Sixteen bytes for each name are kept in memory, and nothing else grows with the
-//! store.
+//! How far it is lies in a file in the state directory, so that it can go on after a restart. The store is listed first and the
+//! table of objects is read after the next checkpoint, so that an object that is put meanwhile is not called an orphan. Sixteen
+//! bytes for each name are kept in memory while names are compared; nothing else grows with the store.
 
-use crate::admin::model::{CHECK_FINDINGS_KEPT_MAX, CheckState, StoreCheckStatus, StoreFinding};
-use crate::runtime::{CheckedObject, Gateway};
+mod findings;
+mod progress;
+
+use crate::admin::model::{
+    CHECK_FINDINGS_KEPT_MAX, CheckState, StoreCheckStage, StoreCheckStatus, StoreFinding, StoreFindingKind,
+};
+use crate::runtime::{CheckedObject, FingerprintFinding, Gateway, MetadataFinding};
+use findings::{audit_finding, fingerprint_finding, metadata_finding, object_finding};
+use progress::{KEEP_INTERVAL, Progress, ProgressFile};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,12 +28,31 @@ const OBJECTS_AT_ONCE: usize = 8;
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(300);
 const CHECKPOINT_POLL: Duration = Duration::from_millis(50);
 
-#[derive(Default)]
 pub(super) struct StoreCheck {
     latest: Mutex<StoreCheckStatus>,
+    file: ProgressFile,
+}
+
+/// One check, on its thread.
+struct Run<'c> {
+    check: &'c StoreCheck,
+    gateway: &'c Arc<Gateway>,
+    /// In the stage that is under way; what it counts is the stage's affair.
+    next: u64,
+    kept_at: Instant,
+    began_at: Instant,
+    /// Read before this run.
+    bytes_before: u64,
 }
 
 impl StoreCheck {
+    pub fn new(state_directory: &Path) -> Self {
+        Self {
+            latest: Mutex::default(),
+            file: ProgressFile::of(state_directory),
+        }
+    }
+
     pub fn status(&self) -> StoreCheckStatus {
         self.lock().clone()
     }
@@ -34,17 +62,32 @@ impl StoreCheck {
     }
 
     /// Begins on a thread of its own, or joins the check that is under way.
-    pub fn start(self: &Arc<Self>, gateway: &Arc<Gateway>) -> StoreCheckStatus {
+    pub fn start(self: &Arc<Self>, gateway: &Arc<Gateway>, resume: bool) -> StoreCheckStatus {
         let mut status = self.lock();
         if status.state != CheckState::Running {
+            let kept = if resume {
+                self.file.read(gateway.identity())
+            } else {
+                self.file.remove();
+                None
+            };
+            let is_resumed = kept.is_some();
+            let Progress {
+                next, status: before, ..
+            } = kept.unwrap_or_default();
+            let totals = gateway.snapshot().totals;
             *status = StoreCheckStatus {
                 run: status.run + 1,
                 state: CheckState::Running,
-                objects: gateway.snapshot().totals.objects,
-                ..StoreCheckStatus::default()
+                resumed: is_resumed,
+                objects: totals.objects.max(before.objects_checked),
+                bytes: totals.object_bytes.max(before.bytes_read),
+                bytes_per_s: 0.0,
+                error: None,
+                ..before
             };
             let (check, gateway) = (self.clone(), gateway.clone());
-            let run = move || check.end(check.run(&gateway));
+            let run = move || check.end(check.run(&gateway, next));
             if let Err(error) = thread::Builder::new().name("check-store".into()).spawn(run) {
                 status.state = CheckState::Failed;
                 status.error = Some(error.to_string());
@@ -54,6 +97,9 @@ impl StoreCheck {
     }
 
     fn end(&self, result: Result<(), String>) {
+        if result.is_ok() {
+            self.file.remove();
+        }
         let mut status = self.lock();
         status.state = match &result {
             Ok(()) => CheckState::Finished,
@@ -62,89 +108,244 @@ impl StoreCheck {
         status.error = result.err();
     }
 
-    fn run(&self, gateway: &Arc<Gateway>) -> Result<(), String> {
-        let mut listed = Listed::of(gateway)?;
-        checkpoint(gateway)?;
-        for (object, message) in gateway.check_metadata()? {
-            tracing::warn!(object, "check of the store: {message}");
-            self.find(StoreFinding {
-                object,
-                message,
-                ..StoreFinding::default()
-            });
+    fn run(&self, gateway: &Arc<Gateway>, next: u64) -> Result<(), String> {
+        if !gateway.is_metadata_complete() {
+            return Err(
+                "local metadata is still being loaded; run the check again when `tombolo status` says that it is \
+                 complete"
+                    .into(),
+            );
         }
-        let mut from = 0;
-        loop {
-            let descriptors = gateway.objects_from(from, OBJECTS_AT_ONCE)?;
-            let Some(last) = descriptors.last() else { break };
-            from = last.first_pvbn().0 + 1;
-            for (descriptor, object) in descriptors.iter().zip(gateway.check_objects(&descriptors)) {
-                listed.strike_out(descriptor.id());
-                self.note(descriptor, object)?;
-            }
-        }
-        self.name_orphans(gateway, listed)
-    }
-
-    /// # Errors
-    /// When the store does not answer: that says nothing about the object.
-    fn note(&self, descriptor: &ObjectDescriptor, object: CheckedObject) -> Result<(), String> {
-        let mut status = self.lock();
-        status.objects_checked += 1;
-        status.objects = status.objects.max(status.objects_checked);
-        let what = match object {
-            CheckedObject::Whole => {
-                status.bytes_read += descriptor.object_bytes() as u64;
-                return Ok(());
-            }
-            CheckedObject::Unknown(error) => return Err(error),
-            CheckedObject::Missing => "it is missing".to_owned(),
-            CheckedObject::Altered(reason) => reason,
+        let now = Instant::now();
+        let mut run = Run {
+            check: self,
+            gateway,
+            next,
+            kept_at: now,
+            began_at: now,
+            bytes_before: self.lock().bytes_read,
         };
-        let (object, blocks) = (descriptor.id().key(), descriptor.blocks().len() as u64);
-        let (first_pvbn, last_pvbn) = (descriptor.first_pvbn().0, descriptor.last_pvbn().0);
-        tracing::warn!(object, first_pvbn, last_pvbn, blocks, "check of the store: {what}");
-        drop(status);
-        self.find(StoreFinding {
-            object,
-            first_pvbn,
-            last_pvbn,
-            blocks,
-            message: what,
-        });
-        Ok(())
+        loop {
+            let stage = self.lock().stage;
+            let following = match stage {
+                StoreCheckStage::StoreMetadata => {
+                    run.check_metadata()?;
+                    StoreCheckStage::References
+                }
+                StoreCheckStage::References => {
+                    run.check_references()?;
+                    StoreCheckStage::Index
+                }
+                StoreCheckStage::Index => {
+                    run.check_index()?;
+                    StoreCheckStage::Listing
+                }
+                StoreCheckStage::Listing => {
+                    run.check_names()?;
+                    StoreCheckStage::Objects
+                }
+                StoreCheckStage::Objects => return run.check_objects(),
+            };
+            self.lock().stage = following;
+            run.next = 0;
+            run.keep()?;
+        }
+    }
+}
+
+impl Run<'_> {
+    fn status(&self) -> MutexGuard<'_, StoreCheckStatus> {
+        self.check.lock()
     }
 
     fn find(&self, finding: StoreFinding) {
-        let mut status = self.lock();
+        tracing::warn!(
+            kind = ?finding.kind,
+            object = finding.object,
+            volume = finding.volume,
+            first_block = finding.first_block,
+            first_pvbn = finding.first_pvbn,
+            last_pvbn = finding.last_pvbn,
+            blocks = finding.blocks,
+            "check of the store: {}",
+            finding.message
+        );
+        let mut status = self.status();
         status.findings_count += 1;
         if status.findings.len() < CHECK_FINDINGS_KEPT_MAX {
             status.findings.push(finding);
         }
     }
 
-    /// What was listed and is in the table now was confirmed meanwhile.
-    fn name_orphans(&self, gateway: &Arc<Gateway>, listed: Listed) -> Result<(), String> {
+    fn find_fingerprint(&self, wrong: &FingerprintFinding) {
+        self.find(fingerprint_finding(wrong));
+    }
+
+    /// Where it would go on.
+    fn keep(&mut self) -> Result<(), String> {
+        self.kept_at = Instant::now();
+        let progress = Progress::of(self.gateway.identity(), self.next, &self.status());
+        self.check.file.keep(&progress)
+    }
+
+    fn keep_sometimes(&mut self) -> Result<(), String> {
+        match self.kept_at.elapsed() >= KEEP_INTERVAL {
+            true => self.keep(),
+            false => Ok(()),
+        }
+    }
+
+    fn check_metadata(&self) -> Result<(), String> {
+        // So that little is on its way and all else is compared.
+        checkpoint(self.gateway)?;
+        let find = &mut |finding: MetadataFinding| self.find(metadata_finding(self.gateway, finding));
+        let tell = &mut |compared| self.status().records_compared = compared;
+        let checked = self.gateway.check_metadata(find, tell)?;
+        let mut status = self.status();
+        status.records_compared = checked.compared;
+        status.remarks.extend(checked.remark.map(str::to_owned));
+        Ok(())
+    }
+
+    fn check_references(&mut self) -> Result<(), String> {
+        let mut waited_until = None;
+        loop {
+            self.keep_sometimes()?;
+            let looked = match self.gateway.check_local_window(self.next) {
+                Ok(Some(looked)) => looked,
+                Ok(None) => {
+                    let until = *waited_until.get_or_insert_with(|| Instant::now() + CHECKPOINT_PATIENCE);
+                    if Instant::now() >= until {
+                        return Err(NO_CHECKPOINT.into());
+                    }
+                    checkpoint(self.gateway)?;
+                    continue;
+                }
+                Err(error) => {
+                    self.find(metadata_finding(self.gateway, MetadataFinding::Local(error)));
+                    return Ok(());
+                }
+            };
+            waited_until = None;
+            for finding in looked.findings {
+                self.find(audit_finding(self.gateway, finding));
+            }
+            self.status().references_checked += looked.window.pvbns;
+            match looked.window.next {
+                Some(next) => self.next = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn check_index(&mut self) -> Result<(), String> {
+        {
+            // Begun anew if it was interrupted.
+            let mut status = self.status();
+            (status.index_entries_checked, status.index_entries_nowhere) = (0, 0);
+        }
+        let mut scan = self.gateway.scan_index();
+        checkpoint(self.gateway)?;
+        while let Some(found) = self.gateway.check_index(&mut scan)? {
+            for reason in found.faults {
+                self.find(StoreFinding {
+                    kind: StoreFindingKind::IndexDamaged,
+                    message: reason,
+                    advice: "no data is lost by it: blocks that only this file knows are stored again when equal ones are written"
+                        .into(),
+                    ..StoreFinding::default()
+                });
+            }
+            found.wrong.iter().for_each(|wrong| self.find_fingerprint(wrong));
+            let mut status = self.status();
+            status.index_entries_checked += found.checked;
+            status.index_entries_nowhere += found.nowhere;
+        }
+        Ok(())
+    }
+
+    /// What was listed and is in the table afterwards was confirmed meanwhile.
+    fn check_names(&self) -> Result<(), String> {
+        let mut listed = Listed::of(self.gateway)?;
+        checkpoint(self.gateway)?;
+        let mut from = 0;
+        loop {
+            let descriptors = self.gateway.objects_from(from, OBJECTS_AT_ONCE)?;
+            let Some(last) = descriptors.last() else { break };
+            from = last.first_pvbn().0 + 1;
+            for descriptor in &descriptors {
+                listed.strike_out(descriptor.id());
+            }
+        }
+        self.name_orphans(listed)
+    }
+
+    fn name_orphans(&self, listed: Listed) -> Result<(), String> {
         let (prefixes, mut orphans) = (listed.left(), listed.unknown);
         let mut count = (prefixes.len() + orphans.len()) as u64;
-        if !prefixes.is_empty() {
-            checkpoint(gateway)?;
-        }
         for prefix in prefixes.into_iter().take(CHECK_FINDINGS_KEPT_MAX) {
             let key = ObjectId::key_prefix(prefix);
-            let found = gateway.list_store(&key, None, 1).map_err(|error| error.to_string())?;
+            let found = self
+                .gateway
+                .list_store(&key, None, 1)
+                .map_err(|error| error.to_string())?;
             match found.into_iter().next() {
-                Some(object) if !gateway.has_put(&object.key)? => orphans.push(object.key),
+                Some(object) if !self.gateway.has_put(&object.key)? => orphans.push(object.key),
                 _ => count -= 1,
             }
         }
         orphans.truncate(CHECK_FINDINGS_KEPT_MAX);
-        let mut status = self.lock();
+        let mut status = self.status();
         status.orphans_count = count;
         status.orphans = orphans;
         Ok(())
     }
+
+    fn check_objects(&mut self) -> Result<(), String> {
+        self.began_at = Instant::now();
+        loop {
+            let descriptors = self.gateway.objects_from(self.next, OBJECTS_AT_ONCE)?;
+            let Some(last) = descriptors.last() else {
+                return Ok(());
+            };
+            let checked = self.gateway.check_objects(&descriptors);
+            // Nothing is counted twice when it goes on after a store that did not answer.
+            if let Some(error) = checked.iter().find_map(CheckedObject::unknown) {
+                return Err(error.to_owned());
+            }
+            for (descriptor, object) in descriptors.iter().zip(checked) {
+                self.note(descriptor, object)?;
+            }
+            self.next = last.first_pvbn().0 + 1;
+            self.keep_sometimes()?;
+        }
+    }
+
+    fn note(&self, descriptor: &ObjectDescriptor, object: CheckedObject) -> Result<(), String> {
+        if let Some(finding) = object_finding(descriptor, &object) {
+            self.find(finding);
+        }
+        let is_whole = matches!(object, CheckedObject::Whole);
+        let (unknown, wrong) = match is_whole {
+            true => self.gateway.check_fingerprints(descriptor)?,
+            false => (0, Vec::new()),
+        };
+        wrong.iter().for_each(|wrong| self.find_fingerprint(wrong));
+        let mut status = self.status();
+        status.blocks_not_indexed += unknown;
+        status.objects_checked += 1;
+        status.objects = status.objects.max(status.objects_checked);
+        if is_whole {
+            status.bytes_read += descriptor.object_bytes() as u64;
+            status.bytes = status.bytes.max(status.bytes_read);
+        }
+        let seconds = self.began_at.elapsed().as_secs_f64().max(0.001);
+        status.bytes_per_s = (status.bytes_read - self.bytes_before) as f64 / seconds;
+        Ok(())
+    }
 }
+
+const NO_CHECKPOINT: &str = "no checkpoint could be made; see `tombolo status`";
 
 /// The names in the store.
 struct Listed {
@@ -199,7 +400,7 @@ fn checkpoint(gateway: &Arc<Gateway>) -> Result<(), String> {
             return Err(failure.to_string());
         }
         if Instant::now() >= deadline {
-            return Err("no checkpoint could be made; see `tombolo status`".into());
+            return Err(NO_CHECKPOINT.into());
         }
         gateway.submit(Event::CheckpointNow);
         thread::sleep(CHECKPOINT_POLL);

@@ -139,7 +139,7 @@ fn every_endpoint_answers_as_it_is_described() {
         ("share_list", "/v1/shares", ""),
         ("check_start", "/v1/check", ""),
         ("check_status", "/v1/check", ""),
-        ("store_check_start", "/v1/check/store", ""),
+        ("store_check_start", "/v1/check/store", "{}"),
         ("store_check_status", "/v1/check/store", ""),
         ("policy_set", "/v1/policy", r#"{"combination": "sarc_graph"}"#),
         ("policy", "/v1/policy", ""),
@@ -180,6 +180,70 @@ fn every_endpoint_answers_as_it_is_described() {
     asked.sort_unstable();
     all.sort_unstable();
     assert_eq!(asked, all, "every endpoint is asked");
+    server.shutdown();
+    gateway.stop(std::time::Duration::ZERO);
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !holds() {
+        assert!(std::time::Instant::now() < end, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn damage_to_local_metadata_is_found_and_what_to_do_is_said() {
+    use tombolo_core::local_metadata::{MetadataTransaction as _, Table, map_key};
+    let directory = tempfile::tempdir().unwrap();
+    let (gateway, server) = start(directory.path());
+    let socket = directory.path().join("run/admin.sock");
+    let checked = || -> Value {
+        ask(&socket, "POST", "/v1/check/store", "{}");
+        let mut status = Value::Null;
+        until("the check ends", || {
+            status = serde_json::from_str(&ask(&socket, "GET", "/v1/check/store", "").1).unwrap();
+            status["state"] != "running"
+        });
+        status
+    };
+    ask(&socket, "POST", "/v1/volumes", r#"{"name": "vol", "size_bytes": 8192}"#);
+    ask(&socket, "POST", "/v1/drain", "");
+    until("the store is told", || gateway.snapshot().counters.recovery_points > 0);
+    let status = checked();
+    assert_eq!((&status["findings"], &status["remarks"]), (&json!([]), &json!([])));
+    assert!(status["records_compared"].as_u64() > Some(0) || status["references_checked"] == 0);
+
+    // Runs of a page: start, length - 1, then PVBN or count. Two blocks map to where nothing is, and something is counted.
+    let run = |start: u8, length: u8, value: u64| [&[start, length - 1][..], &value.to_le_bytes()].concat();
+    let volume = gateway.volume_named("vol").unwrap().id;
+    let mut writing = gateway.metadata.write().unwrap();
+    writing.put(Table::Map, &map_key(volume, 0), &run(0, 2, 7_000)).unwrap();
+    let page = (70_000u64 / 256).to_be_bytes();
+    writing.put(Table::References, &page, &run(3, 1, 9)).unwrap();
+    writing.commit().unwrap();
+    let status = checked();
+    assert_eq!(status["state"], "finished");
+    let findings = status["findings"].as_array().unwrap();
+    let mut kinds: Vec<&str> = findings.iter().map(|found| found["kind"].as_str().unwrap()).collect();
+    kinds.sort_unstable();
+    assert_eq!(
+        kinds,
+        ["blocks_lost", "blocks_lost", "map_differs", "references", "references"]
+    );
+    for found in findings {
+        assert!(!found["message"].as_str().unwrap().is_empty() && !found["advice"].as_str().unwrap().is_empty());
+    }
+    let of_map = findings.iter().find(|found| found["kind"] == "map_differs").unwrap();
+    assert_eq!(
+        (
+            &of_map["volume"],
+            &of_map["first_block"],
+            &of_map["blocks"],
+            &of_map["first_pvbn"]
+        ),
+        (&json!("vol"), &json!(0), &json!(2), &json!(7_000))
+    );
     server.shutdown();
     gateway.stop(std::time::Duration::ZERO);
 }

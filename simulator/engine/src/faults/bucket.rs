@@ -307,7 +307,7 @@ impl World {
         }
     }
 
-    fn nodes(&self) -> BucketNodes {
+    pub(crate) fn nodes(&self) -> BucketNodes {
         BucketNodes {
             objects: self.bucket.nodes.clone(),
             ring: Arc::new(self.store.ring().clone()),
@@ -481,8 +481,18 @@ impl World {
         metadata
     }
 
+    /// What the gateway takes for the bucket's root.
+    pub(crate) fn known_root(&self) -> Option<Root> {
+        self.bucket.publisher.current().map(|known| known.root.clone())
+    }
+
+    /// Whether no object needs to have it: it was lost before it was uploaded.
+    pub(crate) fn may_be_missing(&self, pvbn: Pvbn) -> bool {
+        self.rotten.contains(&pvbn) || self.unread.contains(&pvbn)
+    }
+
     /// The parts that the root names, in their order.
-    fn parts_of(&self, root: &Root) -> Vec<(Part, Salt)> {
+    pub(crate) fn parts_of(&self, root: &Root) -> Vec<(Part, Salt)> {
         let mut parts = Vec::new();
         let mut salt = root.journal_salt;
         for sequence in root.journal().rev() {
@@ -521,9 +531,8 @@ impl World {
                     "in the bucket block {block} of {volume:?} maps to PVBN {}",
                     pvbn.0
                 );
-                let is_lost = self.rotten.contains(&pvbn) || self.unread.contains(&pvbn);
                 assert!(
-                    stored.contains(&pvbn) || is_lost,
+                    stored.contains(&pvbn) || self.may_be_missing(pvbn),
                     "in the bucket block {block} of {volume:?} maps to PVBN {}, which no object has",
                     pvbn.0
                 );

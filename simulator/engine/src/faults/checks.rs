@@ -174,6 +174,7 @@ impl World {
         }
         assert_eq!(mapped, self.mapped_blocks(), "mapped blocks of each volume and file");
         assert_eq!(references(&metadata), counted, "reference counts equal the map");
+        self.check_audit();
         let state = self.model.state();
         let entries = state.entries.iter().map(|(key, value)| (&key[..], &value[..]));
         assert!(entries.eq(metadata.table(Table::Entries)), "the table of entries");

@@ -743,6 +743,13 @@ impl World {
         }
         let changes = transaction.finish();
         self.metadata.install(changes, is_last.then(|| manifest.encode()));
+        if is_last {
+            self.check_audit();
+        }
+        // It takes longer than all else that a transaction is followed by.
+        if self.prng.chance(150) {
+            self.check_bucket_audit();
+        }
         is_last
     }
 
