@@ -1,5 +1,5 @@
 use super::*;
-use crate::bucket_tree::{BucketTree, FoldBase, JournalChanges, TreeContents, all_nodes, fold, read_tree};
+use crate::bucket_tree::{BucketTree, FoldBase, JournalChanges, TreeContents, fold, read_tree};
 use crate::format::bucket_journal::{Item, Part, PartHeader, Salt};
 use crate::format::local_metadata::{Table, map_key};
 use crate::format::page::{CountPage, References};
@@ -346,35 +346,6 @@ impl Bucket {
         assert!(audit.finish(Some(&contents)).unwrap() > 0);
         found
     }
-}
-
-/// The check of the usage table counts nodes as they are read.
-#[test]
-fn the_tree_is_read_node_by_node_once() {
-    struct Reads(Store, Vec<Pointer>);
-    impl Nodes for Reads {
-        type Error = Infallible;
-        fn read(&mut self, pointer: &Pointer) -> Result<Vec<u8>, Infallible> {
-            self.1.push(*pointer);
-            self.0.read(pointer)
-        }
-        fn write(&mut self, node: Vec<u8>) -> Result<Written, Infallible> {
-            self.0.write(node)
-        }
-    }
-    let mut items = items();
-    items.extend((0..400).map(|number| Item::Entry(format!("Nname{number}").into_bytes(), vec![1; 40])));
-    items.extend((0..400).map(|number| Item::Run(run(FILE, 1000 + 2 * number, 1, 20_000 + 7 * number))));
-    let length = items.len();
-    let Bucket { nodes, tree, .. } = Bucket::of(items, length);
-    let mut reads = Reads(nodes, Vec::new());
-    read_tree(&mut reads, &tree, &mut |_| Ok::<(), Infallible>(())).unwrap_or_else(|error| panic!("{error:?}"));
-    let mut all = all_nodes(&mut reads.0, &tree).unwrap();
-    assert!(all.len() > 20, "{} nodes", all.len());
-    let place = |pointer: &Pointer| pointer.message;
-    all.sort_unstable_by_key(place);
-    reads.1.sort_unstable_by_key(place);
-    assert_eq!(reads.1, all);
 }
 
 fn still() -> Moving {

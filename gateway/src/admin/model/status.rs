@@ -66,7 +66,7 @@ pub struct Status {
 }
 
 /// Local metadata of a gateway that was recovered from its store. What is not here yet is read in the store when it is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MetadataStatus {
     /// Nothing more of it is in the store alone.
@@ -75,6 +75,17 @@ pub struct MetadataStatus {
     pub loaded_records: u64,
     /// Why the last of them could not be brought, if that is so; it is tried again.
     pub failure: Option<String>,
+}
+
+/// Of a daemon that brings all of it here before it serves.
+impl Default for MetadataStatus {
+    fn default() -> Self {
+        Self {
+            is_complete: true,
+            loaded_records: 0,
+            failure: None,
+        }
+    }
 }
 
 /// What the store holds, and can be recovered from it without the local disk.
