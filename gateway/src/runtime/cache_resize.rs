@@ -31,6 +31,11 @@ pub enum CacheResizeError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Metadata(#[from] MetadataOpenError),
+    #[error(
+        "local metadata is not complete since the last recovery: set [cache] size back, start the gateway, and resize when `tombolo \
+         status` says no more that it is not complete"
+    )]
+    NotComplete,
     #[error("local metadata could not be brought up to the journal{}", .0.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
     NoCheckpoint(Option<String>),
     #[error(transparent)]
@@ -117,6 +122,9 @@ pub fn resize_cache(mut options: Options) -> Result<ResizedCache, CacheResizeErr
 fn finish_interrupted(paths: &Paths, map_bytes: u64) -> Result<u32, CacheResizeError> {
     let noted = header_of(&paths.cache).map(|header| header.mark.metadata_bytes);
     let metadata = Metadata::open(&paths.metadata, map_bytes, noted)?;
+    if metadata.behind().is_some() {
+        return Err(CacheResizeError::NotComplete);
+    }
     let superblock = {
         let reading = metadata.read();
         let reading = reading.map_err(|error| CacheResizeError::Transaction(error.to_string()))?;

@@ -135,7 +135,7 @@ impl Gateway {
     }
 
     /// Merges runs in the background, one merge at a time.
-    pub(super) fn compact(self: &Arc<Self>) {
+    fn compact(self: &Arc<Self>) {
         let gateway = self.clone();
         self.compacting.run(move || while gateway.compact_once() {});
     }

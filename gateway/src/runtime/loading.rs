@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
-use tombolo_base::ObjectDescriptor;
-use tombolo_core::backing::{Backing, lay, load_progress};
+use tombolo_core::Event;
+use tombolo_core::backing::{Backing, Portion, Progress, lay, load_progress};
 
 /// Pages, entries or objects that one transaction takes.
 const RECORDS_MAX: u64 = 2048;
-/// Fingerprints in memory from which on they are written to a file.
-const FINGERPRINTS_MAX: usize = 1 << 17;
+/// Blocks of most objects.
+const PACK_BLOCKS: usize = 64;
+/// Between two looks at whether a checkpoint has been made.
+const CHECKPOINT_LOOK: Duration = Duration::from_millis(10);
 /// Before what failed is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -31,12 +33,6 @@ pub struct LoadingInfo {
     pub records: u64,
     /// Why the last portion could not be had, if it could not.
     pub failure: Option<String>,
-}
-
-/// What becomes of a portion.
-enum Loaded {
-    Portion,
-    Last,
 }
 
 impl Gateway {
@@ -76,48 +72,90 @@ impl Gateway {
         thread::Builder::new().name("load-metadata".into()).spawn(run).map(drop)
     }
 
-    fn load_portion(self: &Arc<Self>, backing: &Backing, nodes: &mut WholeObjects) -> Result<Loaded, String> {
+    fn read_portion(&self, backing: &Backing, nodes: &mut WholeObjects) -> Result<Portion, String> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
         let progress = {
             let reading = self.metadata.read().map_err(|error| failed(&error))?;
             load_progress(&reading).map_err(|error| failed(&error))?
         };
-        let portion = backing.read(nodes, &progress, RECORDS_MAX);
-        let portion = portion.map_err(|error| failed(&error))?;
+        // Half of the room that the index has in memory, at the most.
+        let objects_max = self.core().fingerprints_max() / (2 * PACK_BLOCKS);
+        let records_max = match progress {
+            Progress::Objects(_) => RECORDS_MAX.min(objects_max as u64).max(1),
+            _ => RECORDS_MAX,
+        };
+        let portion = backing.read(nodes, &progress, records_max);
+        portion.map_err(|error| failed(&error))
+    }
+
+    /// Brings it here; true: it was the last.
+    fn lay_portion(&self, portion: &Portion) -> Result<bool, String> {
+        let failed = |error: &dyn std::fmt::Display| error.to_string();
         let mut writing = self.metadata.write_local().map_err(|error| failed(&error))?;
-        let is_last = lay(&mut writing, &portion).map_err(|error| failed(&error))?;
+        let is_last = lay(&mut writing, portion).map_err(|error| failed(&error))?;
         writing.commit().map_err(|error| failed(&error))?;
         self.cache.note_metadata(self.metadata.file_bytes());
         self.loading.records.fetch_add(portion.records, Ordering::Relaxed);
-        self.index_objects(portion.contents.objects.values());
         if is_last {
             self.metadata.set_behind(None, CachedNodes::away());
-            return Ok(Loaded::Last);
         }
-        Ok(Loaded::Portion)
+        Ok(is_last)
     }
 
-    /// So that what is written again is found. Those that a crash takes away are lost for deduplication alone.
-    fn index_objects<'d>(self: &Arc<Self>, objects: impl Iterator<Item = &'d Arc<ObjectDescriptor>>) {
-        let mut is_written = false;
-        for descriptor in objects {
-            let mut index = self.index();
-            for block in descriptor.blocks() {
-                let is_full = index.memtable_entry_count() >= FINGERPRINTS_MAX;
-                if is_full && let Err(error) = index.flush_memtable(&self.index_files) {
-                    tracing::warn!(%error, "the fingerprint index could not be written");
-                    return;
-                }
-                is_written |= is_full;
-                if index.insert(block.fingerprint, block.pvbn).is_err() {
-                    self.index_entries_dropped.fetch_add(1, Ordering::Relaxed);
-                }
+    /// So that what is written again is found. Returns the number of the checkpoint that makes it durable; `None`: there is no
+    /// room now.
+    fn index_objects(&self, portion: &Portion) -> Option<u64> {
+        let objects = portion.contents.objects.values();
+        let count = objects.clone().map(|descriptor| descriptor.blocks().len()).sum();
+        // No checkpoint begins before all of them are there.
+        let mut core = self.core();
+        if !core.reserve_fingerprints(count) {
+            return None;
+        }
+        let mut index = self.index();
+        for block in objects.flat_map(|descriptor| descriptor.blocks()) {
+            if index.insert(block.fingerprint, block.pvbn).is_err() {
+                self.index_entries_dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
-        if is_written {
-            self.compact();
-        }
+        Some(core.next_checkpoint())
     }
+
+    /// One step; true: there is nothing more to do.
+    fn load(
+        self: &Arc<Self>,
+        backing: &Backing,
+        nodes: &mut WholeObjects,
+        open: &mut Option<Open>,
+    ) -> Result<bool, String> {
+        let mut next = match open.take() {
+            Some(next) => next,
+            None => Open {
+                portion: self.read_portion(backing, nodes)?,
+                checkpoint: None,
+            },
+        };
+        let is_of_objects = !next.portion.contents.objects.is_empty();
+        if is_of_objects && next.checkpoint.is_none() {
+            next.checkpoint = self.index_objects(&next.portion);
+        }
+        let made = self.core().checkpoints_made();
+        if is_of_objects && next.checkpoint.is_none_or(|checkpoint| made < checkpoint) {
+            // Objects that are here are not read again, so their fingerprints are durable first.
+            *open = Some(next);
+            self.submit(Event::CheckpointNow);
+            thread::sleep(CHECKPOINT_LOOK);
+            return Ok(false);
+        }
+        self.lay_portion(&next.portion)
+    }
+}
+
+/// A portion that was read and is not here yet.
+struct Open {
+    portion: Portion,
+    /// The one that makes its fingerprints durable; `None`: they are not in the index yet, if it has any.
+    checkpoint: Option<u64>,
 }
 
 impl Loading {
@@ -138,14 +176,15 @@ impl Loading {
 }
 
 fn run(gateway: &Weak<Gateway>, backing: &Backing, nodes: &mut WholeObjects) {
+    let mut open = None;
     loop {
         let Some(gateway) = gateway.upgrade() else { return };
-        let loaded = gateway.load_portion(backing, nodes);
+        let loaded = gateway.load(backing, nodes, &mut open);
         gateway.loading.note(loaded.as_ref().err().cloned());
         drop(gateway);
         match loaded {
-            Ok(Loaded::Portion) => {}
-            Ok(Loaded::Last) => {
+            Ok(false) => {}
+            Ok(true) => {
                 tracing::info!("all local metadata is here");
                 return;
             }

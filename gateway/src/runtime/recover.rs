@@ -32,6 +32,9 @@ use tombolo_core::recovery::RebuildError;
 use tombolo_core::root::{ROOT_BYTES_MAX, ROOT_NAME, Root};
 use tombolo_metadata_tree::{Pointer, UsageTable};
 
+/// To take over from a writer that is alive.
+const TAKE_OVER_ATTEMPTS: u32 = 50;
+
 /// Why nothing was recovered, or not all of it yet.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -281,7 +284,7 @@ impl Recovery<'_> {
                 let from = earlier.as_ref().unwrap_or(&newest);
                 // One more than that of the root that takes over.
                 let folded = from_store.fold(from, &ring, newest.sequence + 2)?;
-                let (kept, etag, before) = self.take_over(fresh_identity(), earlier.as_ref())?;
+                let (kept, etag, before) = self.take_over_from(&newest, earlier.as_ref())?;
                 (kept, etag, before, folded.map(|folded| (newest, folded)))
             }
         };
@@ -334,6 +337,22 @@ impl Recovery<'_> {
             return Ok(Some(kept));
         }
         Ok(None)
+    }
+
+    /// A writer that is alive may put its next root in the moment in which it is taken over from.
+    fn take_over_from(&self, newest: &Root, earlier: Option<&Root>) -> Result<(KeptRoot, ETag, String), RecoverError> {
+        let identity = fresh_identity();
+        for _ in 1..TAKE_OVER_ATTEMPTS {
+            match self.take_over(identity, earlier) {
+                Err(RecoverError::Overtaken) => {}
+                taken => return taken,
+            }
+            let (_, now) = self.from_store.find_root()?;
+            if (now.identity, now.epoch) != (newest.identity, newest.epoch) {
+                return Err(RecoverError::Overtaken);
+            }
+        }
+        self.take_over(identity, earlier)
     }
 
     /// In place of whatever root is there now; and who had put that.

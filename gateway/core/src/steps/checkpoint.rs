@@ -91,6 +91,32 @@ impl Core {
         }
     }
 
+    /// So many fingerprints get into the index that no upload of this life has made; the next checkpoint writes them. False: there
+    /// is no room for them before one.
+    pub fn reserve_fingerprints(&mut self, count: usize) -> bool {
+        let remembered = self.flush.remembered + count;
+        if self.flush.remembered > 0 && remembered > self.config.fingerprints_max {
+            return false;
+        }
+        self.flush.remembered = remembered;
+        true
+    }
+
+    /// The index has room in memory for so many, between two checkpoints.
+    pub fn fingerprints_max(&self) -> usize {
+        self.config.fingerprints_max
+    }
+
+    /// How many checkpoints were made in this life.
+    pub fn checkpoints_made(&self) -> u64 {
+        self.counters.checkpoints
+    }
+
+    /// How many checkpoints have to be made until there is one that has everything up to now.
+    pub fn next_checkpoint(&self) -> u64 {
+        self.counters.checkpoints + 1 + u64::from(self.frozen.is_some())
+    }
+
     /// Whether a checkpoint would change anything: the journal, which blocks the cache holds, or the index.
     pub(crate) fn has_changes(&self) -> bool {
         self.journal.bytes_since(self.checkpoints.lsn) > 0 || self.slots.has_changes() || self.flush.remembered > 0
