@@ -55,6 +55,8 @@ pub enum ObjectKind {
     Root,
     /// Nodes of the metadata tree.
     Nodes,
+    /// The data keys, encrypted by a master key that is there too, wrapped by a key service.
+    WrappedKeys,
 }
 
 impl ObjectKind {
@@ -65,6 +67,7 @@ impl ObjectKind {
             Self::Journal => 3,
             Self::Root => 4,
             Self::Nodes => 5,
+            Self::WrappedKeys => 6,
         }
     }
 }

@@ -6,7 +6,8 @@
 //!   encryption ([`encryption`], [`keys`]), objects of metadata ([`metadata_object`], [`node_object`]), the timing of retries ([`retry`]), the error types ([`StoreError`]) and the store
 //!   URL ([`StoreUrl`]);
 //! * with it (the default), [`ObjectStore`] and its backends [`MemoryStore`], [`DirStore`] and [`S3Store`], and the
-//!   decorators [`Retrying`], [`Limited`] and [`Counting`], which work over any of them.
+//!   decorators [`Retrying`], [`Limited`] and [`Counting`], which work over any of them. The feature `kms` adds master keys
+//!   that AWS KMS wraps.
 //!
 //! It owns the bytes of an object, their encryption, and the manners of a request. It does not own which object is written
 //! when, what a key means, or when a copy may be deleted: that is the core's.
@@ -34,6 +35,8 @@ mod counting;
 mod dir;
 #[cfg(feature = "net")]
 mod gate;
+#[cfg(feature = "kms")]
+pub mod kms;
 #[cfg(feature = "net")]
 mod limited;
 #[cfg(feature = "net")]

@@ -9,6 +9,8 @@
 mod classify;
 mod credentials;
 mod environment;
+#[cfg(feature = "kms")]
+pub(crate) mod kms_connection;
 mod observer;
 mod profile;
 mod settings;

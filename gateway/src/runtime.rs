@@ -42,10 +42,10 @@ mod zeroed_ahead;
 
 pub use cache_resize::{ResizedCache, resize_cache};
 pub use cloud::CheckedObject;
-pub use data_keys::{DataKeyInfo, DataKeysError, EncryptionInfo, EncryptionOptions};
+pub use data_keys::{DataKeyInfo, DataKeysError, EncryptionInfo, EncryptionOptions, NewKey};
 pub use generation::{Generation, TAG_BITS};
 pub use local_check::FingerprintFinding;
-pub use master_key::MasterKeySource;
+pub use master_key::{MasterKeyError, MasterKeySource};
 pub use metadata_check::MetadataFinding;
 pub(crate) use open::fresh_identity;
 pub use open::{OpenError, Options};
@@ -70,7 +70,6 @@ use policies::HistoryFile;
 use publishing::Publishing;
 use requests::{Pending, Requests};
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -144,13 +143,9 @@ impl Gateway {
         self.data_keys.info()
     }
 
-    /// Replaces the data key, or the master key by the one in a file.
-    pub fn rotate_key(&self, master_key_file: Option<&Path>) -> Result<(), DataKeysError> {
-        let (runtime, store) = (&self.cloud.runtime, &self.cloud.demand);
-        match master_key_file {
-            Some(file) => self.data_keys.rotate_master_key(runtime, store, file),
-            None => self.data_keys.rotate_data_key(runtime, store),
-        }
+    /// Replaces the data key or the master key.
+    pub fn rotate_key(&self, new: NewKey<'_>) -> Result<(), DataKeysError> {
+        self.data_keys.rotate(&self.cloud.runtime, &self.cloud.demand, new)
     }
 
     /// Steps the core with `event` and everything that follows from it on this thread.

@@ -46,6 +46,15 @@ pub(super) struct Identity {
 }
 
 pub(super) fn resolve(store: &str, settings: &S3Settings) -> Result<Identity, StoreError> {
+    resolve_at(store, settings, ENDPOINT_VARIABLES)
+}
+
+/// The same chain for another service, whose endpoint has a variable of its own.
+pub(super) fn resolve_at(
+    store: &str,
+    settings: &S3Settings,
+    endpoint_variables: [&str; 2],
+) -> Result<Identity, StoreError> {
     let no_credentials = |detail| StoreError::Credentials {
         store: store.into(),
         detail,
@@ -68,7 +77,7 @@ pub(super) fn resolve(store: &str, settings: &S3Settings) -> Result<Identity, St
     let endpoint = settings
         .endpoint
         .clone()
-        .or_else(|| from_environment(ENDPOINT_VARIABLES))
+        .or_else(|| from_environment(endpoint_variables))
         .or_else(|| from_profile("endpoint_url"));
     let region = settings
         .region

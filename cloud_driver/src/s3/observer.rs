@@ -111,7 +111,7 @@ fn transport_outcome(error: &HttpError) -> Outcome {
 }
 
 /// An error and its causes. Transport errors name addresses and system errors, no headers.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -90,13 +90,25 @@ impl Request for StartStoreCheck {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RotateKey {
-    /// A file on the gateway's machine with the new master key; none: the data key is replaced.
+    /// A file on the gateway's machine with the new master key; neither this nor the next: the data key is replaced.
     #[serde(default)]
     pub master_key_file: Option<PathBuf>,
+    /// The key of AWS KMS (id, ARN or alias) that wraps a new master key.
+    #[serde(default)]
+    pub master_key_kms: Option<String>,
 }
 
 impl Request for RotateKey {
     fn check(&self) -> Result<(), ControlError> {
+        let invalid = |text: &str| Err(ControlError::new(ErrorKind::Invalid, text.to_owned()));
+        if let Some(key) = &self.master_key_kms {
+            if self.master_key_file.is_some() {
+                return invalid("master_key_file and master_key_kms are both given, and there is one master key");
+            }
+            if key.is_empty() || key.contains(char::is_whitespace) {
+                return invalid("master_key_kms is not the id, ARN or alias of a key");
+            }
+        }
         match &self.master_key_file {
             Some(file) if !file.is_absolute() => Err(ControlError::new(
                 ErrorKind::Invalid,

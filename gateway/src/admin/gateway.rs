@@ -15,7 +15,7 @@ use crate::admin::model::{
 use crate::admin::server::Handlers;
 use crate::frontends::fuse::{self, Shares};
 use crate::metrics::model::Metrics;
-use crate::runtime::{DataKeyInfo, DataKeysError, Gateway};
+use crate::runtime::{DataKeyInfo, DataKeysError, Gateway, MasterKeyError, NewKey};
 use crate::settings::Settings;
 use policies::PolicyControl;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -146,6 +146,7 @@ impl GatewayControl {
         EncryptionStatus {
             is_on: info.is_on,
             master_key: info.master_key.map(|id| id.to_string()),
+            wrapped_by: info.wrapped_by,
             data_keys: info.data_keys.iter().map(data_key).collect(),
         }
     }
@@ -360,7 +361,12 @@ impl GatewayControl {
     }
 
     fn key_rotate(&self, request: RotateKey) -> Result<EncryptionStatus, ControlError> {
-        let rotated = self.gateway.rotate_key(request.master_key_file.as_deref());
+        let new = match (&request.master_key_file, &request.master_key_kms) {
+            (Some(file), _) => NewKey::MasterFile(file),
+            (None, Some(key)) => NewKey::MasterKms(key),
+            (None, None) => NewKey::Data,
+        };
+        let rotated = self.gateway.rotate_key(new);
         rotated.map_err(|error| ControlError::new(kind_of(&error), error.to_string()))?;
         Ok(self.encryption_status())
     }
@@ -547,6 +553,7 @@ fn kind_of(error: &DataKeysError) -> ErrorKind {
         DataKeysError::Store(error) | DataKeysError::Unconfirmed(error) if error.kind().is_retryable() => {
             ErrorKind::Unavailable
         }
+        DataKeysError::MasterKey(MasterKeyError::Kms(error)) if error.is_unreachable() => ErrorKind::Unavailable,
         DataKeysError::ChangedMeanwhile | DataKeysError::Busy => ErrorKind::Busy,
         DataKeysError::Store(_)
         | DataKeysError::Unconfirmed(_)

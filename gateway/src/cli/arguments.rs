@@ -195,6 +195,9 @@ pub(super) enum KeyCommand {
         /// data keys from then on
         #[arg(long, value_name = "FILE")]
         master_key_file: Option<PathBuf>,
+        /// A key of AWS KMS (id, ARN or alias): it wraps a new master key, and alone can unwrap it from then on
+        #[arg(long, value_name = "KEY", conflicts_with = "master_key_file")]
+        master_key_kms: Option<String>,
         #[arg(long)]
         json: bool,
     },

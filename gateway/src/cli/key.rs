@@ -18,7 +18,17 @@ pub(super) fn run(client: &Client, command: KeyCommand) -> Result<(), CliError> 
                 false => output::text(&shown(&keys)),
             }
         }
-        KeyCommand::Rotate { master_key_file, json } => rotate(client, RotateKey { master_key_file }, json),
+        KeyCommand::Rotate {
+            master_key_file,
+            master_key_kms,
+            json,
+        } => {
+            let request = RotateKey {
+                master_key_file,
+                master_key_kms,
+            };
+            rotate(client, request, json)
+        }
     }
 }
 
@@ -35,13 +45,19 @@ fn rotate(client: &Client, mut request: RotateKey, as_json: bool) -> Result<(), 
     if as_json {
         return output::json(&keys);
     }
-    let advice = match &request.master_key_file {
-        Some(file) => format!(
+    let advice = match (&request.master_key_file, &request.master_key_kms) {
+        (Some(file), _) => format!(
             "the data keys need the new master key from now on: set [store] master_key_file = \"{}\" before the next start, and \
              keep a copy of the file in a safe place\n",
             file.display()
         ),
-        None => "new objects are encrypted with the last data key; those in the store stay as they are\n".into(),
+        (None, Some(key)) => format!(
+            "the data keys need a new master key from now on, which AWS KMS unwraps: set [store] master_key_kms = \"{key}\" in \
+             place of any other master_key setting before the next start, and never delete the key at AWS KMS\n"
+        ),
+        (None, None) => {
+            "new objects are encrypted with the last data key; those in the store stay as they are\n".into()
+        }
     };
     output::text(&(advice + &shown(&keys)))
 }
@@ -52,6 +68,7 @@ fn shown(keys: &EncryptionStatus) -> String {
         false => "encryption  none".to_owned(),
     }];
     lines.extend(keys.master_key.iter().map(|id| format!("master key  {id}")));
+    lines.extend(keys.wrapped_by.iter().map(|key| format!("wrapped by  {key}")));
     for (index, key) in keys.data_keys.iter().enumerate() {
         let is_last = index + 1 == keys.data_keys.len() && keys.is_on;
         let mark = if is_last { "  encrypts" } else { "" };

@@ -26,6 +26,7 @@ pub(super) fn run(
         settings.store.master_key_file = Some(key);
         settings.store.master_key_environment = None;
         settings.store.master_key_command = None;
+        settings.store.master_key_kms = None;
     }
     logging::start(&settings.log);
     let as_json = options.json;

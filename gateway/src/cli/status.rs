@@ -337,6 +337,7 @@ mod tests {
             encryption: EncryptionStatus {
                 is_on: true,
                 master_key: Some("00000000000000aa".into()),
+                wrapped_by: None,
                 data_keys: vec![DataKeyStatus {
                     id: "00000000000000bb".into(),
                     made_s: 0,

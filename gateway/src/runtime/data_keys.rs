@@ -9,7 +9,7 @@
 //! kept ([`super::master_key`]).
 
 use super::durable_file;
-use super::master_key::{self, MasterKeyError, MasterKeySource};
+use super::master_key::{self, MasterKey, MasterKeyError, MasterKeySource};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -19,7 +19,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::Runtime;
 use tombolo_base::KeyId;
 use tombolo_cloud_driver::encryption::{KeyRing, NoRandomness, SecretKey};
-use tombolo_cloud_driver::keys::{KEYS_BYTES_MAX, KEYS_NAME, KeysError, NewKeyError, StoreKeys, master_key_of};
+use tombolo_cloud_driver::keys::{
+    KEYS_BYTES_MAX, KEYS_NAME, KeysError, NewKeyError, StoreKeys, Wrapping, master_key_of, wrapping_of,
+};
+use tombolo_cloud_driver::kms::{KmsError, KmsSettings};
 use tombolo_cloud_driver::{ErrorKind, ObjectStore, PutMode, StoreError};
 
 /// How long a start waits for the store's copy, when it has one of its own.
@@ -34,6 +37,19 @@ pub struct EncryptionOptions {
     /// Off: new objects lie in the store as they are; keys of earlier ones are still read.
     pub is_on: bool,
     pub master_key: MasterKeySource,
+    /// How AWS KMS is reached when another key of it is named.
+    pub kms: KmsSettings,
+}
+
+/// Which key takes the place of which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewKey<'n> {
+    /// A data key that is made.
+    Data,
+    /// The master key in a file.
+    MasterFile(&'n Path),
+    /// A master key that is made, and wrapped by this key of AWS KMS.
+    MasterKms(&'n str),
 }
 
 /// Why the data keys cannot be had or changed.
@@ -54,6 +70,23 @@ pub enum DataKeysError {
         "; name the right one in [store] master_key_file, master_key_environment or master_key_command"
     } else { "" })]
     Keys { keys: String, error: KeysError },
+    #[error(
+        "{keys}: the data keys are encrypted by master key {needed}, which AWS KMS key {wrapped_by} wraps; name that in \
+         [store] master_key_kms"
+    )]
+    AtKms {
+        keys: String,
+        needed: KeyId,
+        wrapped_by: String,
+    },
+    #[error(
+        "{keys}: the data keys are encrypted by master key {needed}, which no key of AWS KMS wraps; name it in [store] \
+         master_key_file, master_key_environment or master_key_command, and give it to AWS KMS with `tombolo key rotate \
+         --master-key-kms KEY`"
+    )]
+    NotAtKms { keys: String, needed: String },
+    #[error("{keys}: {error}")]
+    NotUnwrapped { keys: String, error: Box<KmsError> },
     #[error(
         "{IN_THE_STORE}: {error}; {path} is whole: remove the object, and the next start puts these keys there again"
     )]
@@ -125,6 +158,8 @@ pub struct EncryptionInfo {
     pub is_on: bool,
     /// Which master key encrypts the data keys.
     pub master_key: Option<KeyId>,
+    /// The key of AWS KMS that wraps it, by its ARN.
+    pub wrapped_by: Option<String>,
     /// Oldest first.
     pub data_keys: Vec<DataKeyInfo>,
 }
@@ -132,12 +167,115 @@ pub struct EncryptionInfo {
 #[derive(Clone)]
 struct Held {
     keys: StoreKeys,
-    master: SecretKey,
+    master: MasterKey,
 }
 
 impl Held {
+    /// The first keys of a store, under a master key that is there or made.
+    fn generate(runtime: &Runtime, source: &MasterKeySource) -> Result<Self> {
+        let keys = StoreKeys::generate(now_s())?;
+        let master = source.read_or_make(runtime, keys.identity)?;
+        Ok(Self { keys, master })
+    }
+
     fn encode(&self) -> Vec<u8> {
-        self.keys.encode(&self.master)
+        self.keys.encode(&self.master.key, self.master.wrapped.as_ref())
+    }
+
+    /// # Errors
+    /// When another master key encrypted them, or they are damaged.
+    fn decode(bytes: &[u8], key: &SecretKey) -> Result<Self, KeysError> {
+        let keys = StoreKeys::decode(bytes, key)?;
+        let wrapped = wrapping_of(bytes)?.map(|wrapping| wrapping.key);
+        let master = MasterKey {
+            key: key.clone(),
+            wrapped,
+        };
+        Ok(Self { keys, master })
+    }
+}
+
+/// Opens keys of one store, wherever they lie. A master key is asked for once, if it is not another one that is needed.
+struct Opener<'o> {
+    runtime: &'o Runtime,
+    source: &'o MasterKeySource,
+    master: Option<SecretKey>,
+}
+
+impl<'o> Opener<'o> {
+    fn new(runtime: &'o Runtime, source: &'o MasterKeySource) -> Self {
+        Self {
+            runtime,
+            source,
+            master: None,
+        }
+    }
+
+    /// `keys` says what the bytes are.
+    fn open(&mut self, keys: &str, bytes: &[u8]) -> Result<Held> {
+        let damaged = |error: KeysError| DataKeysError::Keys {
+            keys: keys.to_owned(),
+            error,
+        };
+        let is_kms = matches!(self.source, MasterKeySource::Kms(_));
+        let wrapping = match wrapping_of(bytes) {
+            Ok(wrapping) => wrapping,
+            // Any master key finds that out, and a file that is missing is said first.
+            Err(error) if is_kms => return Err(damaged(error.into())),
+            Err(_) => None,
+        };
+        let needed = master_key_of(bytes);
+        let is_known = self.master.as_ref().is_some_and(|master| Some(master.id()) == needed);
+        let master = match &self.master {
+            Some(master) if is_known || !is_kms => master.clone(),
+            _ => self.read(keys, needed, wrapping.as_ref())?,
+        };
+        self.master = Some(master.clone());
+        Held::decode(bytes, &master).map_err(|error| match (error, wrapping) {
+            (KeysError::WrongMasterKey { .. }, Some(wrapping)) => at_kms(keys, wrapping),
+            (error, _) => damaged(error),
+        })
+    }
+
+    fn read(&self, keys: &str, needed: Option<KeyId>, wrapping: Option<&Wrapping>) -> Result<SecretKey> {
+        let shown = || needed.map_or("of an id that cannot be read".into(), |id| id.to_string());
+        match (self.source, self.source.missing_file(), wrapping) {
+            (_, Some(_), Some(wrapping)) => Err(at_kms(keys, wrapping.clone())),
+            (_, Some(path), None) => Err(DataKeysError::MasterKeyMissing {
+                path: path.to_owned(),
+                keys: keys.to_owned(),
+                needed: shown(),
+            }),
+            (MasterKeySource::Kms(_), _, None) => Err(DataKeysError::NotAtKms {
+                keys: keys.to_owned(),
+                needed: shown(),
+            }),
+            _ => self.source.read(self.runtime, wrapping).map_err(|error| match error {
+                MasterKeyError::Kms(error) if error.is_of_the_wrapped_key() => DataKeysError::NotUnwrapped {
+                    keys: keys.to_owned(),
+                    error,
+                },
+                error => error.into(),
+            }),
+        }
+    }
+}
+
+fn at_kms(keys: &str, wrapping: Wrapping) -> DataKeysError {
+    DataKeysError::AtKms {
+        keys: keys.to_owned(),
+        needed: wrapping.master_key,
+        wrapped_by: wrapping.key.wrapping_key,
+    }
+}
+
+impl DataKeysError {
+    /// Whether it is about the keys that were to be opened, and others may open: not about where the master key comes from.
+    fn is_of_the_keys(&self) -> bool {
+        matches!(
+            self,
+            Self::Keys { .. } | Self::AtKms { .. } | Self::NotAtKms { .. } | Self::NotUnwrapped { .. }
+        )
     }
 }
 
@@ -145,6 +283,7 @@ impl Held {
 pub struct DataKeys {
     path: PathBuf,
     is_on: bool,
+    kms: KmsSettings,
     /// `None`: nothing was ever encrypted.
     held: Mutex<Option<Held>>,
     /// One change at a time. It waits for the store, for which whoever asks for the status must not wait.
@@ -210,12 +349,9 @@ impl DataKeys {
     /// For a recovery: those that the store has, if it has any. Nothing is written yet.
     pub fn of_store(state: &Path, options: &EncryptionOptions, start: &AtStart<'_>) -> Result<Self> {
         let stored = start.runtime.block_on(stored_keys(start.store));
-        let hold = |stored: Vec<u8>| {
-            let master = master_for(&options.master_key, IN_THE_STORE, &stored)?;
-            let keys = decode(IN_THE_STORE, &stored, &master)?;
-            Ok::<_, DataKeysError>(Held { keys, master })
-        };
-        let held = stored.map_err(DataKeysError::Store)?.map(hold).transpose()?;
+        let mut opener = Opener::new(start.runtime, &options.master_key);
+        let mut open = |stored: Vec<u8>| opener.open(IN_THE_STORE, &stored);
+        let held = stored.map_err(DataKeysError::Store)?.map(&mut open).transpose()?;
         Ok(Self::new(state.join(KEYS_NAME), options, held))
     }
 
@@ -231,6 +367,7 @@ impl DataKeys {
         let keys = Self {
             path,
             is_on: options.is_on,
+            kms: options.kms.clone(),
             held: Mutex::default(),
             changing: Mutex::default(),
             ring: RwLock::default(),
@@ -251,7 +388,10 @@ impl DataKeys {
         let keys = held.as_ref().map_or(&[][..], |held| held.keys.keys());
         EncryptionInfo {
             is_on: self.is_on,
-            master_key: held.as_ref().map(|held| held.master.id()),
+            master_key: held.as_ref().map(|held| held.master.key.id()),
+            wrapped_by: held
+                .as_ref()
+                .and_then(|held| Some(held.master.wrapped.as_ref()?.wrapping_key.clone())),
             data_keys: keys
                 .iter()
                 .map(|made| DataKeyInfo {
@@ -262,21 +402,36 @@ impl DataKeys {
         }
     }
 
-    /// Another data key for new objects. Those that are there stay as they are.
-    pub fn rotate_data_key(&self, runtime: &Runtime, store: &Arc<dyn ObjectStore>) -> Result<()> {
-        self.change(runtime, store, None)
-    }
-
-    /// Another master key for the same data keys. The one before opens them no longer.
-    pub fn rotate_master_key(&self, runtime: &Runtime, store: &Arc<dyn ObjectStore>, file: &Path) -> Result<()> {
-        let master = MasterKeySource::File(file.to_owned()).read()?;
-        master_key::sync(file)?;
-        self.change(runtime, store, Some(master))
+    /// A new data key encrypts new objects, and those that are there stay as they are. A new master key takes the same data keys,
+    /// and the one before opens them no longer.
+    pub fn rotate(&self, runtime: &Runtime, store: &Arc<dyn ObjectStore>, new: NewKey<'_>) -> Result<()> {
+        match new {
+            NewKey::Data => self.change(runtime, store, None),
+            NewKey::MasterFile(file) => {
+                let source = MasterKeySource::File(file.to_owned());
+                let master = source.read(runtime, None)?;
+                master_key::sync(file)?;
+                self.change(runtime, store, Some((&source, Some(&master))))
+            }
+            NewKey::MasterKms(key) => {
+                let settings = KmsSettings {
+                    key: key.to_owned(),
+                    ..self.kms.clone()
+                };
+                let source = MasterKeySource::Kms(Box::new(settings));
+                self.change(runtime, store, Some((&source, None)))
+            }
+        }
     }
 
     /// In the store first: what it does not have must not encrypt. An attempt whose end nobody heard of is taken up by the
-    /// next one, and by a start.
-    fn change(&self, runtime: &Runtime, store: &Arc<dyn ObjectStore>, new_master: Option<SecretKey>) -> Result<()> {
+    /// next one, and by a start. Of a new master key it is known where it comes from, and which it is if it was there before.
+    fn change(
+        &self,
+        runtime: &Runtime,
+        store: &Arc<dyn ObjectStore>,
+        new_master: Option<(&MasterKeySource, Option<&SecretKey>)>,
+    ) -> Result<()> {
         let Ok(_changing) = self.changing.try_lock() else {
             return Err(DataKeysError::Busy);
         };
@@ -285,14 +440,26 @@ impl DataKeys {
         };
         let stored = runtime.block_on(stored_keys(store)).map_err(DataKeysError::Store)?;
         if let Some(stored) = stored.as_deref().filter(|stored| *stored != before.encode()) {
-            before = earlier_attempt(&before, new_master.as_ref(), stored).ok_or(DataKeysError::ChangedMeanwhile)?;
+            let earlier = earlier_attempt(runtime, &before, new_master.map(|(source, _)| source), stored)?;
+            let earlier = earlier.ok_or(DataKeysError::ChangedMeanwhile)?;
+            let was_this = new_master.is_some() && earlier.master.key.id() != before.master.key.id();
+            before = earlier;
             self.keep(&before, stored)?;
+            if was_this {
+                return Ok(());
+            }
         }
         let after = match new_master {
-            Some(master) if master.id() == before.master.id() => return Ok(()),
-            Some(master) => Held {
+            Some((_, Some(key))) if key.id() == before.master.key.id() && before.master.wrapped.is_none() => {
+                return Ok(());
+            }
+            Some((_, Some(key))) => Held {
                 keys: before.keys.clone(),
-                master,
+                master: key.clone().into(),
+            },
+            Some((source, None)) => Held {
+                keys: before.keys.clone(),
+                master: source.read_or_make(runtime, before.keys.identity)?,
             },
             None => Held {
                 keys: before.keys.with_new_key(now_s())?,
@@ -328,71 +495,89 @@ impl DataKeys {
 }
 
 /// What the store has may be what an earlier attempt put there, of which no answer came: then it lacks none of our keys.
-fn earlier_attempt(before: &Held, new_master: Option<&SecretKey>, stored: &[u8]) -> Option<Held> {
-    let masters = [Some(&before.master), new_master];
-    masters.into_iter().flatten().find_map(|master| {
-        let keys = StoreKeys::decode(stored, master).ok()?;
-        let master = master.clone();
-        keys.hold_all_of(&before.keys).then_some(Held { keys, master })
-    })
+fn earlier_attempt(
+    runtime: &Runtime,
+    before: &Held,
+    new_master: Option<&MasterKeySource>,
+    stored: &[u8],
+) -> Result<Option<Held>> {
+    let open_anew = |source| Opener::new(runtime, source).open(IN_THE_STORE, stored);
+    let opened = match (Held::decode(stored, &before.master.key), new_master) {
+        (Ok(held), _) => held,
+        (Err(_), None) => return Ok(None),
+        (Err(_), Some(source)) => match open_anew(source) {
+            Ok(held) => held,
+            Err(error) if error.is_of_the_keys() => return Ok(None),
+            Err(error) => return Err(error),
+        },
+    };
+    Ok(Some(opened).filter(|opened| opened.keys.hold_all_of(&before.keys)))
 }
 
 /// The keys in the state directory, and those in the store if it answers.
 fn compared(path: &Path, bytes: &[u8], source: &MasterKeySource, start: &AtStart<'_>) -> Result<Held> {
-    let master = master_for(source, &path.display().to_string(), bytes)?;
-    let local = decode(&path.display().to_string(), bytes, &master);
-    let stored = match ask(start) {
-        Stored::Unknown => return Ok(Held { keys: local?, master }),
-        Stored::Keys(stored) if stored == bytes => return Ok(Held { keys: local?, master }),
+    let mut opener = Opener::new(start.runtime, source);
+    let local = match opener.open(&path.display().to_string(), bytes) {
+        Err(error) if !error.is_of_the_keys() => return Err(error),
+        local => local,
+    };
+    let stored_bytes = match ask(start) {
+        Stored::Unknown => return local,
+        Stored::Keys(stored) if stored == bytes => return local,
         Stored::Keys(stored) => stored,
         Stored::Nothing => {
-            let keys = local?;
+            let local = local?;
             tracing::warn!("the store has lost its data keys; they are put there again");
             start.runtime.block_on(put_in_place_of(start.store, None, bytes))?;
-            return Ok(Held { keys, master });
+            return Ok(local);
         }
     };
-    let keys = match (StoreKeys::decode(&stored, &master), &local) {
-        (Ok(keys), _) => keys,
-        (Err(error), Ok(_)) if !matches!(error, KeysError::WrongMasterKey { .. }) => {
+    let stored = match (opener.open(IN_THE_STORE, &stored_bytes), &local) {
+        (Ok(stored), _) => stored,
+        (Err(DataKeysError::Keys { error, .. }), Ok(_)) if !matches!(error, KeysError::WrongMasterKey { .. }) => {
             let path = path.to_owned();
             return Err(DataKeysError::StoredDamaged { path, error });
         }
-        (Err(error), _) => {
-            let keys = IN_THE_STORE.to_owned();
-            return Err(DataKeysError::Keys { keys, error });
-        }
+        (Err(error), _) => return Err(error),
     };
     match local {
-        Ok(local) if keys.hold_all_of(&local) => {}
-        Ok(local) if local.hold_all_of(&keys) => {
+        Ok(local) if stored.keys.hold_all_of(&local.keys) => {}
+        Ok(local) if local.keys.hold_all_of(&stored.keys) => {
             tracing::warn!("the store has older data keys than the state directory; these are put there again");
             start
                 .runtime
-                .block_on(put_in_place_of(start.store, Some(&stored), bytes))?;
-            return Ok(Held { keys: local, master });
+                .block_on(put_in_place_of(start.store, Some(&stored_bytes), bytes))?;
+            return Ok(local);
         }
-        Ok(local) if local.identity == keys.identity => return Err(DataKeysError::Diverged { path: path.to_owned() }),
+        Ok(local) if local.keys.identity == stored.keys.identity => {
+            return Err(DataKeysError::Diverged { path: path.to_owned() });
+        }
         Ok(_) => return Err(DataKeysError::TwoStores { path: path.to_owned() }),
         // Damaged, or of a master key that was replaced.
         Err(_) => {}
     }
     tracing::warn!("the data keys are taken from the store, which has other ones than the state directory");
-    write_at_start(path, &stored)?;
-    Ok(Held { keys, master })
+    write_at_start(path, &stored_bytes)?;
+    Ok(stored)
 }
 
 /// The first keys of a store. They lie under another name until the store has them, so that a start that was cut short is
 /// gone on with, and the keys of another gateway are told from ours.
 fn begun(state: &Path, path: &Path, source: &MasterKeySource, start: &AtStart<'_>) -> Result<Held> {
-    let master = source.read_or_make()?;
-    let left = read_file_if_there(&durable_file::new_path(path))?;
-    let left = left.and_then(|bytes| StoreKeys::decode(&bytes, &master).ok());
-    let keys = match left {
-        Some(keys) => keys,
-        None => StoreKeys::generate(now_s())?,
+    let left = match read_file_if_there(&durable_file::new_path(path))? {
+        // A file that is missing had not been made then.
+        Some(bytes) if source.missing_file().is_none() => {
+            match Opener::new(start.runtime, source).open(&path.display().to_string(), &bytes) {
+                Err(error) if !error.is_of_the_keys() => return Err(error),
+                opened => opened.ok(),
+            }
+        }
+        _ => None,
     };
-    let held = Held { keys, master };
+    let held = match left {
+        Some(held) => held,
+        None => Held::generate(start.runtime, source)?,
+    };
     let bytes = held.encode();
     durable_file::make(path, |mut file| file.write_all(&bytes)).map_err(at(path))?;
     match start
@@ -424,21 +609,14 @@ fn regained(
 ) -> Result<Option<Held>> {
     let stored = start.runtime.block_on(stored_keys(start.store));
     let held = match (stored.map_err(DataKeysError::NoAnswer)?, used.first()) {
-        (Some(stored), _) => {
-            let master = master_for(&options.master_key, IN_THE_STORE, &stored)?;
-            let keys = decode(IN_THE_STORE, &stored, &master)?;
-            Held { keys, master }
-        }
+        (Some(stored), _) => Opener::new(start.runtime, &options.master_key).open(IN_THE_STORE, &stored)?,
         (None, Some(_)) if start.accept_foreign && !options.is_on => return Ok(None),
         (None, Some(key)) if !start.accept_foreign => {
             let (key, path) = (*key, path.to_owned());
             return Err(DataKeysError::KeyLost { key, path });
         }
         (None, _) => {
-            let held = Held {
-                master: options.master_key.read_or_make()?,
-                keys: StoreKeys::generate(now_s())?,
-            };
+            let held = Held::generate(start.runtime, &options.master_key)?;
             start
                 .runtime
                 .block_on(put_in_place_of(start.store, None, &held.encode()))?;
@@ -527,25 +705,6 @@ fn refuse_occupied(state: &Path, options: &EncryptionOptions, start: &AtStart<'_
         });
     }
     Ok(())
-}
-
-/// The master key that opens `bytes`; `keys` says what they are.
-fn master_for(source: &MasterKeySource, keys: &str, bytes: &[u8]) -> Result<SecretKey> {
-    if let Some(path) = source.missing_file() {
-        return Err(DataKeysError::MasterKeyMissing {
-            path: path.to_owned(),
-            keys: keys.to_owned(),
-            needed: master_key_of(bytes).map_or("of an id that cannot be read".into(), |id| id.to_string()),
-        });
-    }
-    Ok(source.read()?)
-}
-
-fn decode(keys: &str, bytes: &[u8], master: &SecretKey) -> Result<StoreKeys> {
-    StoreKeys::decode(bytes, master).map_err(|error| DataKeysError::Keys {
-        keys: keys.to_owned(),
-        error,
-    })
 }
 
 fn read_file_if_there(path: &Path) -> Result<Option<Vec<u8>>> {

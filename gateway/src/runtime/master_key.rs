@@ -10,14 +10,22 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 use tombolo_cloud_driver::encryption::{NoRandomness, SecretKey};
-use tombolo_cloud_driver::keys::{NotAMasterKey, master_key_text, parse_master_key};
+use tombolo_cloud_driver::keys::{NotAMasterKey, WrappedKey, Wrapping, master_key_text, parse_master_key};
+use tombolo_cloud_driver::kms::{Kms, KmsError, KmsSettings};
 
 /// A master key is 65 bytes; more than this is something else.
 const TEXT_BYTES_MAX: u64 = 4096;
 /// A key service on the other side of the world answers in seconds.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
 const COMMAND_POLL: Duration = Duration::from_millis(20);
+
+impl From<SecretKey> for MasterKey {
+    fn from(key: SecretKey) -> Self {
+        Self { key, wrapped: None }
+    }
+}
 
 /// Where the master key is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +38,15 @@ pub enum MasterKeySource {
     Environment(String),
     /// A program and its arguments; it writes the key to its standard output.
     Command(Vec<String>),
+    /// A key of AWS KMS that wraps it. It lies beside the data keys, and only the service can unwrap it.
+    Kms(Box<KmsSettings>),
+}
+
+/// A master key, and what a key service needs to unwrap it, if one has it.
+#[derive(Clone)]
+pub struct MasterKey {
+    pub key: SecretKey,
+    pub wrapped: Option<WrappedKey>,
 }
 
 impl std::fmt::Display for MasterKeySource {
@@ -38,6 +55,7 @@ impl std::fmt::Display for MasterKeySource {
             Self::OwnFile(path) | Self::File(path) => write!(out, "{}", path.display()),
             Self::Environment(name) => write!(out, "environment variable {name}"),
             Self::Command(words) => write!(out, "command {:?}", words.join(" ")),
+            Self::Kms(settings) => write!(out, "AWS KMS key {:?}", settings.key),
         }
     }
 }
@@ -67,8 +85,18 @@ pub enum MasterKeyError {
         origin: MasterKeySource,
         error: NotAMasterKey,
     },
+    #[error("master key: {0}")]
+    Kms(Box<KmsError>),
+    #[error("master key: {origin} wraps none here")]
+    NotWrapped { origin: MasterKeySource },
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
+}
+
+impl From<KmsError> for MasterKeyError {
+    fn from(error: KmsError) -> Self {
+        Self::Kms(Box::new(error))
+    }
 }
 
 type Result<T> = std::result::Result<T, MasterKeyError>;
@@ -82,7 +110,18 @@ impl MasterKeySource {
         }
     }
 
-    pub fn read(&self) -> Result<SecretKey> {
+    /// `wrapping`: what the data keys that it is read for say of it.
+    pub fn read(&self, runtime: &Runtime, wrapping: Option<&Wrapping>) -> Result<SecretKey> {
+        match (self, wrapping) {
+            (Self::Kms(settings), Some(wrapping)) => {
+                let unwrapped = async { Kms::open(settings).await?.unwrap(wrapping).await };
+                Ok(runtime.block_on(unwrapped)?)
+            }
+            _ => self.read_text(),
+        }
+    }
+
+    fn read_text(&self) -> Result<SecretKey> {
         let text = match self {
             Self::OwnFile(path) | Self::File(path) => read_file(path)?,
             Self::Environment(name) => match std::env::var_os(name) {
@@ -93,6 +132,7 @@ impl MasterKeySource {
                 let origin = self.clone();
                 MasterKeyError::Command { origin, said }
             })?,
+            Self::Kms(_) => return Err(MasterKeyError::NotWrapped { origin: self.clone() }),
         };
         parse_master_key(&String::from_utf8_lossy(&text)).map_err(|error| MasterKeyError::NotAKey {
             origin: self.clone(),
@@ -100,28 +140,41 @@ impl MasterKeySource {
         })
     }
 
-    /// Only the gateway's own file is made, and only where there is none. It is on stable storage in full before it has
-    /// its name, and before anything is encrypted with it.
-    pub fn read_or_make(&self) -> Result<SecretKey> {
-        let Self::OwnFile(path) = self else {
-            return self.read();
-        };
-        if path.exists() {
-            return self.read();
+    /// For data keys that are new, of the store with this identity. A file that is made is on stable storage in full before
+    /// it has its name, and before anything is encrypted with it.
+    pub fn read_or_make(&self, runtime: &Runtime, identity: u64) -> Result<MasterKey> {
+        match self {
+            Self::Kms(settings) => {
+                let key = SecretKey::generate()?;
+                let wrap = async { Kms::open(settings).await?.wrap(&key, identity).await };
+                let wrapped = runtime.block_on(wrap)?;
+                tracing::warn!(
+                    wrapped_by = %wrapped.wrapping_key,
+                    "a master key was made, which only this key of AWS KMS can unwrap: never delete it, without it nothing \
+                     in the store can be read or recovered"
+                );
+                let wrapped = Some(wrapped);
+                Ok(MasterKey { key, wrapped })
+            }
+            Self::OwnFile(path) if !path.exists() => make(path),
+            _ => self.read_text().map(MasterKey::from),
         }
-        let master = SecretKey::generate()?;
-        let text = master_key_text(&master);
-        durable_file::replace(path, |mut file| file.write_all(text.as_bytes())).map_err(|error| {
-            let path = path.clone();
-            MasterKeyError::Disk { path, error }
-        })?;
-        tracing::warn!(
-            file = %path.display(),
-            "a master key was made. COPY THIS FILE TO A SAFE PLACE, away from this machine and from the store: without it \
-             nothing in the store can be read or recovered"
-        );
-        Ok(master)
     }
+}
+
+fn make(path: &Path) -> Result<MasterKey> {
+    let master = SecretKey::generate()?;
+    let text = master_key_text(&master);
+    durable_file::replace(path, |mut file| file.write_all(text.as_bytes())).map_err(|error| {
+        let path = path.to_owned();
+        MasterKeyError::Disk { path, error }
+    })?;
+    tracing::warn!(
+        file = %path.display(),
+        "a master key was made. COPY THIS FILE TO A SAFE PLACE, away from this machine and from the store: without it \
+         nothing in the store can be read or recovered"
+    );
+    Ok(master.into())
 }
 
 /// Brings a file that somebody else has written to stable storage, before anything depends on it.

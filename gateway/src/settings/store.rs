@@ -6,6 +6,7 @@ use super::value::{Value, choice};
 use super::{Fault, Settings};
 use crate::runtime::{EncryptionOptions, MasterKeySource};
 use std::path::{Path, PathBuf};
+use tombolo_cloud_driver::kms::{KmsSettings, is_loopback};
 use tombolo_cloud_driver::{self as driver, S3Settings, StoreSettings, StoreUrl};
 
 choice! {
@@ -76,6 +77,13 @@ section! {
         /// start, without a shell.
         master_key_command: Option<Vec<String>> = None, Permitted::Words("a list of words, the program first"),
             "For key services: the master key is then nowhere on this machine.";
+        /// A symmetric key of AWS KMS that wraps the master key, in place of a file. The master key is made at the first start; it
+        /// lies beside the data keys, and is unwrapped at each start. **Whoever deletes that key has lost the data.**
+        master_key_kms: Option<String> = None, Permitted::Words("a key's id, ARN or alias (`alias/NAME`)"),
+            "No secret to keep, and KMS tells who has used it. An ARN says the region too; else it is `region`. Credentials are those of the bucket.";
+        /// A server of KMS other than AWS: `https://host[:port]`, which `ca_file` and the system's certificates are trusted for.
+        master_key_kms_endpoint: Option<String> = None, Permitted::Words("`https://host[:port]`; `http://` on this machine alone"),
+            "Unset: `AWS_ENDPOINT_URL_KMS`, `AWS_ENDPOINT_URL`, the profile, else AWS.";
         /// How it is seen to that no other gateway writes to the store: by conditional puts of its root, or on trust.
         single_writer: SingleWriter = SingleWriter::Conditional, Permitted::Words("`conditional` or `trusted`"),
             "Two writers would overwrite each other's root; `trusted` is for stores without conditional puts, where nothing keeps a second gateway away.";
@@ -145,9 +153,17 @@ impl Store {
         };
         let environment = self.master_key_environment.clone().map(MasterKeySource::Environment);
         let command = self.master_key_command.clone().map(MasterKeySource::Command);
+        let kms = |key: &String| KmsSettings {
+            key: key.clone(),
+            endpoint: self.master_key_kms_endpoint.clone(),
+            s3: self.driver_settings().s3,
+        };
+        let at_kms = self.master_key_kms.as_ref().map(kms).map(Box::new);
+        let at_kms = at_kms.map(MasterKeySource::Kms);
         EncryptionOptions {
             is_on: self.encryption == EncryptionAlgorithm::Aes256Gcm,
-            master_key: environment.or(command).unwrap_or_else(file),
+            master_key: environment.or(command).or(at_kms).unwrap_or_else(file),
+            kms: kms(&String::new()),
         }
     }
 }
@@ -164,7 +180,19 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
         Ok(StoreUrl::S3 { .. }) => {}
     }
     if let Some(endpoint) = &store.endpoint {
-        check_endpoint(endpoint, store.allow_http, faults);
+        let reason =
+            "without TLS others on the network can read the data; set [store] allow_http = true to accept that";
+        check_endpoint("endpoint", endpoint, store.allow_http, reason, faults);
+    }
+    if let Some(endpoint) = &store.master_key_kms_endpoint {
+        let reason = "what is answered holds the master key, so without TLS it must not leave this machine";
+        check_endpoint(
+            "master_key_kms_endpoint",
+            endpoint,
+            is_loopback(endpoint),
+            reason,
+            faults,
+        );
     }
     if let Some(file) = store.ca_file.as_ref().filter(|file| !is_plain_absolute(file)) {
         let reason = "the working directory of a service is nothing to rely on";
@@ -198,10 +226,25 @@ fn check_master_key(store: &Store, faults: &mut Vec<Fault>) {
             reason,
         ));
     }
+    if let Some(key) = store
+        .master_key_kms
+        .as_ref()
+        .filter(|key| key.is_empty() || key.contains(char::is_whitespace))
+    {
+        let reason = "it has to name a key";
+        faults.push(fault(
+            "store",
+            "master_key_kms",
+            key,
+            "a key's id, ARN or alias",
+            reason,
+        ));
+    }
     let named = [
         ("master_key_file", store.master_key_file.is_some()),
         ("master_key_environment", store.master_key_environment.is_some()),
         ("master_key_command", store.master_key_command.is_some()),
+        ("master_key_kms", store.master_key_kms.is_some()),
     ];
     let named: Vec<_> = named
         .iter()
@@ -210,7 +253,7 @@ fn check_master_key(store: &Store, faults: &mut Vec<Fault>) {
         .collect();
     if let [first, second, ..] = named[..] {
         let reason = format!("[store] {first} is set too, and there is one master key");
-        faults.push(fault("store", second, "set", "one of the three", reason));
+        faults.push(fault("store", second, "set", "one of the four", reason));
     }
 }
 
@@ -251,28 +294,26 @@ fn check_directory_store(settings: &Settings, store: &Path, faults: &mut Vec<Fau
     }
 }
 
-fn check_endpoint(endpoint: &str, allow_http: bool, faults: &mut Vec<Fault>) {
+fn check_endpoint(key: &'static str, endpoint: &str, allow_http: bool, clear_reason: &str, faults: &mut Vec<Fault>) {
     let shown = without_userinfo(endpoint);
     let Some((scheme, rest)) = endpoint
         .split_once("://")
         .filter(|(scheme, _)| ["http", "https"].contains(scheme))
     else {
         let reason = "the scheme says whether TLS is used";
-        faults.push(fault("store", "endpoint", shown, "https://host[:port]", reason));
+        faults.push(fault("store", key, shown, "https://host[:port]", reason));
         return;
     };
     if rest.contains('@') {
         let reason = "credentials come from the credential chain and never stand in a settings file";
-        faults.push(fault("store", "endpoint", &shown, "https://host[:port]", reason));
+        faults.push(fault("store", key, &shown, "https://host[:port]", reason));
     }
     if rest.is_empty() || rest.contains(|character: char| character.is_whitespace() || "?#".contains(character)) {
         let reason = "it names a server and nothing else";
-        faults.push(fault("store", "endpoint", &shown, "https://host[:port]", reason));
+        faults.push(fault("store", key, &shown, "https://host[:port]", reason));
     }
     if scheme == "http" && !allow_http {
-        let reason =
-            "without TLS others on the network can read the data; set [store] allow_http = true to accept that";
-        faults.push(fault("store", "endpoint", shown, "https://host[:port]", reason));
+        faults.push(fault("store", key, shown, "https://host[:port]", clear_reason));
     }
 }
 

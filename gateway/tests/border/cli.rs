@@ -242,6 +242,7 @@ fn keys_are_listed_and_replaced_and_never_shown() {
     gateway.fake.0.lock().unwrap().encryption = EncryptionStatus {
         is_on: true,
         master_key: Some("00000000000000aa".into()),
+        wrapped_by: None,
         data_keys: Vec::new(),
     };
     let said = gateway.cli(&["key", "rotate"], 0).out;
@@ -257,6 +258,20 @@ fn keys_are_listed_and_replaced_and_never_shown() {
     );
     let keys = parsed(&gateway.cli(&["key", "list", "--json"], 0).out);
     assert_eq!(keys["master_key"], "00000000000000ff");
+    let said = gateway.cli(&["key", "rotate", "--master-key-kms", "alias/new"], 0).out;
+    assert!(said.contains("set [store] master_key_kms = \"alias/new\""), "{said}");
+    assert!(said.contains("wrapped by  alias/new"), "{said}");
+    let both = [
+        "key",
+        "rotate",
+        "--master-key-kms",
+        "alias/new",
+        "--master-key-file",
+        "new.key",
+    ];
+    gateway.cli(&both, 2);
+    let spaces = gateway.cli(&["key", "rotate", "--master-key-kms", "two words"], 2);
+    assert!(spaces.err.contains("not the id, ARN or alias"), "{}", spaces.err);
     assert_eq!(keys["data_keys"].as_array().unwrap().len(), 1);
     gateway.refuse(ErrorKind::Busy, "the keys have changed");
     assert!(gateway.cli(&["key", "rotate"], 6).err.contains("the keys have changed"));

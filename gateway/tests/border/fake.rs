@@ -214,9 +214,10 @@ impl Fake {
     fn key_rotate(&self, request: RotateKey) -> Result<EncryptionStatus, ControlError> {
         let mut state = self.change()?;
         let encryption = &mut state.encryption;
-        match request.master_key_file {
-            Some(_) => encryption.master_key = Some("00000000000000ff".into()),
-            None => encryption.data_keys.push(DataKeyStatus {
+        match (request.master_key_file, request.master_key_kms) {
+            (Some(_), _) => encryption.master_key = Some("00000000000000ff".into()),
+            (None, Some(key)) => encryption.wrapped_by = Some(key),
+            (None, None) => encryption.data_keys.push(DataKeyStatus {
                 id: format!("{:016x}", encryption.data_keys.len() + 1),
                 made_s: 1_800_000_000,
             }),

@@ -110,6 +110,8 @@ pub struct EncryptionStatus {
     pub is_on: bool,
     /// The master key, which encrypts the data keys; none if there are no data keys.
     pub master_key: Option<String>,
+    /// The key of AWS KMS that wraps the master key, by its ARN; none if the master key comes from elsewhere.
+    pub wrapped_by: Option<String>,
     /// Oldest first. Each is kept for the objects that it has encrypted.
     pub data_keys: Vec<DataKeyStatus>,
 }

@@ -21,6 +21,7 @@ impl Machine {
         let options = EncryptionOptions {
             is_on: true,
             master_key: MasterKeySource::OwnFile(state.path().join("master.key")),
+            kms: KmsSettings::default(),
         };
         Self {
             state,
@@ -211,7 +212,7 @@ fn another_data_key_encrypts_and_the_ones_before_still_read() {
     let machine = Machine::new();
     let keys = machine.first_start().unwrap();
     let first = ids(&keys)[0];
-    keys.rotate_data_key(&machine.runtime, &machine.store).unwrap();
+    keys.rotate(&machine.runtime, &machine.store, NewKey::Data).unwrap();
     assert_eq!(ids(&keys).len(), 2);
     for keys in [keys, machine.restart()] {
         let ring = keys.ring();
@@ -225,7 +226,7 @@ fn a_rotation_that_was_cut_short_is_finished_by_the_next_start() {
     let machine = Machine::new();
     let keys = machine.first_start().unwrap();
     let before = fs::read(machine.path(KEYS_NAME)).unwrap();
-    keys.rotate_data_key(&machine.runtime, &machine.store).unwrap();
+    keys.rotate(&machine.runtime, &machine.store, NewKey::Data).unwrap();
     fs::write(machine.path(KEYS_NAME), before).unwrap();
     assert_eq!(machine.restart().info(), keys.info());
     assert_eq!(machine.stored(), fs::read(machine.path(KEYS_NAME)).unwrap());
@@ -236,7 +237,8 @@ fn another_master_key_opens_alone() {
     let mut machine = Machine::new();
     let keys = machine.first_start().unwrap();
     let (before, new) = (keys.info(), machine.master_key_file("new"));
-    keys.rotate_master_key(&machine.runtime, &machine.store, &new).unwrap();
+    keys.rotate(&machine.runtime, &machine.store, NewKey::MasterFile(&new))
+        .unwrap();
     assert_eq!(keys.info().data_keys, before.data_keys);
     assert!(machine.refusal().contains(&before.master_key.unwrap().to_string()));
     machine.options.master_key = MasterKeySource::File(new);
@@ -263,7 +265,7 @@ fn older_keys_do_not_come_back_through_the_store() {
     let machine = Machine::new();
     let keys = machine.first_start().unwrap();
     let older = machine.stored();
-    keys.rotate_data_key(&machine.runtime, &machine.store).unwrap();
+    keys.rotate(&machine.runtime, &machine.store, NewKey::Data).unwrap();
     let newer = machine.stored();
     machine.put(KEYS_NAME, older);
     assert_eq!(machine.restart().info(), keys.info());
@@ -290,8 +292,8 @@ fn keys_of_another_gateway_are_not_overwritten() {
     machine.put(KEYS_NAME, other.stored());
     for change in [None, Some(machine.master_key_file("new"))] {
         let changed = match &change {
-            None => keys.rotate_data_key(&machine.runtime, &machine.store),
-            Some(file) => keys.rotate_master_key(&machine.runtime, &machine.store, file),
+            None => keys.rotate(&machine.runtime, &machine.store, NewKey::Data),
+            Some(file) => keys.rotate(&machine.runtime, &machine.store, NewKey::MasterFile(file)),
         };
         let error = changed.unwrap_err();
         assert!(matches!(error, DataKeysError::ChangedMeanwhile), "{error}");
@@ -312,11 +314,13 @@ fn after_a_lost_answer(machine: &Machine, change: impl FnOnce(&DataKeys) -> Resu
 fn a_rotation_whose_answer_was_lost_is_taken_up_when_it_is_repeated() {
     let mut machine = Machine::new();
     machine.first_start().unwrap();
-    let keys = after_a_lost_answer(&machine, |keys| keys.rotate_data_key(&machine.runtime, &machine.store));
-    keys.rotate_data_key(&machine.runtime, &machine.store).unwrap();
+    let keys = after_a_lost_answer(&machine, |keys| {
+        keys.rotate(&machine.runtime, &machine.store, NewKey::Data)
+    });
+    keys.rotate(&machine.runtime, &machine.store, NewKey::Data).unwrap();
     assert_eq!((ids(&keys).len(), machine.restart().info()), (3, keys.info()));
     let new = machine.master_key_file("new");
-    let rotate = |keys: &DataKeys| keys.rotate_master_key(&machine.runtime, &machine.store, &new);
+    let rotate = |keys: &DataKeys| keys.rotate(&machine.runtime, &machine.store, NewKey::MasterFile(&new));
     let keys = after_a_lost_answer(&machine, rotate);
     rotate(&keys).unwrap();
     machine.options.master_key = MasterKeySource::File(new);
@@ -349,7 +353,7 @@ fn older_keys_in_both_places_are_noticed_when_objects_need_a_newer_one() {
     let machine = Machine::new();
     let keys = machine.first_start().unwrap();
     let older = machine.stored();
-    keys.rotate_data_key(&machine.runtime, &machine.store).unwrap();
+    keys.rotate(&machine.runtime, &machine.store, NewKey::Data).unwrap();
     machine.put(KEYS_NAME, older.clone());
     fs::write(machine.path(KEYS_NAME), older).unwrap();
     let error = machine.start(&ids(&keys)).err().unwrap();
@@ -363,11 +367,13 @@ fn older_keys_in_both_places_are_noticed_when_objects_need_a_newer_one() {
 fn keys_that_went_two_ways_are_told_from_those_of_two_stores() {
     let machine = Machine::new();
     machine.first_start().unwrap();
-    let one_way = after_a_lost_answer(&machine, |keys| keys.rotate_data_key(&machine.runtime, &machine.store));
+    let one_way = after_a_lost_answer(&machine, |keys| {
+        keys.rotate(&machine.runtime, &machine.store, NewKey::Data)
+    });
     let before = fs::read(machine.path(KEYS_NAME)).unwrap();
     let stored = machine.stored();
     machine.put(KEYS_NAME, before);
-    one_way.rotate_data_key(&machine.runtime, &machine.store).unwrap();
+    one_way.rotate(&machine.runtime, &machine.store, NewKey::Data).unwrap();
     machine.put(KEYS_NAME, stored);
     assert!(
         machine.refusal().contains("each a data key that the other lacks"),
@@ -444,7 +450,7 @@ fn without_encryption_earlier_objects_can_still_be_read() {
     let keys = machine.restart();
     assert!(keys.ring().current().is_none());
     assert!(keys.ring().get(first).is_some());
-    let error = keys.rotate_data_key(&machine.runtime, &machine.store).unwrap_err();
+    let error = keys.rotate(&machine.runtime, &machine.store, NewKey::Data).unwrap_err();
     assert!(matches!(error, DataKeysError::Off), "{error}");
     machine.options.is_on = true;
     assert_eq!(ids(&machine.restart()), [first]);
