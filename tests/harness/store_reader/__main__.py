@@ -12,6 +12,8 @@ from harness.store_reader.bucket import Bucket, Volume
 from harness.store_reader.export import export_share, export_volume
 from harness.store_reader.fields import Damaged
 from harness.store_reader.files import Inode, Share, read_shares, walk
+from harness.store_reader.heads import read_wrapping
+from harness.store_reader.kms import unwrap
 from harness.store_reader.packs import BLOCK
 from harness.store_reader.stores import Store, open_store
 from harness.store_reader.verify import verify
@@ -84,7 +86,10 @@ def parse(words: list[str]) -> argparse.Namespace:
     ))  # fmt: skip
     parser.add_argument("url", help="dir:FOLDER, or s3://BUCKET/PREFIX with the credentials of the environment")
     parser.add_argument("--endpoint", help="of the S3 server, unless it is Amazon's")
-    parser.add_argument("--key", type=Path, metavar="FILE", help="the master key; none for a bucket that is in clear")
+    parser.add_argument("--key", type=Path, metavar="FILE", help=(
+        "the master key; none for a bucket that is in clear, or whose master key AWS KMS unwraps for these credentials"
+    ))  # fmt: skip
+    parser.add_argument("--kms-endpoint", help="of AWS KMS, unless it is Amazon's")
     parser.add_argument(
         "--root", type=int, metavar="NUMBER", help="an earlier one that is kept; the newest unless given"
     )
@@ -112,11 +117,22 @@ def say_verified(store: Store, master: bytes | None, kept: int | None, as_json: 
     return 1 if report.problems else 0
 
 
+def read_master(store: Store, key: Path | None, kms_endpoint: str | None) -> bytes | None:
+    if key is not None:
+        return bytes.fromhex(key.read_text())
+    try:
+        wrapping = read_wrapping(store.get("keys"))
+    except Damaged:
+        # A bucket that is in clear; if it is not, its objects say so.
+        return None
+    return None if wrapping is None else unwrap(wrapping, kms_endpoint)
+
+
 def main(words: list[str]) -> int:
     chosen = parse(words)
     try:
-        master = bytes.fromhex(chosen.key.read_text()) if chosen.key else None
         store = open_store(chosen.url, chosen.endpoint)
+        master = read_master(store, chosen.key, chosen.kms_endpoint)
         if chosen.command == "verify":
             return say_verified(store, master, chosen.root, chosen.json)
         bucket = Bucket(store, master, kept=chosen.root)

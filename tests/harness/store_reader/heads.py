@@ -7,6 +7,7 @@ HKDF-SHA256 over head and name, and the nonce is the number of the message.
 import hmac
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import zstandard
 from cryptography.exceptions import InvalidTag
@@ -17,7 +18,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from harness.store_reader.fields import Cursor, Damaged
 
 HEAD = struct.Struct("<4sHBBQII32s")
-PACK, KEYS, JOURNAL, ROOT, NODES = range(1, 6)
+PACK, KEYS, JOURNAL, ROOT, NODES, WRAPPED_KEYS = range(1, 7)
+AWS_KMS = 1
 TAG_BYTES = 16
 CONTENTS_MAX = 1 << 30
 Secrets = Mapping[int, bytes]
@@ -48,7 +50,7 @@ class Sealed:
         self.require((self.count == 0) == (kind == NODES), f"has {self.count} messages")
         self._aead, self._naming = None, bytes(32)
         if cipher == 1:
-            what = "master key" if kind == KEYS else "data key"
+            what = "master key" if kind in (KEYS, WRAPPED_KEYS) else "data key"
             self.require(self.key in secrets, f"is encrypted with {what} {self.key:016x}, which is not known")
             self._aead = AESGCM(derive(secrets[self.key], head + name.encode(), 32))
             self._naming = derive(secrets[self.key], b"tombolo 2 names", 32)
@@ -82,12 +84,12 @@ class Sealed:
         return plain
 
 
-def only_message(name: str, data: bytes, kind: int, secrets: Secrets) -> tuple[bytes, bytes]:
-    """The message of an object that has one, whose digest is the salt; and the salt."""
+def only_message(name: str, data: bytes, kind: int, secrets: Secrets, clear: bytes = b"") -> tuple[bytes, bytes]:
+    """The only message of an object, whose digest, with what stands in clear before it, is the salt; and the salt."""
     sealed = Sealed(name, data, kind, secrets)
     sealed.require(sealed.count == 1, f"has {sealed.count} messages instead of 1")
-    message = sealed.open(0, data[HEAD.size :])
-    sealed.require(sealed.digest(message) == sealed.salt, "the salt is not the digest of its message")
+    message = sealed.open(0, data[HEAD.size + len(clear) :])
+    sealed.require(sealed.digest(clear + message) == sealed.salt, "the salt is not the digest of its message")
     return message, sealed.salt
 
 
@@ -106,11 +108,42 @@ def expanded(name: str, message: bytes) -> bytes:
     return contents
 
 
+@dataclass(frozen=True)
+class Wrapping:
+    """A master key that a key service wraps."""
+
+    identity: int
+    """Of the store."""
+    master_key: int
+    """Its id."""
+    key_name: str
+    """Of the key that wraps it."""
+    wrapped: bytes
+    clear: bytes
+    """All that stands between head and message."""
+
+
+def read_wrapping(data: bytes) -> Wrapping | None:
+    """Of the data keys; none if the master key is kept elsewhere."""
+    if data[6:7] != bytes([WRAPPED_KEYS]) or len(data) < HEAD.size:
+        return None
+    fields = Cursor("keys", "the wrapped master key", data[HEAD.size :])
+    service, identity = fields.u8(), fields.u64()
+    fields.require(service == AWS_KMS, f"service {service}")
+    name, wrapped = fields.take(fields.u16()), fields.take(fields.u16())
+    fields.require(0 < len(name) <= 1024 and 0 < len(wrapped) <= 6144, f"{len(name)} and {len(wrapped)} bytes")
+    master_key = HEAD.unpack(data[: HEAD.size])[4]
+    return Wrapping(identity, master_key, name.decode(), wrapped, fields.data[: fields.place])
+
+
 def read_keys(data: bytes, master: bytes) -> list[bytes]:
     """The data keys, oldest first."""
-    text, _ = only_message("keys", data, KEYS, {key_id(master): master})
+    wrapping = read_wrapping(data)
+    kind, clear = (KEYS, b"") if wrapping is None else (WRAPPED_KEYS, wrapping.clear)
+    text, _ = only_message("keys", data, kind, {key_id(master): master}, clear)
     fields = Cursor("keys", "message 0", text)
-    _identity, count = fields.u64(), fields.u32()
+    identity, count = fields.u64(), fields.u32()
+    fields.require(wrapping is None or wrapping.identity == identity, "another store's")
     secrets = []
     for _ in range(count):
         _made = fields.u64()
