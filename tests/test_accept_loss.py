@@ -450,28 +450,6 @@ def test_the_local_copy_of_the_root_is_made_again_of_the_store(world: World, har
     world.goes_on(world.written, [])
 
 
-def test_the_root_of_a_store_that_was_taken_over_is_not_adopted(
-    world: World, make_gateway: GatewayFactory, s3: S3Server
-) -> None:
-    stored_and_dirty(world)
-    world.proxy.listen()
-    gateway = world.gateway
-    key = gateway.folder / "kept.key"
-    shutil.copy(gateway.state_directory / "master.key", key)
-    key.chmod(0o600)
-    store = gateway.settings["store"] | {"master_key_file": str(key)}
-    other = make_gateway(gateway.settings | {"store": store}, s3.environment)
-    other.settings |= {"state_directory": str(other.state_directory), "runtime_directory": str(other.runtime_directory)}
-    other.recover("--take-over")
-    spoil_root(gateway)
-    for words in ([], ["--accept-loss"]):
-        before = digests(gateway.state_directory)
-        code, said = gateway.refused_start(words=words)
-        assert code == 1
-        assert f"the store's writer is {other.writer_name}, and not this state directory" in said
-        assert digests(gateway.state_directory) == before
-
-
 def test_without_the_journal_the_store_may_be_newer(world: World) -> None:
     world.write(1, 0)
     world.gateway.cli("checkpoint")
@@ -540,7 +518,10 @@ def test_when_all_is_lost_the_way_back_is_said(world: World) -> None:
         assert "tombolo recover" in said
 
 
-def test_lost_metadata_of_a_store_that_was_taken_over(world: World, make_gateway: GatewayFactory, s3: S3Server) -> None:
+@pytest.mark.parametrize("lose", [spoil_root, lose_metadata])
+def test_nothing_is_adopted_of_a_store_that_was_taken_over(
+    world: World, make_gateway: GatewayFactory, s3: S3Server, lose: Callable[[Gateway], None]
+) -> None:
     stored_and_dirty(world)
     world.proxy.listen()
     gateway = world.gateway
@@ -551,7 +532,7 @@ def test_lost_metadata_of_a_store_that_was_taken_over(world: World, make_gateway
     other = make_gateway(gateway.settings | {"store": store}, s3.environment)
     other.settings |= {"state_directory": str(other.state_directory), "runtime_directory": str(other.runtime_directory)}
     other.recover("--take-over")
-    lose_metadata(gateway)
+    lose(gateway)
     for words in ([], ["--accept-loss"]):
         before = digests(gateway.state_directory)
         code, said = gateway.refused_start(words=words)

@@ -92,7 +92,7 @@ impl FromStore<'_> {
         let tree = BucketTree::decode(&root.tree).map_err(|error| RecoverError::Tree(error.to_string()))?;
         let mut nodes = self.nodes();
         let head = read_head(&mut nodes, &tree).map_err(|error| RecoverError::Tree(error.to_string()))?;
-        let superblock = rebuild.superblock();
+        let Frozen { superblock, .. } = rebuild.lay_tree(head.contents.clone());
         merge(
             &metadata,
             Frozen {
@@ -100,7 +100,6 @@ impl FromStore<'_> {
                 ..head.counters
             },
         )?;
-        merge(&metadata, rebuild.lay_tree(head.contents.clone()))?;
         let failed = |error: &dyn std::fmt::Display| RecoverError::Metadata(error.to_string());
         let mut writing = metadata.write_local().map_err(|error| failed(&error))?;
         begin(&mut writing, &head.backing).map_err(|error| failed(&error))?;

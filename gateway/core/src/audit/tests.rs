@@ -1,19 +1,19 @@
 use super::*;
+use crate::bucket_tree::tests::{Store, part};
 use crate::bucket_tree::{BucketTree, FoldBase, JournalChanges, TreeContents, fold, read_tree};
-use crate::format::bucket_journal::{Item, Part, PartHeader, Salt};
+use crate::format::bucket_journal::Item;
 use crate::format::local_metadata::{Table, map_key};
 use crate::format::page::{CountPage, References};
 use crate::format::slot_page::{SlotEntry, encode_slot_page};
-use crate::format::superblock::{Superblock, Totals, Volume};
+use crate::format::superblock::{Superblock, Volume};
 use crate::merge::Merge;
 use crate::state::entry_overlay::Entries;
 use crate::state::extent_map::ExtentMap;
 use crate::state::overlay::Frozen;
 use crate::test_bench::{Tables, Transaction};
 use alloc::sync::Arc;
-use core::convert::Infallible;
-use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, FlushMode, ObjectDescriptor, Pvbn, WallTime};
-use tombolo_metadata_tree::{Nodes, Pointer, Shape, Written};
+use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, FlushMode, ObjectDescriptor, Pvbn};
+use tombolo_metadata_tree::Shape;
 
 const VOLUME: VolumeId = VolumeId(1);
 const FILE: VolumeId = VolumeId(1 << 63 | 9);
@@ -252,45 +252,6 @@ fn an_object_that_lies_under_another_key_is_found() {
     tables.insert((Table::Objects, key.clone()), moved);
     let first = Pvbn(9000);
     assert_eq!(audited(&tables, 1).1, [AuditFinding::MisplacedObject { key, first }]);
-}
-
-/// Nodes in memory.
-#[derive(Default)]
-struct Store(Vec<Vec<u8>>);
-
-impl Nodes for Store {
-    type Error = Infallible;
-
-    fn read(&mut self, pointer: &Pointer) -> Result<Vec<u8>, Infallible> {
-        Ok(self.0[pointer.message as usize].clone())
-    }
-
-    fn write(&mut self, node: Vec<u8>) -> Result<Written, Infallible> {
-        self.0.push(node);
-        let message = self.0.len() as u32 - 1;
-        Ok(Written {
-            object: 1,
-            message,
-            offset: message,
-            bytes: 16 + self.0[message as usize].len() as u32,
-            tag: [message as u8; 16],
-        })
-    }
-}
-
-fn part(is_whole: bool, items: Vec<Item>) -> Part {
-    let header = PartHeader {
-        sequence: 1,
-        epoch: 1,
-        before: Salt::NONE,
-        is_whole,
-        is_last: true,
-        time: WallTime(0),
-        next_pvbn: 1,
-        next_volume: 1,
-        totals: Totals::default(),
-    };
-    Part { header, items }
 }
 
 /// Everything that [`tables`] has.

@@ -7,7 +7,6 @@ use crate::format::page::MapPage;
 use crate::merge::ReferenceChanges;
 use crate::state::extent_map::Target;
 use tombolo_base::VolumeId;
-use tombolo_metadata_tree::{MapKey, Run};
 
 /// Masks that one transaction deletes.
 const MASKS_MAX: usize = 4096;
@@ -29,15 +28,7 @@ pub fn lay<T: MetadataTransaction>(local: &mut T, portion: &Portion) -> Result<b
     let mut open: Option<(VolumeId, u64, MapPage)> = None;
     for extent in contents.map.iter() {
         let Target::At(pvbn) = extent.target else { continue };
-        let run = Run {
-            start: MapKey {
-                file: extent.volume.0,
-                block: extent.first,
-            },
-            length: extent.count,
-            target: Some(tombolo_metadata_tree::Target { pvbn, birth: None }),
-        };
-        for (number, start, length, pvbn) in parts_of(&run) {
+        for (number, start, length, pvbn) in parts_of(extent.first, extent.count, pvbn) {
             match &mut open {
                 Some((volume, page, contents)) if (*volume, *page) == (extent.volume, number) => {
                     contents.set(start, length, Some(pvbn));

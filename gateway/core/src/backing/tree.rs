@@ -15,11 +15,9 @@ fn page_of(block: u64) -> u64 {
 }
 
 /// The parts of a run in each page that it touches: number, first entry, entries, first PVBN.
-pub fn parts_of(run: &Run) -> impl Iterator<Item = (u64, u16, u16, Pvbn)> {
-    let (mut block, end) = (run.start.block, run.start.block + run.length);
-    let (first, target) = (block, run.target);
+pub fn parts_of(first: u64, count: u64, pvbn: Pvbn) -> impl Iterator<Item = (u64, u16, u16, Pvbn)> {
+    let (mut block, end) = (first, first + count);
     core::iter::from_fn(move || {
-        let pvbn = target?.pvbn;
         (block < end).then(|| {
             let length = (PAGE_ENTRIES - block % PAGE_ENTRIES).min(end - block);
             let part = (page_of(block), (block % PAGE_ENTRIES) as u16, length as u16);
@@ -28,6 +26,13 @@ pub fn parts_of(run: &Run) -> impl Iterator<Item = (u64, u16, u16, Pvbn)> {
             (part.0, part.1, part.2, pvbn)
         })
     })
+}
+
+/// Of what a leaf has, which is no hole.
+fn parts_of_run(run: &Run) -> impl Iterator<Item = (u64, u16, u16, Pvbn)> {
+    let target = run.target.into_iter();
+    let (first, count) = (run.start.block, run.length);
+    target.flat_map(move |target| parts_of(first, count, target.pvbn))
 }
 
 impl Backing {
@@ -156,7 +161,7 @@ impl Backing {
         let mut scan = Scan::<Runs>::new(map, at(first), Some(at(first + PAGE_ENTRIES)));
         let mut page = MapPage::default();
         while let Some(run) = scan.next(nodes)? {
-            for (_, start, length, pvbn) in parts_of(&run) {
+            for (_, start, length, pvbn) in parts_of_run(&run) {
                 page.set(start, length, Some(pvbn));
             }
         }
@@ -227,7 +232,7 @@ impl Backing {
             let block = if file == volume.0 { page * PAGE_ENTRIES } else { 0 };
             let mut scan = Scan::<Runs>::new(map, MapKey { file, block }, None);
             while let Some(run) = scan.next(nodes)? {
-                for (number, start, length, pvbn) in parts_of(&run) {
+                for (number, start, length, pvbn) in parts_of_run(&run) {
                     let volume = VolumeId(run.start.file);
                     if open != Some((volume, number)) {
                         if pages == pages_max {
