@@ -83,6 +83,12 @@ impl Core {
         let Some(error) = self.failed.clone() else { return };
         let mut tokens: Vec<Token> = Vec::new();
         tokens.extend(self.unpublished.waiting.drain(..).map(|waiting| waiting.token));
+        // Those that are held back to slow clients down, too: by now it is known that they go nowhere.
+        tokens.extend(
+            core::mem::take(&mut self.writes.delayed)
+                .into_keys()
+                .map(|(_, token)| token),
+        );
         tokens.extend(self.group_commit.served.drain(..).map(|(token, _)| token));
         tokens.extend(self.group_commit.waiting.drain(..).map(|(token, _)| token));
         for (_, acknowledgements) in core::mem::take(&mut self.group_commit.unwritten) {

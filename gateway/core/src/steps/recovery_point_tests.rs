@@ -1,7 +1,9 @@
 //! What the bucket is told, and when. The bench's bucket takes points as a recovery would.
 
 use crate::config::Config;
-use crate::event::{Answer, Command, Event, HashResult, PublishFailure, Refusal, StoreFailure, Token, WriteRequest};
+use crate::event::{
+    Answer, Command, Event, HashResult, PublishFailure, Refusal, StopReason, StoreFailure, Token, WriteRequest,
+};
 use crate::state::extent_map::Target;
 use crate::state::unpublished::{RecoveryPoint, UnpublishedChanges};
 use crate::test_bench::{Bench, VOLUME, Which, fingerprint_of, span};
@@ -585,6 +587,27 @@ fn a_flush_to_the_bucket_fails_with_the_gateway() {
     bench.take_answers();
     answer_publish(&mut bench, Err(PublishFailure::Fenced("gateway 8".into())));
     assert!(matches!(&bench.answers[..], [(Token(2), Err(Refusal::Failed(_)))]));
+}
+
+/// Such a change is in the journal, but by now it is known that the bucket will never have it.
+#[test]
+fn an_answer_that_is_held_back_fails_with_the_gateway() {
+    let config = Config {
+        throttle_start_permille: 0,
+        throttle_delay_ms_max: 10_000,
+        ..bench().core.config.clone()
+    };
+    let mut bench = Bench::with(config);
+    write(&mut bench, 1, 0, 150);
+    bench.pass_millis(1);
+    assert_eq!(bench.take_answers(), []);
+    assert_eq!(bench.core.snapshot().counters.writes_throttled, 1);
+    let reason = StopReason::Fenced("gateway 8".into());
+    bench.step(Event::Stop { reason });
+    assert!(matches!(&bench.answers[..], [(Token(1), Err(Refusal::Failed(_)))]));
+    bench.take_answers();
+    bench.pass_millis(20_000);
+    assert_eq!(bench.take_answers(), []);
 }
 
 /// It would never be answered, or falsely.
