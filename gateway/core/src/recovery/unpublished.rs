@@ -37,7 +37,10 @@ pub fn load_unpublished<M: MetadataRead>(
         core.unpublished.published_time = Some(published.time);
     }
     core.unpublished.published = superblock.lsn;
-    note_all(core, metadata, superblock).map_err(RecoveryError::Metadata)
+    // The point at the journal's beginning is another gateway's, and so is the clock that its time is from.
+    let own = published.filter(|published| published.lsn > Lsn(0));
+    let before = own.map_or(WallTime(0), |published| published.time);
+    note_all(core, metadata, superblock, before).map_err(RecoveryError::Metadata)
 }
 
 /// False: batches between the point and the checkpoint are missing.
@@ -72,13 +75,13 @@ fn note_journal<E>(
     Ok(position >= superblock.lsn)
 }
 
+/// Nobody knows when the first of it was made, but that it was not `before` then.
 fn note_all<M: MetadataRead>(
     core: &mut Core,
     metadata: &M,
     superblock: &Superblock,
+    before: WallTime,
 ) -> Result<(), MetadataFault<M::Error>> {
-    // Nobody knows when the first of it was made.
-    let before = core.unpublished.published_time.unwrap_or(WallTime(0));
     let since = core.wall.instant_of(before, core.now);
     let unpublished = &mut core.unpublished;
     unpublished.is_whole = true;
