@@ -200,6 +200,7 @@ impl Core {
             next_volume: self.next_volume,
             volumes: self.volumes.values().cloned().collect(),
             totals: self.totals,
+            merging_to: None,
             dirty_ages: self.dirty_ages(),
         }
     }

@@ -2,7 +2,8 @@
 //! [`MetadataTransaction`], so LMDB and the simulator's model run the same code.
 //!
 //! Every transaction leaves the reference counts equal to the maps, and all but the last change only what the journal
-//! behind the superblock's LSN says again: maps, objects, entries. So a merge that is cut short anywhere, by an error or
+//! behind the superblock's LSN says again: maps, objects, entries. The first of several notes in the superblock how far the
+//! journal is needed from then on. So a merge that is cut short anywhere, by an error or
 //! a crash, is begun anew, with the same frozen state or with one that recovery has made of the journal. What recovery
 //! builds upon (slots, counters, superblock) changes in the last transaction, together.
 
@@ -10,6 +11,8 @@ use crate::format::local_metadata::{
     MetadataFault, MetadataRead, MetadataTransaction, Table, decode, get, load_map_page, map_key, put,
 };
 use crate::format::page::{CountPage, MapPage, PAGE_ENTRIES, References};
+use crate::format::superblock::Superblock;
+use crate::recovery::load_superblock;
 use crate::state::extent_map::Target;
 use crate::state::overlay::Frozen;
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
@@ -21,6 +24,7 @@ pub struct Merge {
     frozen: Arc<Frozen>,
     pages_max: usize,
     next: Next,
+    is_noted: bool,
 }
 
 /// What comes next.
@@ -46,6 +50,7 @@ impl Merge {
             frozen,
             pages_max,
             next: Next::Map(VolumeId(0), 0),
+            is_noted: false,
         }
     }
 
@@ -59,6 +64,26 @@ impl Merge {
     /// # Errors
     /// When the transaction fails, or holds what cannot be. The merge is to be begun anew.
     pub fn step<T: MetadataTransaction>(&mut self, transaction: &mut T) -> Result<bool, MetadataFault<T::Error>> {
+        let is_last = self.merge_part(transaction)?;
+        if !is_last && !core::mem::replace(&mut self.is_noted, true) {
+            self.note(transaction)?;
+        }
+        Ok(is_last)
+    }
+
+    /// From the first transaction on to the last there is no state of any moment here without the journal.
+    fn note<T: MetadataTransaction>(&self, transaction: &mut T) -> Result<(), MetadataFault<T::Error>> {
+        let Some(superblock) = load_superblock(transaction)? else {
+            return Ok(());
+        };
+        let noted = Superblock {
+            merging_to: superblock.merging_to.max(Some(self.frozen.superblock.lsn)),
+            ..superblock
+        };
+        put(transaction, Table::Super, &[], &noted.encode())
+    }
+
+    fn merge_part<T: MetadataTransaction>(&mut self, transaction: &mut T) -> Result<bool, MetadataFault<T::Error>> {
         let frozen = self.frozen.clone();
         let mut changed = 0;
         loop {

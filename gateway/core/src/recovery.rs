@@ -23,7 +23,9 @@ mod unpublished;
 pub use disk::{LocalDisk, NewDisk};
 pub use error::RecoveryError;
 pub use rebuild::{Rebuild, RebuildError};
-pub use remains::{Base, Bases, LostBlocks, Remains, WhatIsLeft, go_on_behind, lost_blocks, settle, skip_pvbns};
+pub use remains::{
+    Base, Bases, LocalBase, LostBlocks, Remains, WhatIsLeft, go_on_behind, lost_blocks, settle, skip_pvbns,
+};
 pub use report::Report;
 
 use crate::config::Config;

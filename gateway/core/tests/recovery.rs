@@ -6,8 +6,8 @@ use tombolo_core::cache_header::{CacheHeader, Mark};
 use tombolo_core::local_metadata::{Entry, MetadataFault, MetadataRead, Table};
 use tombolo_core::record::{Batch, Lsn, Record, SegmentHeader, SlotRun};
 use tombolo_core::recovery::{
-    Base, Bases, LocalDisk, Parts, RecoveryError, Remains, Report, WhatIsLeft, go_on_behind, lost_blocks, recover,
-    settle,
+    Base, Bases, LocalBase, LocalDisk, Parts, RecoveryError, Remains, Report, WhatIsLeft, go_on_behind, lost_blocks,
+    recover, settle,
 };
 use tombolo_core::slot_page::{SlotEntry, encode_slot_page};
 use tombolo_core::{Config, Core, JournalMark, Policies, Superblock};
@@ -672,7 +672,11 @@ fn another_size_of_the_cache_or_no_superblock_is_refused() {
 /// From the beginning, or from the batch of this number that the bucket holds everything before.
 fn bases(disk: &Disk, local: Option<usize>, bucket: Option<usize>) -> Bases {
     Bases {
-        local: local.map(|batch| (disk.lsns[batch], 1 + batch as u64 / 3)),
+        local: local.map(|batch| LocalBase {
+            lsn: disk.lsns[batch],
+            segment: 1 + batch as u64 / 3,
+            merging_to: None,
+        }),
         bucket: bucket.map(|batch| disk.lsns[batch]),
     }
 }
@@ -738,6 +742,35 @@ fn of_two_states_the_one_counts_from_which_the_journal_leads_further() {
     disk.segments.clear();
     assert_eq!(base(&disk, 5, 4), (Base::Local, disk.lsns[5]));
     assert_eq!(base(&disk, 4, 5), (Base::Bucket, disk.lsns[5]));
+}
+
+/// A checkpoint that is cut short is whole with the journal alone, up to where it was made.
+#[test]
+fn local_metadata_in_mid_checkpoint_counts_only_with_the_journal_that_completes_it() {
+    let mut disk = Disk::new(&[0; 9]).noting(9);
+    let remains = |disk: &Disk, bucket| {
+        let mut bases = bases(disk, Some(1), bucket);
+        bases.local.as_mut().unwrap().merging_to = Some(disk.lsns[7]);
+        let remains = disk.remains(&bases);
+        (remains.base, remains.reached, remains.mixed_to)
+    };
+    assert_eq!(remains(&disk, Some(5)), (Base::Local, disk.lsns[9], None));
+    disk.segments.remove(&3);
+    assert_eq!(remains(&disk, Some(0)), (Base::Bucket, disk.lsns[6], None));
+    assert_eq!(remains(&disk, None), (Base::Local, disk.lsns[6], Some(disk.lsns[7])));
+    disk.segments.clear();
+    assert_eq!(remains(&disk, Some(0)), (Base::Bucket, disk.lsns[0], None));
+    disk.header = None;
+    let bases = Bases {
+        local: Some(LocalBase {
+            lsn: disk.lsns[1],
+            segment: 1,
+            merging_to: Some(disk.lsns[7]),
+        }),
+        bucket: None,
+    };
+    let remains = Remains::find(&disk, IDENTITY, &bases, None).unwrap().unwrap();
+    assert_eq!(remains.durable, disk.lsns[7], "so far the journal was durable");
 }
 
 #[test]

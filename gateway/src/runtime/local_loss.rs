@@ -43,8 +43,8 @@ use tombolo_core::local_metadata::{Entry, MetadataRead, Table};
 use tombolo_core::publisher::{KnownRoot, NotTheWriter, Publisher, RootWriter};
 use tombolo_core::record::SegmentHeader;
 use tombolo_core::recovery::{
-    Base, Bases, LocalDisk as _, LostBlocks, Parts, PublishedPoint, RecoveryError, Remains, WhatIsLeft, go_on_behind,
-    load_superblock, lost_blocks, recover, settle, skip_pvbns,
+    Base, Bases, LocalBase, LocalDisk as _, LostBlocks, Parts, PublishedPoint, RecoveryError, Remains, WhatIsLeft,
+    go_on_behind, load_superblock, lost_blocks, recover, settle, skip_pvbns,
 };
 use tombolo_core::root::Root;
 use tombolo_core::{Core, EntryScan, Policies, Superblock};
@@ -401,7 +401,7 @@ impl<'o> Remaining<'o> {
                 Ok(())
             })?;
         }
-        let local = superblock.map(|superblock| (superblock.lsn, superblock.segment));
+        let local = superblock.as_ref().map(LocalBase::from);
         let published = left.kept.as_ref().and_then(|kept| kept.publisher.published());
         let bucket = published.map(|point| point.lsn);
         if let Some(remains) = left.find(&Bases { local, bucket })?
@@ -536,6 +536,7 @@ impl<'o> Remaining<'o> {
         Some(LostChanges {
             from: remains.reached,
             to: remains.durable,
+            mixed_to: remains.mixed_to,
             after,
             until,
         })

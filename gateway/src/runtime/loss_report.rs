@@ -55,6 +55,8 @@ pub struct LostChanges {
     pub from: Lsn,
     /// So far at least changes had been flushed.
     pub to: Lsn,
+    /// A checkpoint was being made, and nothing else is left: of the changes up to here some are there.
+    pub mixed_to: Option<Lsn>,
     /// Everything that was acknowledged before is there.
     pub after: Option<WallTime>,
     /// When the last of them can have been flushed, as far as is known.
@@ -131,6 +133,13 @@ impl LossReport {
                 changes.to.0
             ));
         }
+        if let Some(end) = self.changes.and_then(|changes| changes.mixed_to) {
+            lines.push(format!(
+                "of the changes up to LSN {} some are there and some are not: a checkpoint was being made, which the journal would \
+                 have completed; let `tombolo check` look at the shares, and the owners of volumes at their file systems",
+                end.0
+            ));
+        }
         if !self.blocks.is_empty() {
             lines.push(format!(
                 "lost: {} bytes in {} ranges, written since {}, which the store does not have; they read as errors until they are \
@@ -175,6 +184,7 @@ impl LossReport {
                 "lost": "changes",
                 "from_lsn": changes.from.0,
                 "to_lsn": changes.to.0,
+                "mixed_to_lsn": changes.mixed_to.map(|lsn| lsn.0),
                 "after_s": changes.after.map(|time| time.0),
                 "until_s": changes.until.map(|time| time.0),
             })

@@ -56,6 +56,9 @@ pub struct Superblock {
     pub volumes: Vec<Volume>,
     /// As they stood at `lsn`.
     pub totals: Totals,
+    /// A checkpoint up to here is being made: maps, objects and entries may have some of it already. Only the journal up to
+    /// there makes them one state again.
+    pub merging_to: Option<Lsn>,
     /// When what is dirty was written: blocks from each of these PVBNs on, up to the next, at that time or later.
     pub dirty_ages: Vec<(Pvbn, WallTime)>,
 }
@@ -101,12 +104,18 @@ impl Totals {
 const SUPER_MAGIC: &[u8; 7] = b"TMBSUPR";
 /// The format of all that is in a state directory.
 pub const SUPER_VERSION: u8 = b'5';
+/// The same, while a checkpoint is being made.
+const SUPER_VERSION_MERGING: u8 = b'6';
 
 impl Superblock {
     /// The format of the state directory whose superblock this is, whatever else it holds.
     pub fn version(bytes: &[u8]) -> Option<u8> {
         let (magic, rest) = bytes.split_first_chunk()?;
-        rest.first().copied().filter(|_| magic == SUPER_MAGIC)
+        let version = rest.first().copied().filter(|_| magic == SUPER_MAGIC)?;
+        Some(match version {
+            SUPER_VERSION_MERGING => SUPER_VERSION,
+            version => version,
+        })
     }
 
     /// Of a state directory that is just being made.
@@ -124,8 +133,12 @@ impl Superblock {
     /// With its sum at the end.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
+        let version = match self.merging_to {
+            Some(_) => SUPER_VERSION_MERGING,
+            None => SUPER_VERSION,
+        };
         out.bytes(SUPER_MAGIC)
-            .u8(SUPER_VERSION)
+            .u8(version)
             .u64(self.journal_identity)
             .u32(self.slot_count)
             .u64(self.lsn.0)
@@ -142,6 +155,9 @@ impl Superblock {
         out.u32(self.dirty_ages.len() as u32);
         for (first, time) in &self.dirty_ages {
             out.u64(first.0).u32(time.0);
+        }
+        if let Some(lsn) = self.merging_to {
+            out.u64(lsn.0);
         }
         let sum = xxh3_64(&out.0);
         out.u64(sum);
@@ -162,7 +178,7 @@ impl Superblock {
             });
         }
         let version = reader.u8("superblock version")?;
-        if version != SUPER_VERSION {
+        if !matches!(version, SUPER_VERSION | SUPER_VERSION_MERGING) {
             return Err(DecodeError::Invalid {
                 what: "superblock version",
                 value: u64::from(version),
@@ -177,6 +193,7 @@ impl Superblock {
             next_volume: reader.u64("superblock next volume")?,
             totals: Totals::decode(&mut reader)?,
             volumes: Vec::new(),
+            merging_to: None,
             dirty_ages: Vec::new(),
         };
         for _ in 0..reader.u32("superblock volume count")? {
@@ -200,6 +217,9 @@ impl Superblock {
             let first = Pvbn(reader.u64("superblock age PVBN")?);
             let time = WallTime(reader.u32("superblock age")?);
             superblock.dirty_ages.push((first, time));
+        }
+        if version == SUPER_VERSION_MERGING {
+            superblock.merging_to = Some(Lsn(reader.u64("superblock checkpoint under way")?));
         }
         let computed = xxh3_64(&bytes[..reader.offset()]);
         let found = reader.u64("superblock checksum")?;
@@ -246,18 +266,27 @@ mod tests {
                 objects: 14,
                 object_bytes: 15,
             },
+            merging_to: None,
             dirty_ages: [(Pvbn(16), WallTime(17)), (Pvbn(18), WallTime(19))].into(),
         }
     }
 
     #[test]
     fn a_superblock_is_read_as_it_was_written() {
-        let bytes = superblock().encode();
-        assert_eq!(Superblock::decode(&bytes), Ok(superblock()));
-        let longer = [&bytes[..], &[0]].concat();
-        assert!(Superblock::decode(&longer).is_err());
-        for length in 0..bytes.len() {
-            assert!(Superblock::decode(&bytes[..length]).is_err(), "{length} bytes");
+        let merging = Superblock {
+            merging_to: Some(Lsn(20)),
+            ..superblock()
+        };
+        for (superblock, version) in [(superblock(), b'5'), (merging, b'6')] {
+            let bytes = superblock.encode();
+            assert_eq!(bytes[7], version);
+            assert_eq!(Superblock::version(&bytes), Some(SUPER_VERSION));
+            assert_eq!(Superblock::decode(&bytes), Ok(superblock));
+            let longer = [&bytes[..], &[0]].concat();
+            assert!(Superblock::decode(&longer).is_err());
+            for length in 0..bytes.len() {
+                assert!(Superblock::decode(&bytes[..length]).is_err(), "{length} bytes");
+            }
         }
     }
 
@@ -284,7 +313,7 @@ mod tests {
     fn a_superblock_of_another_version_is_named_as_such() {
         let what_is_wrong = |index: usize| {
             let mut bytes = superblock().encode();
-            bytes[index] += 1;
+            bytes[index] += 2;
             let end = bytes.len() - 8;
             let sum = xxh3_64(&bytes[..end]);
             bytes[end..].copy_from_slice(&sum.to_le_bytes());

@@ -1,4 +1,5 @@
 use super::*;
+use crate::format::record::Lsn;
 use crate::format::superblock::Superblock;
 use crate::state::entry_overlay::Entries;
 use crate::state::extent_map::{Extent, ExtentMap};
@@ -125,6 +126,31 @@ fn slots_and_superblock_come_last_and_together() {
     assert_eq!(of_last(&tables), 2);
 }
 
+/// Until the last it says up to where the journal is needed, be it begun anew or not.
+#[test]
+fn the_first_of_several_transactions_notes_where_the_merge_leads() {
+    let superblock = |tables: &Tables| Superblock::decode(&tables[&(Table::Super, Vec::new())]).unwrap();
+    let before = Superblock {
+        lsn: Lsn(10),
+        ..Superblock::first(1, 2)
+    };
+    let mut tables = Tables::from([((Table::Super, Vec::new()), before.encode())]);
+    let extents = (0..40).map(|page| (1, page * PAGE_ENTRIES, 3, Some(page * 1_000)));
+    let mut changes = Frozen::clone(&frozen(extents, 1));
+    changes.superblock.lsn = Lsn(500);
+    let changes = Arc::new(changes);
+    for transactions in [1, 3] {
+        merge(&mut tables, &changes, 4, transactions);
+        let noted = Superblock {
+            merging_to: Some(Lsn(500)),
+            ..before.clone()
+        };
+        assert_eq!(superblock(&tables), noted);
+    }
+    merge(&mut tables, &changes, 4, usize::MAX);
+    assert_eq!(superblock(&tables), changes.superblock);
+}
+
 /// Each transaction is a sync of local metadata.
 #[test]
 fn what_fits_into_one_transaction_takes_one() {
@@ -167,7 +193,8 @@ fn entries_are_put_and_deleted_a_few_at_a_time() {
         ..Frozen::default()
     });
     let changes = merge(&mut tables, &second, 4, usize::MAX);
-    assert_eq!(changes, [2, 2], "a large value counts as the pages that it takes");
+    // The first notes in the superblock that there are more.
+    assert_eq!(changes, [3, 2], "a large value counts as the pages that it takes");
     assert_eq!([4, 6].map(|number| found(&tables, number)), [None, None]);
     assert_eq!(found(&tables, 5).map(|value| value.len()), Some(3 * PAGE_BYTES));
 }

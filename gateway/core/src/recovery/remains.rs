@@ -31,11 +31,38 @@ pub enum Base {
     Bucket,
 }
 
+/// What the superblock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalBase {
+    /// Its position.
+    pub lsn: Lsn,
+    /// The segment that holds it, or the next to be made.
+    pub segment: u64,
+    /// Local metadata is no state of any moment unless the journal leads at least here.
+    pub merging_to: Option<Lsn>,
+}
+
+impl From<&Superblock> for LocalBase {
+    fn from(superblock: &Superblock) -> Self {
+        let Superblock {
+            lsn,
+            segment,
+            merging_to,
+            ..
+        } = *superblock;
+        Self {
+            lsn,
+            segment,
+            merging_to,
+        }
+    }
+}
+
 /// The states that there are to begin with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bases {
-    /// Position and segment of the superblock, if local metadata can be read.
-    pub local: Option<(Lsn, u64)>,
+    /// Local metadata, if it can be read.
+    pub local: Option<LocalBase>,
     /// Position of the bucket's root, if this state directory has put it.
     pub bucket: Option<Lsn>,
 }
@@ -61,6 +88,9 @@ pub struct Remains {
     pub newest_time: Option<WallTime>,
     /// Segments are gone or cut, or what is left ends before what was durable.
     pub journal_is_damaged: bool,
+    /// A checkpoint was being made of which the journal is lost, and there is nothing else to begin with: of the changes up to
+    /// here some are there.
+    pub mixed_to: Option<Lsn>,
 }
 
 impl Remains {
@@ -92,22 +122,31 @@ impl Remains {
         };
         let claimed = whole.iter().map(|segment| segment.durable).fold(mark.lsn, Lsn::max);
         let candidates = [
-            bases.bucket.map(|lsn| (Base::Bucket, lsn, segment_of(&segments, lsn))),
-            bases.local.map(|(lsn, segment)| (Base::Local, lsn, Some(segment))),
+            bases
+                .bucket
+                .map(|lsn| (Base::Bucket, lsn, segment_of(&segments, lsn), None)),
+            bases
+                .local
+                .map(|local| (Base::Local, local.lsn, Some(local.segment), local.merging_to)),
         ];
         let furthest = candidates
             .into_iter()
             .flatten()
-            .map(|(base, lsn, segment)| {
+            .map(|(base, lsn, segment, merging_to)| {
                 let segment = segment.unwrap_or(last.segment + 1);
-                (reach(&segments, segment, lsn), base, lsn, segment)
+                let reached = reach(&segments, segment, lsn);
+                let mixed_to = merging_to.filter(|end| reached < *end);
+                (reached, base, lsn, segment, mixed_to)
             })
             // Of two that lead equally far the last: what is here need not be fetched.
-            .max_by_key(|(reached, ..)| *reached);
-        let Some((reached, base, lsn, segment)) = furthest else {
+            .max_by_key(|(reached, .., mixed_to)| (mixed_to.is_none(), *reached));
+        let Some((reached, base, lsn, segment, mixed_to)) = furthest else {
             return Ok(None);
         };
-        let known = candidates.into_iter().flatten().map(|(_, lsn, _)| lsn);
+        let known = candidates
+            .into_iter()
+            .flatten()
+            .map(|(_, lsn, _, merging_to)| merging_to.unwrap_or_default().max(lsn));
         let durable = known.fold(claimed, Lsn::max);
         let ends_there = whole
             .iter()
@@ -127,6 +166,7 @@ impl Remains {
             journal_is_damaged: reached < durable
                 || segments.is_empty()
                 || is_cut.range(segment..).any(|(_, is_cut)| *is_cut),
+            mixed_to,
         }))
     }
 }
