@@ -13,6 +13,9 @@
 //! | `index`     | the product's fingerprint index over files in memory               |
 //! | `store`     | objects                                                            |
 //! | `disasters` | outages and flipped bits                                           |
+//! | `bucket`    | metadata in the bucket: journal, root, tree, and who may put them   |
+//! | `former`    | a gateway that was taken over from and is alive                    |
+//! | `local_loss`| parts of the local disk that are lost, and that is accepted         |
 //! | `canary`    | defects built in on purpose                                        |
 //! | `clients`   | what clients ask for, and when                                     |
 //! | `request`   | one request: its event, what it touches and changes                |
@@ -43,8 +46,10 @@ mod delays;
 mod disasters;
 mod disk;
 mod files;
+mod former;
 mod index;
 mod linking;
+mod local_loss;
 mod metadata;
 mod model;
 mod operation;

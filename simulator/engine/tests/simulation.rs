@@ -172,6 +172,11 @@ fn a_root_of_an_earlier_life_that_takes_effect_is_noticed() {
 }
 
 #[test]
+fn a_gateway_that_goes_on_although_it_was_taken_over_from_is_noticed() {
+    assert_noticed(Canary::GoOnWhenFenced, 0..40);
+}
+
+#[test]
 fn changes_that_the_bucket_is_not_told_of_are_noticed() {
     assert_noticed(Canary::OmitChange, 0..20);
 }
@@ -184,4 +189,9 @@ fn a_flush_that_does_not_wait_for_the_bucket_is_noticed() {
 #[test]
 fn lost_metadata_that_is_made_again_without_the_journal_is_noticed() {
     assert_noticed(Canary::ForgetJournal, 0..40);
+}
+
+#[test]
+fn a_checkpoint_cut_short_that_is_taken_for_a_state_is_noticed() {
+    assert_noticed(Canary::TrustTornCheckpoint, 0..200);
 }

@@ -31,6 +31,12 @@ impl World {
     }
 
     fn on_success(&mut self, token: Token, request: Request, answer: Answer) {
+        let changes_nothing = request.kind.is_read() || request.kind.is_query();
+        assert!(
+            changes_nothing || matches!(request.kind, Kind::Flush { .. }) || !self.is_fenced(),
+            "a gateway that knows of its successor accepts {:?}",
+            request.kind
+        );
         let (span, since) = (request.span, request.since);
         let reply = thread_of(request.client).map(|thread| (thread, answer.clone()));
         match (&request.kind, answer) {
@@ -194,7 +200,7 @@ impl World {
             }
             Refusal::Disk(_) => self.life.disk_faults > 0,
             Refusal::Metadata(_) => self.life.metadata_faults > 0,
-            Refusal::Failed(_) => self.life.has_failed,
+            Refusal::Failed(_) => self.life.has_failed || self.is_fenced(),
         }
     }
 

@@ -38,6 +38,9 @@ impl World {
 
     /// Local metadata against what the bucket was told, however far each has come.
     pub(crate) fn check_bucket_audit(&self) {
+        if self.superseded.is_some() {
+            return;
+        }
         let Some(root) = self.known_root() else { return };
         let moving = self.core.moving();
         if moving.is_all {

@@ -18,14 +18,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tombolo_base::{KeyId, ObjectDescriptor, Pvbn, VolumeId};
 use tombolo_cloud_driver::encryption::KeyRing;
-use tombolo_cloud_driver::metadata_object::{MetadataKind, decode_metadata, encode_metadata, object_key_id};
+use tombolo_cloud_driver::metadata_object::{
+    MetadataKind, decode_metadata, encode_metadata, journal_sequence, object_key_id,
+};
 use tombolo_cloud_driver::node_object::NodeObject;
 use tombolo_core::backing::read_head;
 use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Parts, Salt};
 use tombolo_core::bucket_tree::{BucketTree, FoldBase, JournalChanges, all_nodes, fold, read_tree};
 use tombolo_core::cache_header::CacheHeader;
 use tombolo_core::local_metadata::Table;
-use tombolo_core::publisher::{Journaled, KnownRoot, Publisher, RootWriter};
+use tombolo_core::publisher::{Journaled, KnownRoot, NotTheWriter, Publisher, RootWriter};
 use tombolo_core::recovery::{Bases, LocalDisk as _, PublishedPoint, Rebuild, Remains, load_superblock};
 use tombolo_core::root::{ROOT_BYTES_MAX, ROOT_NAME, Root};
 use tombolo_core::{
@@ -43,6 +45,8 @@ const COPY_PERMILLE: u64 = 400;
 const ROOTS_KEPT: usize = 2;
 /// Between two portions of what a recovery has left in the bucket.
 const LOADING_MICROS_MAX: u64 = 3_000_000;
+/// How long it may take to remove what is not needed.
+const LATE_REMOVAL_MICROS_MAX: u64 = 2_000_000;
 const LEASE_MS: u32 = 60_000;
 
 /// A root as it is put: the object, and the root that it takes the place of.
@@ -54,9 +58,9 @@ pub(crate) struct RootPut {
     tag: u64,
 }
 
-/// What the bucket holds besides packs, and what the gateway knows of it.
-#[derive(Debug)]
-pub(crate) struct Bucket {
+/// What the bucket holds besides packs.
+#[derive(Debug, Default)]
+pub(crate) struct BucketObjects {
     journal: BTreeMap<String, Vec<u8>>,
     /// Objects of the tree's nodes.
     nodes: NodeObjects,
@@ -65,7 +69,15 @@ pub(crate) struct Bucket {
     copies: BTreeMap<u64, Root>,
     /// Grows with every root that is put.
     tag: u64,
+}
+
+/// What a gateway knows of it.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    pub objects: BucketObjects,
     publisher: Publisher,
+    /// Of the root that is there, as far as the gateway knows.
+    known_tag: Option<u64>,
     /// The local copy of the publisher, which is durable when it has been written.
     kept: Vec<u8>,
     identity: u64,
@@ -74,6 +86,15 @@ pub(crate) struct Bucket {
     journal_is_kept: bool,
     /// Local metadata was made of what the bucket holds, which does not say which blocks were lost before they were uploaded.
     was_read: bool,
+}
+
+/// What no root needs, as it was when a root was put. It is removed some time later.
+#[derive(Debug)]
+pub(crate) struct Unneeded {
+    nodes: BTreeSet<u64>,
+    /// Up to this one.
+    journal_last: u64,
+    copies: BTreeSet<u64>,
 }
 
 /// What local metadata is made of the bucket for.
@@ -104,17 +125,24 @@ impl Bucket {
     pub fn new(identity: u64) -> Self {
         let publisher = Publisher::new(writer(identity), None, Vec::new());
         Self {
-            journal: BTreeMap::new(),
-            nodes: NodeObjects::default(),
-            root: None,
-            copies: BTreeMap::new(),
-            tag: 0,
+            objects: BucketObjects::default(),
             kept: publisher.encode(),
             publisher,
+            known_tag: None,
             identity,
             roots: 0,
             journal_is_kept: false,
             was_read: false,
+        }
+    }
+
+    /// As the gateway knows it that is about to be taken over from.
+    pub fn left_behind(&self) -> Self {
+        Self {
+            objects: BucketObjects::default(),
+            publisher: self.publisher.clone(),
+            kept: self.kept.clone(),
+            ..*self
         }
     }
 
@@ -125,16 +153,19 @@ impl Bucket {
     /// What a start of the gateway finds: the local copy, and the root if the store answers.
     pub fn begin_life(&mut self, store_answers: bool) {
         self.publisher = Publisher::decode(&self.kept, writer(self.identity)).expect("the copy is whole");
+        self.known_tag = None;
         if store_answers {
-            self.find_own_root();
+            self.find_own_root().expect("nobody else writes to this bucket");
         }
     }
 
-    fn find_own_root(&mut self) {
-        let found = self.root.as_ref().map(|(known, _)| known.salt);
-        let own = self.publisher.found(found);
-        assert_eq!(own, Ok(()), "nobody else writes to this bucket");
+    /// A look at the root that is there.
+    fn find_own_root(&mut self) -> Result<(), NotTheWriter> {
+        let found = self.objects.root.as_ref().map(|(known, _)| known.salt);
+        self.publisher.found(found)?;
+        self.known_tag = Some(self.objects.tag);
         self.kept = self.publisher.encode();
+        Ok(())
     }
 
     pub fn roots(&self) -> u64 {
@@ -176,24 +207,25 @@ impl World {
         if self.is_fault(self.scenario.faults.put_failure) || self.now < self.store.outage_until {
             return Err(failure("503 Slow Down"));
         }
-        self.bucket.find_own_root();
+        // A gateway that knows which root is there need not look.
+        if self.bucket.known_tag.is_none() || self.prng.chance(500) {
+            self.look_at_root()?;
+        }
         let root = self.journal_and_root(point, u64::MAX);
         let root = root.ok_or_else(|| failure("connection reset by peer"))?;
         if self.is_fault(self.scenario.faults.put_failure) {
             self.put_root_later(root);
             return Err(failure("timeout"));
         }
-        let salt = root.known.salt;
         let arrived = self.put_root(root);
         if self.is_fault(self.scenario.faults.put_reply_lost) {
+            self.bucket.known_tag = None;
             return Err(failure("connection reset by peer"));
         }
+        self.look_at_root()?;
         if !arrived {
             return Err(failure("another root of this gateway's came before"));
         }
-        let found = self.bucket.publisher.found(Some(salt));
-        assert_eq!(found, Ok(()), "what was put was an attempt");
-        self.bucket.kept = self.bucket.publisher.encode();
         self.bucket.journal_is_kept = true;
         if self.prng.chance(FOLD_PERMILLE) {
             self.fold();
@@ -201,9 +233,23 @@ impl World {
         Ok(())
     }
 
+    /// Whether it is still this gateway's.
+    pub(crate) fn look_at_root(&mut self) -> Result<(), PublishFailure> {
+        let found = self.bucket.find_own_root();
+        found.map_err(|error| {
+            self.learn_of_successor();
+            match self.scenario.canary {
+                Some(Canary::GoOnWhenFenced) => failure("another root is there"),
+                _ => PublishFailure::Fenced(error.to_string()),
+            }
+        })
+    }
+
     /// The journal goes into the tree, unless something goes wrong; then another time.
     fn fold(&mut self) {
-        self.bucket.find_own_root();
+        if self.look_at_root().is_err() {
+            return;
+        }
         let root = self.bucket.publisher.current().expect("a root was put").root.clone();
         if root.journal_first == 0 {
             return;
@@ -250,18 +296,20 @@ impl World {
             _ => {
                 let root = put.known.root.clone();
                 let has_arrived = self.put_root(put);
-                self.bucket.find_own_root();
+                if self.look_at_root().is_err() {
+                    return;
+                }
                 if has_arrived && self.prng.chance(COPY_PERMILLE) {
-                    self.bucket.copies.insert(root.sequence, root);
+                    self.bucket.objects.copies.insert(root.sequence, root);
                     self.bucket.publisher.copied();
                 }
-                self.remove_unneeded();
+                self.find_unneeded();
             }
         }
     }
 
     /// What no root needs any more goes, and what no root has ever had; but nothing as long as local metadata lacks some of it.
-    fn remove_unneeded(&mut self) {
+    fn find_unneeded(&mut self) {
         if !self.metadata.is_whole() && self.scenario.canary != Some(Canary::RemoveNodesBehind) {
             return;
         }
@@ -270,30 +318,57 @@ impl World {
             Some(Canary::RemoveKeptNodes) => Vec::new(),
             _ => self.bucket.publisher.kept(),
         };
-        let usage = usage_of(&mut self.nodes(), &root);
-        let nodes = self.nodes();
-        for (object, _) in usage.unused(&kept) {
-            nodes.objects().remove(&object);
-        }
+        let mut bucket_nodes = self.nodes();
+        let usage = usage_of(&mut bucket_nodes, &root);
+        let mut nodes: BTreeSet<u64> = usage.unused(&kept).map(|(object, _)| object).collect();
         if self.bucket.publisher.attempts().is_empty() && usage.is_complete() {
             let known: BTreeSet<u64> = usage.objects().collect();
-            nodes.objects().retain(|object, _| known.contains(object));
+            let there = bucket_nodes.objects();
+            nodes.extend(there.keys().filter(|object| !known.contains(object)));
         }
         let kept = self.bucket.publisher.kept();
-        self.bucket
-            .copies
-            .retain(|sequence, _| *sequence > root.sequence || kept.contains(sequence));
-        self.check_nodes(&root);
+        let copies = self.bucket.objects.copies.keys();
+        let is_given_up = |sequence: &&u64| **sequence <= root.sequence && !kept.contains(sequence);
+        let unneeded = Unneeded {
+            nodes,
+            journal_last: if root.journal_first == 0 { root.journal_last } else { 0 },
+            copies: copies.filter(is_given_up).copied().collect(),
+        };
+        if self.prng.chance(500) {
+            let micros = self.prng.below(LATE_REMOVAL_MICROS_MAX);
+            return self.schedule(micros, Operation::RemoveUnneeded(unneeded));
+        }
+        self.remove_unneeded(&unneeded);
+        self.check_nodes(&root, true);
     }
 
-    /// The bucket has the nodes of all roots that it keeps, and no object without any.
-    fn check_nodes(&self, root: &Root) {
+    pub(crate) fn remove_unneeded(&mut self, unneeded: &Unneeded) {
+        let objects = &mut self.bucket.objects;
+        let mut nodes = objects.nodes.lock().expect("nobody panics with it");
+        nodes.retain(|object, _| !unneeded.nodes.contains(object));
+        let is_folded = |name: &str| journal_sequence(name).is_some_and(|found| found <= unneeded.journal_last);
+        objects.journal.retain(|name, _| !is_folded(name));
+        objects.copies.retain(|sequence, _| !unneeded.copies.contains(sequence));
+    }
+
+    /// What was to be removed some time ago: nothing of it is needed now, whoever the writer is.
+    pub(crate) fn remove_late(&mut self, unneeded: &Unneeded) {
+        self.say(|| format!("a removal of some time ago: {unneeded:?}"));
+        self.remove_unneeded(unneeded);
+        let root = self.bucket.objects.root.as_ref().map(|(known, _)| known.root.clone());
+        let root = root.expect("there was one then");
+        self.check_nodes(&root, false);
+        self.parts_of(&root);
+    }
+
+    /// The bucket has the nodes of all roots that it keeps, and, right after all else was removed, no object without any.
+    fn check_nodes(&self, root: &Root, is_exact: bool) {
         let mut nodes = self.nodes();
         let mut needed = BTreeSet::new();
         let kept = root
             .kept
             .iter()
-            .map(|sequence| self.bucket.copies.get(sequence).expect("a copy of a kept root"));
+            .map(|sequence| self.bucket.objects.copies.get(sequence).expect("a copy of a kept root"));
         for root in kept.chain([root]) {
             let tree = BucketTree::decode(&root.tree).expect("a tree");
             let read = read_tree(&mut nodes, &tree, &mut |_| Ok::<(), Infallible>(()));
@@ -301,15 +376,20 @@ impl World {
             let pointers = all_nodes(&mut nodes, &tree).expect("it was read");
             needed.extend(pointers.iter().chain(&root.usage).map(|pointer| pointer.object));
         }
-        if self.bucket.publisher.attempts().is_empty() && self.bucket.publisher.kept() == root.kept {
-            let there: BTreeSet<u64> = nodes.objects().keys().copied().collect();
+        let there: BTreeSet<u64> = nodes.objects().keys().copied().collect();
+        let missing: Vec<&u64> = needed.difference(&there).collect();
+        assert!(
+            missing.is_empty(),
+            "objects of nodes that a root needs are gone: {missing:?}"
+        );
+        if is_exact && self.bucket.publisher.attempts().is_empty() && self.bucket.publisher.kept() == root.kept {
             assert_eq!(there, needed, "objects of nodes, and those that a root needs");
         }
     }
 
     pub(crate) fn nodes(&self) -> BucketNodes {
         BucketNodes {
-            objects: self.bucket.nodes.clone(),
+            objects: self.bucket.objects.nodes.clone(),
             ring: Arc::new(self.store.ring().clone()),
         }
     }
@@ -329,7 +409,11 @@ impl World {
             self.check_encrypted(MetadataKind::Journal(next), &object.bytes);
             (bytes, salt) = (bytes + object.bytes.len() as u64, Salt(object.salt));
             if self.scenario.canary != Some(Canary::RootBeforeJournal) {
-                let before = self.bucket.journal.insert(object.name.clone(), object.bytes.clone());
+                let before = self
+                    .bucket
+                    .objects
+                    .journal
+                    .insert(object.name.clone(), object.bytes.clone());
                 assert!(
                     before.is_none_or(|before| before == object.bytes),
                     "{} has two contents",
@@ -361,7 +445,7 @@ impl World {
         RootPut {
             known,
             object: object.bytes,
-            tag: self.bucket.tag,
+            tag: self.bucket.known_tag.unwrap_or(self.bucket.objects.tag),
         }
     }
 
@@ -392,19 +476,19 @@ impl World {
 
     /// A conditional PUT. False: the root that it was to take the place of is not there any more.
     pub(crate) fn put_root(&mut self, put: RootPut) -> bool {
-        if put.tag != self.bucket.tag && self.scenario.canary != Some(Canary::StaleRoot) {
+        if put.tag != self.bucket.objects.tag && self.scenario.canary != Some(Canary::StaleRoot) {
             return false;
         }
         let root = &put.known.root;
-        if let Some((before, _)) = &self.bucket.root {
+        if let Some((before, _)) = &self.bucket.objects.root {
             assert!(before.root.epoch <= root.epoch, "a root of an epoch that is over");
             assert_eq!(before.salt, root.before, "roots follow each other");
         }
         self.say(|| format!("root {} of epoch {}: LSN {}", root.sequence, root.epoch, root.lsn));
         let (lsn, is_own) = (root.lsn, root.identity == self.bucket.identity);
-        self.bucket.tag += 1;
+        self.bucket.objects.tag += 1;
         self.bucket.roots += 1;
-        self.bucket.root = Some((put.known, put.object));
+        self.bucket.objects.root = Some((put.known, put.object));
         assert!(is_own, "a root of a state directory that is lost");
         self.model.on_published(lsn);
         self.check_root();
@@ -416,7 +500,9 @@ impl World {
         if self.now < self.store.outage_until || self.prng.chance(250) {
             return;
         }
-        self.bucket.find_own_root();
+        if self.look_at_root().is_err() {
+            return;
+        }
         let parts_max = if self.prng.chance(700) {
             u64::MAX
         } else {
@@ -431,7 +517,7 @@ impl World {
 
     /// Local metadata made of what the bucket holds.
     fn rebuilt(&self, purpose: Purpose) -> Metadata {
-        let (known, object) = self.bucket.root.as_ref().expect("there is a root");
+        let (known, object) = self.bucket.objects.root.as_ref().expect("there is a root");
         let read = decode_metadata(MetadataKind::Root, ROOT_NAME, object, ROOT_BYTES_MAX, self.ring());
         let (salt, contents) = read.expect("the root can be read");
         assert_eq!(Salt(salt), known.salt);
@@ -481,6 +567,11 @@ impl World {
         metadata
     }
 
+    /// For the state directory that has put the root, which goes on in this segment.
+    pub(crate) fn made_again(&self, segment: u64) -> Metadata {
+        self.rebuilt(Purpose::GoOn { segment })
+    }
+
     /// What the gateway takes for the bucket's root.
     pub(crate) fn known_root(&self) -> Option<Root> {
         self.bucket.publisher.current().map(|known| known.root.clone())
@@ -498,7 +589,7 @@ impl World {
         for sequence in root.journal().rev() {
             let kind = MetadataKind::Journal(sequence);
             let name = kind.name(&salt.0);
-            let object = self.bucket.journal.get(&name);
+            let object = self.bucket.objects.journal.get(&name);
             let object = object.unwrap_or_else(|| panic!("the root names {name}, which is not there"));
             let read = decode_metadata(kind, &name, object, PART_BYTES_MAX, self.ring());
             let (found, contents) = read.expect("a journal object can be read");
@@ -564,22 +655,30 @@ impl World {
         }
     }
 
-    /// The local disk is gone. The next life begins with what the bucket holds, on another disk.
+    /// The local disk is gone. The next life begins with what the bucket holds, on another machine. If the gateway before is
+    /// alive, it may put another root in the meantime; then it is tried again.
     pub(crate) fn lose_disk(&mut self) {
         self.say(|| "the local disk is lost".to_string());
         let identity = self.prng.next_u64();
-        let (known, _) = self.bucket.root.clone().expect("there is a root");
         self.bucket.identity = identity;
-        self.bucket.publisher = Publisher::new(writer(identity), Some(known), Vec::new());
-        let random = self.prng.next_u64();
-        let taken = self.bucket.publisher.taking_over(random, 0);
-        let epoch = taken.epoch;
+        let put = loop {
+            let (known, _) = self.bucket.objects.root.clone().expect("there is a root");
+            self.bucket.publisher = Publisher::new(writer(identity), Some(known), Vec::new());
+            self.bucket.known_tag = Some(self.bucket.objects.tag);
+            let random = self.prng.next_u64();
+            let taken = self.bucket.publisher.taking_over(random, 0);
+            let put = self.root_put(taken);
+            self.let_former_run();
+            if put.tag == self.bucket.objects.tag {
+                break put;
+            }
+            self.say(|| "another root came before, and it is tried again".to_string());
+        };
+        let epoch = put.known.root.epoch;
+        self.take_model_of_former();
         self.model.on_disk_lost();
-        let put = self.root_put(taken);
-        let salt = put.known.salt;
         assert!(self.put_root(put), "nobody else puts a root at this moment");
-        assert_eq!(self.bucket.publisher.found(Some(salt)), Ok(()));
-        self.bucket.kept = self.bucket.publisher.encode();
+        assert_eq!(self.bucket.find_own_root(), Ok(()));
         self.fold();
         let metadata = self.rebuilt(Purpose::TakeOver { identity, epoch });
         // What was lost before it was uploaded is lost for good.
@@ -601,7 +700,7 @@ impl World {
         // What is looked at is what the medium holds.
         self.disk.sync_all();
         self.disk.drop_pages();
-        let (known, _) = self.bucket.root.as_ref().expect("there is a root");
+        let (known, _) = self.bucket.objects.root.as_ref().expect("there is a root");
         let bases = Bases {
             local: None,
             bucket: Some(Lsn(known.root.lsn)),
@@ -633,7 +732,7 @@ impl World {
     }
 
     /// The index begins empty.
-    fn begin_with(&mut self, metadata: Metadata) {
+    pub(crate) fn begin_with(&mut self, metadata: Metadata) {
         for descriptor in descriptors_of(&metadata.whole()) {
             let blocks = descriptor.blocks().iter();
             self.forgotten.extend(blocks.map(|packed| packed.fingerprint));

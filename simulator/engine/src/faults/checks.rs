@@ -191,7 +191,8 @@ impl World {
     /// lost hold it too. And no content is confirmed under two PVBNs, unless the first was lost.
     pub(crate) fn check_bucket(&self) {
         let mut contents = BTreeMap::new();
-        for descriptor in self.store.descriptors() {
+        let is_own = |descriptor: &ObjectDescriptor| !self.strange.contains(&descriptor.id().key());
+        for descriptor in self.store.descriptors().filter(is_own) {
             for packed in descriptor.blocks() {
                 let before = contents.insert(packed.pvbn, packed.fingerprint);
                 assert!(

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use tombolo_base::{BlockSum, FlushMode, Prng, VolumeId};
 use tombolo_core::{Event, MetadataChange, Span, Token};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Clients {
     pub prng: Prng,
     next_token: u64,

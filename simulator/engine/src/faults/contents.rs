@@ -16,7 +16,7 @@ pub type Block = Rc<[u8]>;
 const FIRST_KNOWN: Value = 1 << 48;
 
 /// Contents that no value was drawn for, with the values that they were given.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Contents {
     known: Vec<Block>,
     values: HashMap<u64, Value>,

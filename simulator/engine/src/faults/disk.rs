@@ -445,9 +445,15 @@ impl Disk {
         self.pending_marks.clear();
     }
 
+    /// All of them.
+    pub fn lose_segments(&mut self) {
+        self.segments.clear();
+    }
+
     /// Of a cache file that is made in place of one that was lost.
     pub fn set_mark(&mut self, mark: Mark) {
         self.durable_mark = mark;
+        self.pending_marks.clear();
     }
 
     /// Of a cache file of which it is accepted what it lacks.

@@ -28,7 +28,7 @@ struct Step {
 }
 
 /// A change that no acknowledgement has named yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Claim {
     number: u64,
     end: u64,
@@ -36,7 +36,7 @@ struct Claim {
 }
 
 /// A partial write's view: nobody may change these blocks before its write.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Expectation {
     write: PartialWrite,
     values: Vec<Value>,
@@ -52,7 +52,7 @@ impl Expectation {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Model {
     base: State,
     base_lsn: u64,
@@ -181,6 +181,46 @@ impl Model {
             values: std::mem::take(&mut self.values),
             ..Self::default()
         };
+    }
+
+    /// The journal is as it was at one of its positions, and goes on at a later one. The bucket does not hold more than that.
+    pub fn on_journal_lost(&mut self, reached: u64, end: u64) {
+        assert!(
+            self.published_lsn <= reached,
+            "the bucket holds more than what is gone on from"
+        );
+        self.unpublished.retain(|(_, step)| step.end <= reached);
+        self.check_flushed_to_bucket();
+        self.base = self.published.clone();
+        for (_, step) in &self.unpublished {
+            step.effects.iter().for_each(|effect| self.base.apply(effect));
+        }
+        self.base_lsn = end;
+        self.steps.clear();
+        self.end = end;
+        self.forget_promises(end);
+    }
+
+    /// Everything that is in force is durable, and nobody waits for an answer.
+    fn forget_promises(&mut self, end: u64) {
+        self.current = self.base.clone();
+        for step in &self.steps {
+            step.effects.iter().for_each(|effect| self.current.apply(effect));
+        }
+        self.acknowledged = end;
+        self.flushed = end;
+        self.claims.clear();
+        self.told.clear();
+        self.watches.clear();
+        self.entry_watches.clear();
+        self.expectations.clear();
+        self.advance_base();
+    }
+
+    /// Those that stand for the value.
+    pub fn pvbns_of(&self, value: Value) -> impl Iterator<Item = Pvbn> {
+        let named = self.values.iter().filter(move |(_, found)| **found == value);
+        named.map(|(pvbn, _)| Pvbn(*pvbn))
     }
 
     fn on_record(&mut self, record: &Record, effects: &mut Vec<Effect>) {
@@ -397,7 +437,7 @@ impl Model {
     }
 
     /// What was flushed to the bucket outlives the local disk.
-    fn check_flushed_to_bucket(&self) {
+    pub fn check_flushed_to_bucket(&self) {
         if let Some((_, step)) = self.unpublished.front() {
             assert!(
                 step.end > self.flushed_to_bucket,
@@ -452,20 +492,7 @@ impl Model {
         }
         self.steps.retain(|step| step.end <= recovered);
         self.unpublished.retain(|(_, step)| step.end <= recovered);
-        self.current = self.base.clone();
-        for step in &self.steps {
-            for effect in &step.effects {
-                self.current.apply(effect);
-            }
-        }
         self.end = recovered;
-        self.acknowledged = recovered;
-        self.flushed = recovered;
-        self.claims.clear();
-        self.told.clear();
-        self.watches.clear();
-        self.entry_watches.clear();
-        self.expectations.clear();
-        self.advance_base();
+        self.forget_promises(recovered);
     }
 }

@@ -1,7 +1,7 @@
 //! The core's commands as operations that take time: what each does when it completes, what it has done when the
 //! gateway dies before, and how it fails.
 
-use crate::faults::bucket::RootPut;
+use crate::faults::bucket::{RootPut, Unneeded};
 use crate::faults::canary::{with_dirty_slots, without_entries};
 use crate::faults::clients::no_span;
 use crate::faults::request::Kind;
@@ -115,9 +115,32 @@ pub(crate) enum Operation {
     },
     Publish(Arc<RecoveryPoint>),
     LateRoot(Box<RootPut>),
+    /// Objects of which no root has any need.
+    RemoveUnneeded(Unneeded),
+    /// A gateway looks at its root.
+    Renew,
     DiskFills,
     MakeSegment(u64),
     PoliciesChange,
+}
+
+impl Operation {
+    /// It goes on when the gateway dies: disasters, and requests that are on their way.
+    pub fn is_of_the_world(&self) -> bool {
+        matches!(
+            self,
+            Self::Outage
+                | Self::CheckpointOutage
+                | Self::SlotRots
+                | Self::ObjectRots
+                | Self::SectorFails
+                | Self::LatePut { .. }
+                | Self::LateRoot(_)
+                | Self::RemoveUnneeded(_)
+                | Self::DiskFills
+                | Self::PoliciesChange
+        )
+    }
 }
 
 /// How long a PUT may outlive the gateway that made it.
@@ -411,6 +434,8 @@ impl World {
             Operation::LatePut { key, object } => self.put_late(key, object),
             Operation::Publish(point) => self.publish(&point),
             Operation::LateRoot(root) => drop(self.put_root(*root)),
+            Operation::RemoveUnneeded(unneeded) => self.remove_late(&unneeded),
+            Operation::Renew => self.renew(),
             Operation::MakeSegment(segment) => self.make_segment(segment, true),
             Operation::PoliciesChange => self.change_policies(),
         }

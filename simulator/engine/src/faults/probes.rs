@@ -3,7 +3,7 @@
 
 use crate::faults::disk::{CacheCopy, Disk};
 use crate::faults::scenario::Canary;
-use crate::faults::world::{World, parts};
+use crate::faults::world::World;
 use tombolo_base::{BlockSum, Instant, Lcbn, Prng};
 use tombolo_core::JournalMark;
 use tombolo_core::cache_header::{CacheHeader, Mark};
@@ -145,7 +145,7 @@ impl World {
             damage,
             last,
         };
-        let mut parts = parts(&self.scenario, self.now, self.bucket.published());
+        let mut parts = self.parts();
         if matches!(damage, Damage::OtherSize) {
             parts.config.slot_count += 1;
         }
@@ -191,7 +191,7 @@ impl World {
             copy,
             mark,
         };
-        let parts = parts(&self.scenario, self.now, self.bucket.published());
+        let parts = self.parts();
         let found = recover(Instant(self.now), parts, &self.metadata, &disk);
         self.say(|| format!("an older cache file: {:?}", found.as_ref().map(|(_, report)| report)));
         match found {

@@ -100,6 +100,7 @@ impl World {
 
     /// Faults end; everything must be answered, uploaded and in a checkpoint.
     fn calm_down(&mut self) {
+        self.end_former();
         self.is_calm = true;
         self.crash_after_events = None;
         self.store.outage_until = self.now;

@@ -71,12 +71,16 @@ pub enum Canary {
     ConfirmBeforeUpload,
     /// Roots are put without a condition.
     StaleRoot,
+    /// A gateway that has seen another one's root takes no notice.
+    GoOnWhenFenced,
     /// One change is left out of what the bucket is told.
     OmitChange,
     /// Flushes that are to wait for the bucket wait for the local disk alone.
     FlushToDiskAlone,
     /// Where local metadata was lost, what is left of the journal is not replayed.
     ForgetJournal,
+    /// Where the journal is lost that would have completed a checkpoint, its beginning is taken for a state.
+    TrustTornCheckpoint,
     /// An older copy of the cache file notes what the newest one does.
     CopyNotesAll,
     /// An object's name does not say all that it holds, so that one key and nonce encrypt two texts.
@@ -141,12 +145,15 @@ pub struct Scenario {
     pub power_loss_permille: u64,
     /// How often the local disk is lost in a crash.
     pub disk_loss_permille: u64,
+    /// How often another machine takes the bucket over in the place of a crash, and leaves this one alive.
+    pub take_over_permille: u64,
     /// How often flushes of a volume wait for the bucket.
     pub flush_to_bucket_permille: u64,
     /// What flushes of the share wait for.
     pub share_flush: FlushMode,
-    /// Of the crashes, those with which local metadata alone is lost, and those with which the cache file alone is.
+    /// Of the crashes, those with which local metadata alone is lost, the journal alone, and the cache file alone.
     pub metadata_loss_permille: u64,
+    pub journal_loss_permille: u64,
     pub cache_loss_permille: u64,
     /// How often a life begins with other settings than the one before.
     pub settings_change_permille: u64,
@@ -181,7 +188,9 @@ impl Scenario {
             events_per_life: 20 + prng.below(2_500),
             power_loss_permille: prng.below(3) * 500,
             disk_loss_permille: prng.below(3) * 150,
+            take_over_permille: prng.below(3) * 400,
             metadata_loss_permille: prng.below(3) * 100,
+            journal_loss_permille: prng.below(3) * 50,
             cache_loss_permille: prng.below(3) * 50,
             settings_change_permille: prng.below(3) * 300,
             flush_to_bucket_permille: prng.below(3) * 400,
@@ -203,6 +212,8 @@ impl Scenario {
             self.file_work_permille = 0;
             // Nor do they take it that what they were answered is undone.
             self.disk_loss_permille = 0;
+            self.take_over_permille = 0;
+            self.journal_loss_permille = 0;
             self.cache_loss_permille = 0;
             self.request_count /= 4;
             self.share_clients = 1 + prng.below(4) as usize;

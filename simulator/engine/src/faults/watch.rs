@@ -9,7 +9,7 @@ use tombolo_base::VolumeId;
 use tombolo_core::Span;
 
 /// The values that a read under way may return.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Watch {
     pub span: Span,
     pub allowed: Vec<Vec<Value>>,
@@ -72,7 +72,7 @@ impl Watch {
 type Held = Option<Rc<[u8]>>;
 
 /// The entries that a scan under way may find in `from..end`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct EntryWatch {
     from: Vec<u8>,
     end: Vec<u8>,

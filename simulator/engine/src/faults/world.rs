@@ -3,10 +3,11 @@
 //! An operation takes effect when it completes, at a drawn time; completions of operations that are under way together
 //! come in any order. Everything follows from the seed: there is no other source of chance.
 
-use crate::faults::bucket::{Bucket, lay};
+use crate::faults::bucket::Bucket;
 use crate::faults::clients::Clients;
 use crate::faults::contents::Contents;
 use crate::faults::disk::Disk;
+use crate::faults::former::Superseded;
 use crate::faults::index::{FingerprintIndex, RunFiles};
 use crate::faults::metadata::Metadata;
 use crate::faults::model::Model;
@@ -19,14 +20,11 @@ use crate::faults::store::Store;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use tombolo_base::{BlockSum, Fingerprint, FlushMode, Instant, Lcbn, ObjectDescriptor, Prng, Pvbn};
+use tombolo_base::{Fingerprint, FlushMode, Instant, ObjectDescriptor, Prng, Pvbn};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_core::local_metadata::Table;
-use tombolo_core::recovery::{
-    Bases, LocalDisk, Parts, PublishedPoint, RecoveryError, Remains, WhatIsLeft, load_superblock, lost_blocks, recover,
-    skip_pvbns,
-};
-use tombolo_core::{Command, Core, Event, JournalMark, Superblock, Token, allocated_bytes};
+use tombolo_core::recovery::{Parts, PublishedPoint, RecoveryError, load_superblock, recover};
+use tombolo_core::{Command, Core, Event, Superblock, Token, allocated_bytes};
 
 /// Ticks at one instant beyond which the core is said to spin.
 const TICKS_AT_ONE_INSTANT_MAX: u64 = 20;
@@ -90,6 +88,8 @@ pub struct World {
     pub(crate) forgotten: BTreeSet<Fingerprint>,
     /// Objects whose confirmation a crash lost, by key.
     pub(crate) orphans: BTreeSet<String>,
+    /// Objects that another gateway may have put, which gives out PVBNs of its own.
+    pub(crate) strange: BTreeSet<String>,
     pub(crate) compression: Compression,
     pub(crate) reuse: Reuse,
     /// When each run of blocks was written, by its first PVBN.
@@ -102,6 +102,12 @@ pub struct World {
     /// Faults are over; what remains must end well.
     pub(crate) is_calm: bool,
     pub(crate) restart_wanted: bool,
+    /// The gateway that this one has taken the bucket over from, if it is alive.
+    pub(crate) former: Option<Box<World>>,
+    /// This one is such a gateway.
+    pub(crate) superseded: Option<Superseded>,
+    /// How far the machine's clock is from the world's.
+    pub(crate) wall_offset_micros: i64,
     /// Until then every checkpoint fails.
     pub(crate) checkpoint_outage_until: u64,
     commands: VecDeque<Command>,
@@ -117,6 +123,14 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, scenario: Scenario, trace: bool) -> Self {
+        let mut world = Self::on_machine(seed, scenario, trace);
+        world.begin_life();
+        world.schedule_disasters();
+        world
+    }
+
+    /// With a gateway that has not begun.
+    fn on_machine(seed: u64, scenario: Scenario, trace: bool) -> Self {
         let mut prng = Prng::new(seed ^ 0x5eed_0001);
         let clients = Clients::new(Prng::new(seed ^ 0xc11e_0002), &scenario);
         let service = Service::new(Prng::new(seed ^ 0xf11e_0003), &scenario);
@@ -128,7 +142,7 @@ impl World {
             Metadata::first(&Superblock::first(identity, slot_count)),
             RunFiles::default(),
         );
-        let (core, _) = match recover(Instant(0), parts(&scenario, 0, None), &metadata, &disk) {
+        let (core, _) = match recover(Instant(0), parts(&scenario, 0, 0, None), &metadata, &disk) {
             Ok(recovered) => recovered,
             Err(error) => panic!("an empty state is refused: {error}"),
         };
@@ -140,7 +154,7 @@ impl World {
             true => Store::default(),
             false => Store::encrypted(&mut prng),
         };
-        let mut world = Self {
+        Self {
             scenario,
             now: 0,
             prng,
@@ -163,6 +177,7 @@ impl World {
             unread: BTreeSet::new(),
             forgotten: BTreeSet::new(),
             orphans: BTreeSet::new(),
+            strange: BTreeSet::new(),
             compression: Compression::Zstd { level: 1 },
             reuse: Reuse::default(),
             written_at: BTreeMap::new(),
@@ -171,6 +186,9 @@ impl World {
             has_spare_segment: true,
             is_calm: false,
             restart_wanted: false,
+            former: None,
+            superseded: None,
+            wall_offset_micros: 0,
             checkpoint_outage_until: 0,
             commands: VecDeque::new(),
             is_carrying_out: false,
@@ -181,10 +199,52 @@ impl World {
             ticks_at: (0, 0),
             digest: DefaultHasher::new(),
             trace,
-        };
-        world.begin_life();
-        world.schedule_disasters();
-        world
+        }
+    }
+
+    /// Another machine in the same world: what outlives machines is its, and all else goes with the one before.
+    pub(crate) fn move_to_another_machine(&mut self) -> Self {
+        let (seed, scenario) = (self.prng.next_u64(), self.scenario.clone());
+        let mut former = std::mem::replace(self, Self::on_machine(seed, scenario, self.trace));
+        std::mem::swap(&mut self.store, &mut former.store);
+        std::mem::swap(&mut self.digest, &mut former.digest);
+        std::mem::swap(&mut self.bucket, &mut former.bucket);
+        former.bucket = self.bucket.left_behind();
+        self.now = former.now;
+        self.model = former.model.clone();
+        self.clients = former.clients.clone();
+        self.contents = former.contents.clone();
+        self.lives = former.lives;
+        self.rotten = former.rotten.clone();
+        self.unread = former.unread.clone();
+        self.forgotten = former.forgotten.clone();
+        self.orphans = former.orphans.clone();
+        self.strange = former.strange.clone();
+        self.compression = former.compression;
+        self.pvbns_end = former.pvbns_end;
+        self.sequence = former.sequence;
+        self.crashes_left = former.crashes_left;
+        former.crash_after_events = None;
+        former
+    }
+
+    /// What a recovery begins with.
+    pub(crate) fn parts(&self) -> Parts {
+        let published = self.bucket.published();
+        parts(&self.scenario, self.now, self.wall_offset_micros, published)
+    }
+
+    pub(crate) fn take_operations(&mut self) -> BTreeMap<(u64, u64), Operation> {
+        std::mem::take(&mut self.operations)
+    }
+
+    pub(crate) fn put_back(&mut self, (at, _): (u64, u64), operation: Operation) {
+        self.sequence += 1;
+        self.operations.insert((at, self.sequence), operation);
+    }
+
+    pub(crate) fn note_digest_of(&mut self, former: &Self) {
+        former.digest().hash(&mut self.digest);
     }
 
     /// Adds an operation that completes after `micros`.
@@ -204,10 +264,32 @@ impl World {
             || self.core.snapshot().writes_waiting > 0
     }
 
-    /// Takes the next thing that happens. False: nothing ever will.
+    /// Takes the next thing that happens, here or on the machine before. False: nothing ever will.
     pub fn advance(&mut self) -> bool {
+        if self.former_is_next(self.next_at().unwrap_or(u64::MAX)) {
+            self.advance_former();
+            return true;
+        }
+        self.advance_alone()
+    }
+
+    /// When something happens here.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        if self.restart_wanted || self.crash_after_events == Some(0) {
+            return Some(self.now);
+        }
+        let operation_at = self.operations.first_key_value().map(|((at, _), _)| *at);
+        let deadline = self.core.next_deadline().map(|at| at.0.max(self.now));
+        [operation_at, deadline].into_iter().flatten().min()
+    }
+
+    pub(crate) fn advance_alone(&mut self) -> bool {
         if self.restart_wanted || self.crash_after_events == Some(0) {
             self.crash_after_events = None;
+            if self.may_be_taken_over() && self.prng.chance(self.scenario.take_over_permille) {
+                self.be_taken_over();
+                return true;
+            }
             let is_power_loss = !self.restart_wanted && self.prng.chance(self.scenario.power_loss_permille);
             self.crash(is_power_loss);
             return true;
@@ -372,27 +454,16 @@ impl World {
     pub(crate) fn crash(&mut self, is_power_loss: bool) {
         self.say(|| format!("crash, power loss: {is_power_loss}"));
         self.end_service();
-        let operations = std::mem::take(&mut self.operations);
         let mut remaining = BTreeMap::new();
-        for (key, operation) in operations {
-            match operation {
-                Operation::Outage
-                | Operation::CheckpointOutage
-                | Operation::SlotRots
-                | Operation::ObjectRots
-                | Operation::SectorFails
-                | Operation::LatePut { .. }
-                | Operation::LateRoot(_)
-                | Operation::DiskFills
-                | Operation::PoliciesChange => {
-                    remaining.insert(key, operation);
-                }
-                other => self.interrupt(other),
+        for (key, operation) in self.take_operations() {
+            match operation.is_of_the_world() {
+                true => drop(remaining.insert(key, operation)),
+                false => self.interrupt(operation),
             }
         }
         self.operations.append(&mut remaining);
         self.perhaps_change_settings();
-        let mut lost_power = is_power_loss;
+        let lost_power = is_power_loss;
         self.lose(is_power_loss);
         if self.prng.chance(self.scenario.disk_loss_permille) && !self.is_calm && self.bucket.roots() > 0 {
             self.lose_disk();
@@ -401,12 +472,36 @@ impl World {
             self.bucket.begin_life(true);
             self.lose_metadata();
         } else {
-            let answers = self.now >= self.store.outage_until && self.prng.chance(800);
-            self.bucket.begin_life(answers);
-            if self.prng.chance(self.scenario.cache_loss_permille) && !self.is_calm {
-                self.lose_dirty_cache();
+            let may_lose = !self.is_calm;
+            if may_lose && self.prng.chance(self.scenario.journal_loss_permille) {
+                // What is left is not gone on from before the store has answered.
+                self.bucket.begin_life(true);
+                self.lose_journal();
+            } else {
+                let answers = self.now >= self.store.outage_until && self.prng.chance(800);
+                self.bucket.begin_life(answers);
+                if may_lose && self.prng.chance(self.scenario.cache_loss_permille) {
+                    self.lose_dirty_cache();
+                }
             }
         }
+        self.start_again(lost_power);
+    }
+
+    /// Another machine takes the bucket over, and this one does not die of it.
+    fn be_taken_over(&mut self) {
+        self.leave_alive();
+        self.perhaps_change_settings();
+        self.lose_disk();
+        self.start_again(false);
+    }
+
+    fn may_be_taken_over(&self) -> bool {
+        let is_well = !self.restart_wanted && !self.life.has_failed && !self.life.checkpoint_sync_has_failed;
+        is_well && !self.is_calm && self.bucket.roots() > 0 && self.may_be_left_alive()
+    }
+
+    fn start_again(&mut self, mut lost_power: bool) {
         // A start whose first sync fails is refused; the next one finds nothing to sync and what the medium holds.
         while self.is_fault(self.scenario.faults.sync_failure) {
             self.say(|| "the sync before recovery fails".to_string());
@@ -501,10 +596,7 @@ impl World {
         if self.scenario.canary != Some(Canary::TrustMemory) {
             self.disk.drop_pages();
         }
-        let again = |world: &Self| {
-            let parts = parts(&world.scenario, world.now, world.bucket.published());
-            recover(Instant(world.now), parts, &world.metadata, &world.disk)
-        };
+        let again = |world: &Self| recover(Instant(world.now), world.parts(), &world.metadata, &world.disk);
         let (core, report) = match again(self) {
             Ok(recovered) => recovered,
             // A bad slot among those of the last sync looks like an older copy when its note is gone too, and is accepted.
@@ -527,7 +619,7 @@ impl World {
 
     /// What [`Self::recover`] has just built, once more.
     fn recover_probe(&self) -> Core {
-        let parts = parts(&self.scenario, self.now, self.bucket.published());
+        let parts = self.parts();
         match recover(Instant(self.now), parts, &self.metadata, &self.disk) {
             Ok((core, _)) => core,
             Err(error) => panic!("a second recovery refuses: {error}"),
@@ -556,48 +648,6 @@ impl World {
         self.orphans.extend(orphans.cloned());
     }
 
-    /// The cache file is gone although blocks in it are dirty, and that is accepted. They are lost, and nothing else is.
-    fn lose_dirty_cache(&mut self) {
-        // What is looked at is what the medium holds.
-        self.disk.sync_all();
-        self.disk.drop_pages();
-        let superblock = load_superblock(&self.metadata).expect("metadata is whole");
-        let superblock = superblock.expect("a superblock");
-        let bases = Bases {
-            local: Some((superblock.lsn, superblock.segment)),
-            bucket: None,
-        };
-        let gone = WithoutCacheFile(&self.disk);
-        let remains = Remains::find(&gone, superblock.journal_identity, &bases, None);
-        let remains = remains.expect("the disk can be read").expect("local metadata");
-        if remains.journal_is_damaged {
-            // Nothing was ever written to it.
-            return;
-        }
-        let (identity, slot_count) = (superblock.journal_identity, superblock.slot_count);
-        let view = WhatIsLeft::new(&gone, remains, identity, slot_count, None);
-        let parts = parts(&self.scenario, self.now, self.bucket.published());
-        let (core, report) = match recover(Instant(self.now), parts, &self.metadata, &view) {
-            Ok(recovered) => recovered,
-            Err(error) => panic!("what is left is refused: {error}"),
-        };
-        let lost: u64 = lost_blocks(&core, &view).iter().map(|run| run.count).sum();
-        assert_eq!(lost, report.dirty_blocks, "what is dirty is lost, and nothing else is");
-        // A cache that consists of lost blocks has no room for others.
-        if lost > u64::from(slot_count) / 8 {
-            return;
-        }
-        let mark = view.cache_file_header().mark;
-        let skipped = skip_pvbns(superblock, &core);
-        self.say(|| format!("the cache file is lost, and {lost} blocks with it: {remains:?}"));
-        self.rotten.extend(self.slot_pvbns.values());
-        self.slot_pvbns.clear();
-        self.disk.lose_cache();
-        self.disk.make_cache();
-        self.disk.set_mark(mark);
-        lay(&mut self.metadata, skipped);
-    }
-
     /// Starts again with an empty cache file, as after its loss.
     pub(crate) fn restart_with_new_cache(&mut self) {
         self.disk.lose_cache();
@@ -606,39 +656,14 @@ impl World {
     }
 }
 
-/// The local disk where the cache file is gone.
-struct WithoutCacheFile<'d>(&'d Disk);
-
-impl LocalDisk for WithoutCacheFile<'_> {
-    fn segments(&self) -> Result<Vec<u64>, String> {
-        self.0.segments()
-    }
-
-    fn read_segment(&self, segment: u64) -> Result<Vec<u8>, String> {
-        self.0.read_segment(segment)
-    }
-
-    fn cache_header(&self) -> Result<Option<Vec<u8>>, String> {
-        Ok(None)
-    }
-
-    fn noted_beside(&self, identity: u64) -> JournalMark {
-        self.0.noted_beside(identity)
-    }
-
-    fn sum_slot(&self, slot: Lcbn) -> Result<BlockSum, String> {
-        Err(format!("slot {} is gone with its file", slot.0))
-    }
-}
-
-/// The machine's clock is never set: it began before the simulation did.
+/// A machine's clock is never set: it began before the simulation did.
 const WALL_MICROS_AT_ZERO: u64 = 1_000_000_000_300_000;
 
-pub(crate) fn parts(scenario: &Scenario, now: u64, published: Option<PublishedPoint>) -> Parts {
+fn parts(scenario: &Scenario, now: u64, clock_offset: i64, published: Option<PublishedPoint>) -> Parts {
     Parts {
         published,
         config: scenario.config.clone(),
-        wall_micros: WALL_MICROS_AT_ZERO + now,
+        wall_micros: (WALL_MICROS_AT_ZERO + now).strict_add_signed(clock_offset),
         policies: scenario.policies.build(scenario.config.slot_count),
     }
 }
