@@ -79,7 +79,13 @@ pub struct Bounds<K> {
     pub high: Option<K>,
 }
 
-impl<K: Clone> Bounds<K> {
+impl<K: Clone + Ord> Bounds<K> {
+    /// Whether any key is within both.
+    pub fn overlap(&self, other: &Self) -> bool {
+        let begins_before_end = |this: &Self, that: &Self| that.high.as_ref().is_none_or(|high| this.low < *high);
+        begins_before_end(self, other) && begins_before_end(other, self)
+    }
+
     /// The children of a node, each with its bounds.
     pub fn of_children(&self, children: Vec<Child<K>>) -> impl Iterator<Item = (Child<K>, Self)> {
         let mut children = children.into_iter().peekable();

@@ -112,41 +112,16 @@ fn leaf_below<C: Codec, N: Nodes>(nodes: &mut N, root: &Root, end: &C::Key) -> R
 /// decoded.
 pub struct Scan<C: Codec> {
     range: Bounds<C::Key>,
-    levels: Vec<Ahead<C>>,
+    walk: Walk<C>,
     ready: vec::IntoIter<C::Record>,
-}
-
-/// Subtrees of one level that are still to be read.
-struct Ahead<C: Codec> {
-    height: u8,
-    /// The next one is the last.
-    parts: Vec<Part<C>>,
-    /// What the segments above say.
-    changes: Vec<C::Record>,
-}
-
-struct Part<C: Codec> {
-    node: Option<Pointer>,
-    segments: Segments,
-    bounds: Bounds<C::Key>,
 }
 
 impl<C: Codec> Scan<C> {
     /// From `from` to below `to`, or to the end. Reads nothing yet.
     pub fn new(root: &Root, from: C::Key, to: Option<C::Key>) -> Self {
-        let part = Part {
-            node: root.node,
-            segments: root.segments.clone(),
-            bounds: all_keys::<C>(),
-        };
-        let top = Ahead {
-            height: root.height,
-            parts: [part].into(),
-            changes: Vec::new(),
-        };
         Self {
             range: Bounds { low: from, high: to },
-            levels: [top].into(),
+            walk: Walk::new(root, None),
             ready: Vec::new().into_iter(),
         }
     }
@@ -160,66 +135,165 @@ impl<C: Codec> Scan<C> {
             if let Some(record) = self.ready.next() {
                 return Ok(Some(record));
             }
-            let Some(level) = self.levels.last_mut() else {
+            let Some(bounds) = self.walk.bounds() else {
                 return Ok(None);
             };
-            let height = level.height;
-            let Some(part) = level.parts.pop() else {
-                self.levels.pop();
-                continue;
-            };
-            let above = C::cut(&level.changes, &part.bounds.low, part.bounds.high.as_ref());
-            self.enter(nodes, height, part, above)?;
+            if !bounds.overlap(&self.range) {
+                self.walk.skip();
+            } else if let Some(portion) = self.walk.enter(nodes)? {
+                let records = without_deletions::<C>(portion.records);
+                self.ready = C::cut(&records, &self.range.low, self.range.high.as_ref()).into_iter();
+            }
+        }
+    }
+}
+
+/// From the left to the right through the subtrees of a tree, each of which may be entered or left out.
+pub struct Walk<C: Codec> {
+    /// Nodes that were born then or before are not read.
+    since: Option<u32>,
+    levels: Vec<Ahead<C>>,
+}
+
+/// Subtrees of one level that are still to be read.
+struct Ahead<C: Codec> {
+    /// Whose children they are; none of the whole tree.
+    parent: Option<Pointer>,
+    height: u8,
+    /// The next one is the last.
+    parts: Vec<Part<C>>,
+    /// What the segments above say.
+    changes: Vec<C::Record>,
+}
+
+struct Part<C: Codec> {
+    node: Option<Pointer>,
+    segments: Segments,
+    bounds: Bounds<C::Key>,
+}
+
+/// What a tree has in a range.
+pub struct Portion<C: Codec> {
+    /// A leaf, or the older node that was not read.
+    pub node: Option<Pointer>,
+    pub bounds: Bounds<C::Key>,
+    /// With deletions.
+    pub records: Vec<C::Record>,
+    /// Whether there is nothing where there is no record. Otherwise that is in older nodes, which were not read.
+    pub is_whole: bool,
+}
+
+impl<C: Codec> Walk<C> {
+    /// `since`: only through nodes that were born after this checkpoint, and what else it takes to know what the tree
+    /// has where they have something.
+    pub fn new(root: &Root, since: Option<u32>) -> Self {
+        let part = Part {
+            node: root.node,
+            segments: root.segments.clone(),
+            bounds: all_keys::<C>(),
+        };
+        let top = Ahead {
+            parent: None,
+            height: root.height,
+            parts: [part].into(),
+            changes: Vec::new(),
+        };
+        Self {
+            since,
+            levels: [top].into(),
         }
     }
 
-    fn enter<N: Nodes>(
-        &mut self,
-        nodes: &mut N,
-        height: u8,
-        part: Part<C>,
-        above: Vec<C::Record>,
-    ) -> Result<(), TreeError<N::Error>> {
+    /// Of the next subtree; none at the end.
+    pub fn bounds(&mut self) -> Option<&Bounds<C::Key>> {
+        while self.levels.last().is_some_and(|level| level.parts.is_empty()) {
+            self.levels.pop();
+        }
+        let part = self.levels.last()?.parts.last()?;
+        Some(&part.bounds)
+    }
+
+    /// Whether the next subtree is this node's, or below it.
+    pub fn is_within(&self, node: &Pointer) -> bool {
+        let part = self.levels.last().and_then(|level| level.parts.last());
+        part.is_some_and(|part| part.node.as_ref() == Some(node)) || self.has_entered(node)
+    }
+
+    /// Whether the last subtree that was entered is below this node.
+    pub fn has_entered(&self, node: &Pointer) -> bool {
+        self.levels.iter().any(|level| level.parent.as_ref() == Some(node))
+    }
+
+    /// Leaves the next subtree out.
+    pub fn skip(&mut self) {
+        if let Some(level) = self.levels.last_mut() {
+            level.parts.pop();
+        }
+    }
+
+    /// Reads the node of the next subtree and the segments before it. What it has, unless it is an interior node: then
+    /// its children are next.
+    pub fn enter<N: Nodes>(&mut self, nodes: &mut N) -> Result<Option<Portion<C>>, TreeError<N::Error>> {
+        let Some(level) = self.levels.last_mut() else {
+            return Ok(None);
+        };
+        let height = level.height;
+        let Some(part) = level.parts.pop() else {
+            return Ok(None);
+        };
         if height > HEIGHT_MAX {
             return Err(TreeError::Height);
         }
-        let bounds = part.bounds;
-        announce(nodes, part.node.as_ref(), &part.segments);
-        let below = load_segments::<C, N>(nodes, &part.segments.pointers, &bounds)?;
+        let Part {
+            node,
+            mut segments,
+            bounds,
+        } = part;
+        let above = C::cut(&level.changes, &bounds.low, bounds.high.as_ref());
+        let since = self.since;
+        let is_new = |pointer: &Pointer| since.is_none_or(|since| pointer.birth > since);
+        if node.as_ref().is_some_and(|node| !is_new(node)) {
+            // What is below is older still. The segments are the newest last, so what is left out is below what is not.
+            segments.pointers.retain(is_new);
+            let changes = load_segments::<C, N>(nodes, &segments.pointers, &bounds)?;
+            return Ok(Some(Portion {
+                node,
+                bounds,
+                records: C::lay_over(changes, above),
+                is_whole: false,
+            }));
+        }
+        // A new node may have older segments before it, when it was joined with a neighbour: they lie over it.
+        announce(nodes, node.as_ref(), &segments);
+        let below = load_segments::<C, N>(nodes, &segments.pointers, &bounds)?;
         let changes = C::lay_over(below, above);
-        if let Some(node) = part.node
-            && height > 0
-        {
-            let children = load_children::<C, N>(nodes, &node, height, &bounds)?;
-            let parts = bounds.of_children(children).filter(|(_, bounds)| self.overlaps(bounds));
-            let mut parts: Vec<_> = parts
-                .map(|(child, bounds)| Part {
+        let records = match node {
+            Some(node) if height > 0 => {
+                let children = load_children::<C, N>(nodes, &node, height, &bounds)?;
+                let parts = bounds.of_children(children).map(|(child, bounds)| Part {
                     node: Some(child.node),
                     segments: child.segments,
                     bounds,
-                })
-                .collect();
-            parts.reverse();
-            self.levels.push(Ahead {
-                height: height - 1,
-                parts,
-                changes,
-            });
-            return Ok(());
-        }
-        let records = match part.node {
+                });
+                let mut parts: Vec<_> = parts.collect();
+                parts.reverse();
+                self.levels.push(Ahead {
+                    parent: Some(node),
+                    height: height - 1,
+                    parts,
+                    changes,
+                });
+                return Ok(None);
+            }
             Some(node) => load_records::<C, N>(nodes, &node, RecordNode::Leaf, &bounds)?,
             None => Vec::new(),
         };
-        let records = without_deletions::<C>(C::lay_over(records, changes));
-        self.ready = C::cut(&records, &self.range.low, self.range.high.as_ref()).into_iter();
-        Ok(())
-    }
-
-    fn overlaps(&self, bounds: &Bounds<C::Key>) -> bool {
-        let begins_before_end = self.range.high.as_ref().is_none_or(|to| bounds.low < *to);
-        let ends_behind_start = bounds.high.as_ref().is_none_or(|high| *high > self.range.low);
-        begins_before_end && ends_behind_start
+        Ok(Some(Portion {
+            node,
+            bounds,
+            records: C::lay_over(records, changes),
+            is_whole: true,
+        }))
     }
 }
 

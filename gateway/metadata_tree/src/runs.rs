@@ -68,11 +68,16 @@ impl Run {
 
     /// What is left of it from a key in it on.
     fn from(&self, start: MapKey) -> Self {
-        let skipped = start.block - self.start.block;
+        self.without_first(start.block - self.start.block)
+    }
+
+    /// What is left of it behind some blocks, which are not all.
+    pub(crate) fn without_first(&self, count: u64) -> Self {
+        let block = self.start.block + count;
         Self {
-            start,
-            length: self.length - skipped,
-            target: self.target.map(|target| target.plus(skipped)),
+            start: MapKey { block, ..self.start },
+            length: self.length - count,
+            target: self.target.map(|target| target.plus(count)),
         }
     }
 

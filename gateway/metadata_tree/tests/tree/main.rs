@@ -6,6 +6,7 @@ mod canaries;
 mod default_shape;
 mod history;
 mod reference;
+mod snapshots;
 mod store;
 mod subject;
 

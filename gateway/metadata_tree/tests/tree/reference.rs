@@ -208,7 +208,7 @@ fn as_model<C: Subject>(records: &[C::Record]) -> Result<Model<C>, String> {
     Ok(found)
 }
 
-fn compare_all<C: Subject>(store: &mut Store, root: &Root, model: &Model<C>) -> Result<(), String> {
+pub fn compare_all<C: Subject>(store: &mut Store, root: &Root, model: &Model<C>) -> Result<(), String> {
     let found = as_model::<C>(&scanned::<C>(store, root, C::lowest_key(), None)?)?;
     if found != *model {
         return Err(format!("a scan gives {found:?}, not {model:?}"));
@@ -217,7 +217,7 @@ fn compare_all<C: Subject>(store: &mut Store, root: &Root, model: &Model<C>) -> 
 }
 
 /// Single keys, and ranges between some of them.
-fn compare_parts<C: Subject>(store: &mut Store, root: &Root, model: &Model<C>, index: usize) -> Result<(), String> {
+pub fn compare_parts<C: Subject>(store: &mut Store, root: &Root, model: &Model<C>, index: usize) -> Result<(), String> {
     let probes = C::probes();
     for key in probes.iter().skip(index % 3).step_by(3) {
         let found = get::<C, _>(store, root, key).map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
 //! Nodes in memory, as the bucket would have them: each has a place of its own, and is never changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tombolo_base::{Fingerprint, TAG_BYTES};
 use tombolo_metadata_tree::{Nodes, Pointer, Written};
 
@@ -50,6 +50,10 @@ impl Store {
 
     pub fn remove(&mut self, name: Name) {
         self.nodes.remove(&name);
+    }
+
+    pub fn names(&self) -> BTreeSet<Name> {
+        self.nodes.keys().copied().collect()
     }
 
     pub fn bytes(&self, name: Name) -> Option<&[u8]> {
