@@ -474,18 +474,62 @@ const SMALL: Shape = Shape {
 };
 
 fn random_runs(prng: &mut Prng, blocks: u64, count: usize) -> Vec<Run> {
-    let run = |_| Run {
-        start: MapKey {
-            file: 1,
-            block: prng.below(blocks),
-        },
+    (0..count).map(|_| run_at(prng.below(blocks), NEW)).collect()
+}
+
+const PLAIN: Shape = Shape {
+    segments_max: 0,
+    ..SMALL
+};
+
+fn run_at(block: u64, target: Option<Target>) -> Run {
+    Run {
+        start: MapKey { file: 1, block },
         length: 1,
-        target: Some(Target {
-            pvbn: Pvbn(0),
-            birth: None,
-        }),
+        target,
+    }
+}
+
+const NEW: Option<Target> = Some(Target {
+    pvbn: Pvbn(0),
+    birth: None,
+});
+
+/// The leaf before it has these keys to itself then, though it is the same.
+#[test]
+fn a_hole_where_a_leaf_began_ends_a_life() {
+    let shape = Shape {
+        leaf_bytes: 32,
+        ..PLAIN
     };
-    (0..count).map(run).collect()
+    let mut check = Check::<Runs>::new(shape, None);
+    check
+        .checkpoint((0..60).map(|number| run_at(number * 2, NEW)).collect())
+        .unwrap();
+    assert!(check.store.names().len() > 6);
+    for number in 0..60 {
+        for target in [None, NEW] {
+            check.take();
+            check.checkpoint(vec![run_at(number * 2, target)]).unwrap();
+        }
+        check.delete(0).unwrap();
+        check.compare(0).unwrap();
+    }
+}
+
+/// PVBNs are given out in order, so blocks that are written one after another become one run.
+#[test]
+fn a_run_may_be_older_at_its_beginning() {
+    let mut check = Check::<Runs>::new(SMALL, None);
+    for block in 0..50 {
+        check.checkpoint(vec![run_at(block, NEW)]).unwrap();
+        check.take();
+    }
+    check.checkpoint(vec![run_at(0, None), run_at(49, None)]).unwrap();
+    while !check.snapshots.is_empty() {
+        check.delete(check.snapshots.len() - 1).unwrap();
+        check.compare(0).unwrap();
+    }
 }
 
 /// What a read costs depends on the height, not on how many snapshots there are.
@@ -493,13 +537,7 @@ fn random_runs(prng: &mut Prng, blocks: u64, count: usize) -> Vec<Run> {
 fn a_thousand_snapshots_are_read_as_one() {
     const BLOCKS: u64 = 500;
     let mut prng = Prng::new(5);
-    for shape in [
-        SMALL,
-        Shape {
-            segments_max: 0,
-            ..SMALL
-        },
-    ] {
+    for shape in [SMALL, PLAIN] {
         let mut check = Check::<Runs>::new(shape, None);
         for _ in 0..1000 {
             check.checkpoint(random_runs(&mut prng, BLOCKS, 20)).unwrap();
@@ -528,6 +566,23 @@ fn a_thousand_snapshots_are_read_as_one() {
         }
         check.compare(0).unwrap();
     }
+}
+
+/// Of eight segments before one node, a state and the one after it have one each that its neighbour before has not.
+#[test]
+fn what_all_have_is_not_read() {
+    let mut check = Check::<Runs>::new(Shape::default(), None);
+    let many = random_runs(&mut Prng::new(7), 50_000, 5_000);
+    check.checkpoint(many).unwrap();
+    assert!(check.live.as_ref().unwrap().root.node.is_some());
+    for block in 0..8 {
+        check.checkpoint(vec![run_at(block, NEW)]).unwrap();
+        check.take();
+    }
+    let reads = check.store.reads;
+    check.delete(6).unwrap();
+    assert_eq!(check.store.reads - reads, 2);
+    check.compare(0).unwrap();
 }
 
 /// What a deletion reads depends on what changed, not on the size of the tree.
