@@ -1,10 +1,12 @@
 """A recovered gateway serves before its metadata is here: what is not is read in the store, and brought meanwhile."""
 
+import errno
 import random
 import shutil
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from conftest import SEED, GatewayFactory, MountFactory, s3_settings
 from harness.fault_proxy import FaultProxy
 from harness.gateway import Gateway, merged
+from harness.nbd import NbdError
 from harness.object_store import S3Server
 from harness.tools import wait_for
 from test_recover import MIB, QUICK, checked_store, contents, fill, noise, read, tree_of, wait_complete, write
@@ -296,3 +299,129 @@ def test_the_first_read_takes_as_many_requests_whatever_there_is(
         gateway.stop()
     # More of the journal, a level of the tree, and segments.
     assert taken[12_000] <= taken[100] + 60, taken
+
+
+def recovered(gateway: Gateway, patience_ms: int) -> bytes:
+    """What `vol` holds of a gateway that has just been recovered and is not started yet."""
+    gateway.settings = merged(gateway.settings, {"flush": {"stall_timeout_ms": patience_ms}})
+    gateway.create_volume("vol", "64MiB")
+    data = noise(8)
+    write(gateway, data)
+    gateway.drain()
+    gateway.lose_state()
+    gateway.recover("--take-over")
+    return data
+
+
+def zero(gateway: Gateway, at: int) -> None:
+    """MiB `at` of `vol`: a checkpoint has to know what was there before."""
+    with gateway.disk("vol") as disk:
+        disk.write_zeroes(at * MIB, MIB)
+        disk.flush()
+
+
+def wait_for_store(gateway: Gateway, *states: str) -> None:
+    wait_for(lambda: gateway.status()["store"]["state"] in states, 60, f"status to call the store {states}")
+
+
+def test_clients_are_told_of_a_store_that_is_away_what_they_are_told_when_it_has_data(
+    gateway: Gateway, proxy: FaultProxy
+) -> None:
+    expected = recovered(gateway, patience_ms=2000)
+    with nothing_is_brought(proxy):
+        gateway.start()
+        proxy.refuse()
+        with gateway.disk("vol") as disk:
+            requests: list[Callable[[], object]] = [
+                lambda: disk.read(0, 4096),
+                lambda: disk.write(100, b"x" * 100),
+                # Another page of the map.
+                lambda: disk.read(32 * MIB, 4096),
+            ]
+            for request in requests:
+                with pytest.raises(NbdError) as refused:
+                    request()
+                assert refused.value.errno == errno.ENOMEM
+        wait_for_store(gateway, "degraded", "unreachable")
+        proxy.listen()
+        assert read(gateway, 8 * MIB) == expected
+        wait_for_store(gateway, "ok")
+
+
+def test_a_checkpoint_that_needs_a_store_that_is_away_says_so_and_is_made_when_it_is_back(
+    gateway: Gateway, proxy: FaultProxy
+) -> None:
+    expected = recovered(gateway, patience_ms=2000)
+    with nothing_is_brought(proxy):
+        gateway.start()
+        proxy.refuse()
+        zero(gateway, 1)
+        gateway.try_cli("checkpoint")
+        wait_for(lambda: gateway.status()["pause"] is not None, 60, "status to say that there is no checkpoint")
+        why = gateway.status()["pause"]
+        assert "in the store, which does not answer" in why and gateway.settings["store"]["url"] in why, why
+        wait_for_store(gateway, "degraded", "unreachable")
+        proxy.listen()
+        # Without anybody's doing.
+        wait_for(lambda: gateway.status()["pause"] is None, 60, "the checkpoint")
+        wait_for_store(gateway, "ok")
+    wait_complete(gateway)
+    assert read(gateway, 8 * MIB) == expected[:MIB] + bytes(MIB) + expected[2 * MIB :]
+    gateway.check()
+
+
+def test_neither_a_stop_nor_a_start_passes_a_store_that_is_away_for_a_failed_disk(
+    gateway: Gateway, proxy: FaultProxy
+) -> None:
+    expected = recovered(gateway, patience_ms=60_000)
+    with nothing_is_brought(proxy):
+        gateway.start()
+        proxy.refuse()
+        zero(gateway, 1)
+        gateway.try_cli("checkpoint")
+        began = time.monotonic()
+        gateway.stop()
+        # A store that answers late is waited for up to 20 s.
+        assert time.monotonic() - began < 15
+        code, said = gateway.refused_start(120)
+        assert code == 1
+        assert "does not answer" in said and "nothing is wrong with the local disk" in said, said
+        assert gateway.settings["store"]["url"] in said and "--accept-loss" not in said, said
+        proxy.listen()
+        gateway.start()
+        expected = expected[:MIB] + bytes(MIB) + expected[2 * MIB :]
+        assert read(gateway, 8 * MIB) == expected
+    wait_complete(gateway)
+    assert read(gateway, 8 * MIB) == expected
+
+
+@pytest.mark.usefixtures("share")
+def test_a_mount_waits_for_a_store_that_is_away(gateway: Gateway, make_mount: MountFactory, proxy: FaultProxy) -> None:
+    gateway.settings = merged(gateway.settings, {"flush": {"stall_timeout_ms": 1000}})
+    mount = make_mount()
+    mount.start()
+    (mount.folder / "folder").mkdir()
+    for number in range(2000):
+        (mount.folder / "folder" / f"file {number}").write_bytes(b"%d" % number)
+    files = tree_of(mount.folder)
+    mount.stop()
+    gateway.drain()
+    gateway.lose_state()
+    gateway.recover("--take-over")
+    with nothing_is_brought(proxy):
+        gateway.start()
+        mount.start()
+        proxy.refuse()
+        with ThreadPoolExecutor() as pool:
+            looked = pool.submit(tree_of, mount.folder)
+            moved = pool.submit((mount.folder / "folder" / "file 7").rename, mount.folder / "moved")
+            wait_for_store(gateway, "degraded", "unreachable")
+            # Longer than what is refused is waited for.
+            time.sleep(3)
+            assert not moved.done()
+            proxy.listen()
+            moved.result(60)
+            looked.result(60)
+        files["moved"] = files.pop("folder/file 7")
+        assert tree_of(mount.folder) == files
+        mount.stop()

@@ -63,7 +63,10 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
         accept_loss,
         ..options::options(&settings)?
     })?;
-    let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(ServeError::Files)?;
+    let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(|error| match error {
+        FileError::Busy(reason) if !gateway.is_metadata_complete() => OpenError::StoreNeeded(reason).into(),
+        error => ServeError::Files(error),
+    })?;
     let listener = unix_socket::listen(&settings.nbd_socket())?;
     let budget = Budget::new(settings.memory.payload_bytes_max.0 as usize);
     let config = options::block_server_config(&settings, &budget, STOP_PATIENCE);
@@ -89,6 +92,7 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     );
     let waited = signals::wait_for_signal().map_err(ServeError::Signals);
     tracing::info!("stopping");
+    gateway.begin_stop();
     admin.shutdown();
     let server = server.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(server) = server {

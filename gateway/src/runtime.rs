@@ -46,6 +46,7 @@ pub use data_keys::{DataKeyInfo, DataKeysError, EncryptionInfo, EncryptionOption
 pub use generation::{Generation, TAG_BITS};
 pub use local_check::FingerprintFinding;
 pub use master_key::{MasterKeyError, MasterKeySource};
+pub(crate) use metadata::RecordError;
 pub use metadata_check::MetadataFinding;
 pub(crate) use open::fresh_identity;
 pub use open::{OpenError, Options};
@@ -77,9 +78,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as RealInstant};
 use tombolo_base::{Instant, VolumeId};
 use tombolo_cloud_driver::OperationCounts;
-use tombolo_core::{Answer, Command, Core, Event, Refusal, Snapshot, Volume};
+use tombolo_core::{Answer, Command, Core, Event, MetadataError, Refusal, Snapshot, Volume};
 use tombolo_dedup::Index;
 use workers::Workers;
+
+/// How long a stop tries to make its last checkpoint where that needs a store that does not answer. One that has failed
+/// is repeated once within this.
+const AWAY_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A running gateway without its protocol servers.
 pub struct Gateway {
@@ -111,6 +116,8 @@ pub struct Gateway {
     publishing: Publishing,
     loading: Loading,
     pub(crate) io: Workers,
+    /// Reads in the store what local metadata lacks; has threads only where it lacked something at the start.
+    lacking: Workers,
     hashing: Workers,
     syncing: Workers,
     cache_syncing: Workers,
@@ -245,13 +252,28 @@ impl Gateway {
         self.submit(Event::Drain);
     }
 
+    /// The end is near: nobody waits long any more for what local metadata lacks and the store does not give.
+    pub fn begin_stop(&self) {
+        if let Some(behind) = self.metadata.behind() {
+            behind.nodes.stop();
+        }
+    }
+
     /// Brings everything into local metadata and ends the threads. Clients must be gone. Dirty blocks stay dirty.
     pub fn stop(self: &Arc<Self>, patience: Duration) {
-        let until = RealInstant::now() + patience;
+        let began = RealInstant::now();
+        let until = began + patience;
+        self.begin_stop();
         self.recorder.stop();
         self.submit(Event::CheckpointNow);
         // A core that has stopped makes no checkpoint.
-        let may_go_on = || self.core().snapshot().failed.is_none() && RealInstant::now() < until;
+        let may_go_on = || {
+            let snapshot = self.core().snapshot();
+            // The last attempt failed for want of it.
+            let needs_store = matches!(snapshot.metadata_error, Some(MetadataError::Unanswered(_)));
+            let until = if needs_store { began + AWAY_PATIENCE } else { until };
+            snapshot.failed.is_none() && RealInstant::now() < until
+        };
         while !self.core().is_checkpointed() && may_go_on() {
             thread::sleep(Duration::from_millis(5));
             self.submit(Event::CheckpointNow);

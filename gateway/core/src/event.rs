@@ -2,12 +2,14 @@
 //! as an event, with its success or its failure.
 
 use crate::format::cache_header::JournalMark;
+use crate::format::local_metadata::MetadataFault;
 use crate::format::page::MapPage;
 use crate::format::record::{LinkRun, Lsn, SlotRun};
 use crate::state::journal::JournalWrite;
 use crate::state::overlay::Frozen;
 use crate::state::unpublished::RecoveryPoint;
-use alloc::{string::String, sync::Arc, vec::Vec};
+use alloc::string::{String, ToString as _};
+use alloc::{sync::Arc, vec::Vec};
 use tombolo_base::{BlockSum, Fingerprint, FlushMode, Lcbn, MetadataChange, ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_prefetch::ClientId;
 
@@ -294,6 +296,12 @@ pub enum Event {
     Checkpointed {
         /// After an error the command comes again, with the same state.
         result: Result<(), MetadataError>,
+    },
+    /// The store was asked for a part of local metadata that is still there, for whatever purpose. Not every answer
+    /// need be told, but the first after a failure.
+    StoreAsked {
+        /// A failure that is not retryable is an answer too.
+        result: Result<(), StoreFailure>,
     },
     /// [`Command::Publish`] is carried out.
     Published {
@@ -597,7 +605,8 @@ pub enum Refusal {
     /// No flush is ever answered that would wait for the bucket.
     #[error("the bucket is told of no recovery points, so flushes cannot wait for one")]
     NoRecoveryPoints,
-    /// A read's fetch failed after all attempts, or nothing came during `read_timeout_ms`.
+    /// What a request needs of the store, a block or a part of local metadata, could not be had after all attempts, or
+    /// nothing came during `read_timeout_ms`.
     #[error("the cloud cannot be reached at the moment; try again: {0}")]
     CloudUnavailable(String),
     /// A read's block cannot be had: its object is missing or altered, or its only copy went bad.
@@ -613,7 +622,8 @@ pub enum Refusal {
     /// The cache file could not be read or written for this request; others go on.
     #[error("local disk: {0}")]
     Disk(DiskError),
-    /// Maps or descriptors could not be read for this request; others go on.
+    /// Maps or descriptors could not be read for this request; others go on. Never [`MetadataError::Unanswered`], which
+    /// is told as [`Refusal::CloudUnavailable`].
     #[error("local metadata: {0}")]
     Metadata(MetadataError),
     /// Every change and flush since then, until a restart; reads go on. The reason is the first one.
@@ -657,10 +667,39 @@ pub struct DiskError {
     pub reason: String,
 }
 
-/// A failure of local metadata.
+/// Why local metadata could not be read or changed. Of a gateway that was recovered from its store a part may still be
+/// there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct MetadataError(pub String);
+pub enum MetadataError {
+    /// What is here.
+    #[error("{0}")]
+    Local(String),
+    /// The store has what was asked for, and does not answer: the same may succeed later.
+    #[error("a part of it is still in the store, which does not answer: {0}")]
+    Unanswered(String),
+    /// What the store should have is missing or altered there. The reason names the object.
+    #[error("a part of it is still in the store, and is missing or altered there: {0}")]
+    Altered(String),
+}
+
+impl From<MetadataFault<MetadataError>> for MetadataError {
+    fn from(fault: MetadataFault<Self>) -> Self {
+        match fault {
+            MetadataFault::Store(error) => error,
+            damaged => Self::Local(damaged.to_string()),
+        }
+    }
+}
+
+/// A store that is away is the same to a client whether it has the data or what leads there.
+impl From<MetadataError> for Refusal {
+    fn from(error: MetadataError) -> Self {
+        match error {
+            MetadataError::Unanswered(reason) => Self::CloudUnavailable(reason),
+            error => Self::Metadata(error),
+        }
+    }
+}
 
 /// Why one block of a fetch did not arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! What the core tells about itself.
 
 use crate::core_state::{Core, Counters, StoreState};
-use crate::event::StopReason;
+use crate::event::{MetadataError, StopReason};
 use crate::format::superblock::{Totals, Volume};
 use crate::state::lost_blocks::LostRun;
 use crate::state::policy_counters::{PolicyCounters, Tally};
 use crate::state::prefetch_state::Economy;
 use crate::state::unpublished::UnpublishedChanges;
-use alloc::{string::String, vec::Vec};
+use alloc::vec::Vec;
 use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId, WallTime};
 use tombolo_prefetch::{Addressing, Class, Statistics, graph::History};
 
@@ -76,7 +76,7 @@ pub struct Snapshot {
     /// Why changes have been refused since then, until a restart.
     pub failed: Option<StopReason>,
     /// Why the last checkpoint failed; `None` when one has succeeded since.
-    pub metadata_error: Option<String>,
+    pub metadata_error: Option<MetadataError>,
     /// What [`Core::policies`] says.
     pub policies: PolicySnapshot,
     /// What the slots, their index and the replacement policy take.

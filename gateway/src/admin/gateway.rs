@@ -23,7 +23,7 @@ use std::time::Instant;
 use store_check::StoreCheck;
 use tombolo_base::BLOCK_BYTES;
 use tombolo_cloud_driver::ErrorKind as StoreErrorKind;
-use tombolo_core::{Event, LostRun, Refusal, Snapshot, Token, Volume};
+use tombolo_core::{Event, LostRun, MetadataError, Refusal, Snapshot, Token, Volume};
 use tombolo_files::{self as files, FileError, SessionStatus, ShareStatus};
 use tombolo_nbd::Server;
 
@@ -568,7 +568,10 @@ fn kind_of(error: &DataKeysError) -> ErrorKind {
 fn pause_of(snapshot: &Snapshot) -> Option<String> {
     let full = "the local disk has no room for the journal: changes wait, then are refused";
     let no_room = snapshot.waits_for_journal.then(|| full.into());
-    let checkpoint = |error: &String| format!("checkpoints fail and are tried again: {error}");
+    let checkpoint = |error: &MetadataError| match error {
+        MetadataError::Local(reason) => format!("checkpoints fail and are tried again: {reason}"),
+        in_store => format!("checkpoints fail and are tried again: they need local metadata, and {in_store}"),
+    };
     let behind = "the store is too far behind: changes wait until it knows of earlier ones, then are refused";
     let behind = snapshot.waits_for_recovery_point.then(|| behind.into());
     no_room

@@ -1,13 +1,15 @@
 //! Entries and block maps for the file service: [`CoreAccess`] over the gateway.
 
-use crate::runtime::Gateway;
 use crate::runtime::requests::{AnswerCall, Data, Pending, Reply};
+use crate::runtime::{Gateway, RecordError};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use tombolo_base::{BLOCK_BYTES, BlockSum, FlushMode, MetadataChange, Span, VolumeId};
 use tombolo_core::local_metadata::{MetadataRead, Table, map_key};
-use tombolo_core::{Answer, ClientId, Core, EntryScan, Event, LinkRun, ResolvedRun, StatusRun, Token, WriteRequest};
+use tombolo_core::{
+    Answer, ClientId, Core, EntryScan, Event, LinkRun, MetadataError, ResolvedRun, StatusRun, Token, WriteRequest,
+};
 use tombolo_file_storage::{CoreAccess, storage_error};
 use tombolo_files::storage::{Entry, NO_SESSION, ReadDone, StorageError, SyncDone};
 
@@ -71,14 +73,14 @@ impl CoreAccess for GatewayAccess {
 
     fn entry(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, StorageError> {
         let known = self.0.core().entry(key);
-        known.or_stored(|| self.0.metadata.entry(key).map_err(metadata_error))
+        known.or_stored(|| self.0.metadata.entry(key).map_err(record_error))
     }
 
     fn entries(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, StorageError> {
         let mut scan = EntryScan::new(from, end, limit);
         while scan.begin_round(&self.0.core()) {
             let stored = self.0.metadata.entries(scan.from(), scan.end(), scan.wanted());
-            scan.end_round(stored.map_err(metadata_error)?);
+            scan.end_round(stored.map_err(record_error)?);
         }
         Ok(scan.into_found())
     }
@@ -97,17 +99,17 @@ impl CoreAccess for GatewayAccess {
 
     /// Ends its transaction before it returns: a thread may have one at a time, and a map query needs one.
     fn next_stored_page(&self, volume: VolumeId, page: u64) -> Result<Option<u64>, StorageError> {
-        let reading = self.0.metadata.read().map_err(metadata_error)?;
+        let reading = self.0.metadata.read().map_err(record_error)?;
         let found = reading.ceiling(Table::Map, &map_key(volume, page));
-        let found = found.map_err(StorageError::Failed)?;
+        let found = found.map_err(metadata_error)?;
         let page = found.filter(|(key, _)| volume_of(key) == Some(volume));
         Ok(page.and_then(|(key, _)| page_of(&key)))
     }
 
     fn next_stored_map(&self, volume: VolumeId) -> Result<Option<VolumeId>, StorageError> {
-        let reading = self.0.metadata.read().map_err(metadata_error)?;
+        let reading = self.0.metadata.read().map_err(record_error)?;
         let found = reading.ceiling(Table::Map, &map_key(volume, 0));
-        let found = found.map_err(StorageError::Failed)?;
+        let found = found.map_err(metadata_error)?;
         Ok(found.and_then(|(key, _)| volume_of(&key)))
     }
 
@@ -192,8 +194,13 @@ fn page_of(key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(bytes))
 }
 
-fn metadata_error(error: impl std::fmt::Display) -> StorageError {
-    StorageError::Failed(format!("local metadata: {error}"))
+/// What the core would refuse a request with that needs the same.
+fn metadata_error(error: MetadataError) -> StorageError {
+    storage_error(&error.into())
+}
+
+fn record_error(error: impl Into<RecordError>) -> StorageError {
+    metadata_error(error.into().into())
 }
 
 #[cfg(test)]

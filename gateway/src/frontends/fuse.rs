@@ -46,6 +46,7 @@ pub struct ShareOptions {
 
 /// The file service and its clients.
 pub struct Shares {
+    gateway: Arc<Gateway>,
     pub service: Arc<FileService<FileStorage>>,
     pub checking: Checking,
     pub meters: Meters<FileOperation>,
@@ -72,6 +73,7 @@ impl Shares {
         let now = Instant::now();
         let absent = service.sessions().iter().map(|status| (status.session, now)).collect();
         let shares = Arc::new(Self {
+            gateway: gateway.clone(),
             service: Arc::new(service),
             checking: Checking::default(),
             meters: Meters::default(),

@@ -19,7 +19,7 @@ use tombolo_base::BLOCK_BYTES;
 use tombolo_cloud_driver::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, StoreError};
 use tombolo_core::cache_header::{CacheHeader, HEADER_BYTES};
 use tombolo_core::recovery::load_superblock;
-use tombolo_core::{ResizeError, resize};
+use tombolo_core::{MetadataError, ResizeError, resize};
 
 /// For the checkpoint that brings local metadata up to the journal.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(600);
@@ -39,7 +39,7 @@ pub enum CacheResizeError {
     #[error("local metadata could not be brought up to the journal{}", .0.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
     NoCheckpoint(Option<String>),
     #[error(transparent)]
-    Resize(#[from] ResizeError<String>),
+    Resize(#[from] ResizeError<MetadataError>),
     #[error("local metadata: {0}")]
     Transaction(String),
     #[error("{path}: {action}: {error}")]

@@ -37,7 +37,7 @@ impl Gateway {
     }
 
     fn write_checkpoint(&self, mut merge: Merge) -> Result<(), MetadataError> {
-        let failed = |step: &str, error: &dyn std::fmt::Display| MetadataError(format!("{step}: {error}"));
+        let failed = |step: &str, error: &dyn std::fmt::Display| MetadataError::Local(format!("{step}: {error}"));
         // What the frozen state says of dirty slots must be on the disk before it is told, and the journal that a
         // restart in the middle would replay.
         self.cache.sync().map_err(|error| failed("cache file sync", &error))?;
@@ -55,7 +55,10 @@ impl Gateway {
         let manifest = self.flush_index();
         loop {
             let mut writing = self.metadata.write().map_err(|error| failed("begin", &error))?;
-            let is_last = merge.step(&mut writing).map_err(|error| failed("merge", &error))?;
+            let is_last = merge.step(&mut writing).map_err(|fault| match fault.into() {
+                MetadataError::Local(reason) => failed("merge", &reason),
+                in_store => in_store,
+            })?;
             if let Some(manifest) = manifest.as_ref().filter(|_| is_last) {
                 writing
                     .put_manifest(&manifest.encode())

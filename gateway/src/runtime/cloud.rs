@@ -4,6 +4,7 @@
 use super::Gateway;
 use super::execute::disk_error;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId};
 use tombolo_cloud_driver::object::{Compression, ObjectError, ObjectReader, byte_range, decode_object};
 use tombolo_cloud_driver::retry::RetryPolicy;
@@ -22,6 +23,8 @@ pub struct Cloud {
     limited: Arc<Limited>,
     pub compression: Compression,
     pub runtime: tokio::runtime::Runtime,
+    /// So long after its first attempt a request may still be repeated.
+    pub patience: Duration,
     /// What kind of failure was the last.
     pub last_failure: Mutex<Option<ErrorKind>>,
 }
@@ -49,6 +52,7 @@ impl Cloud {
             limited,
             compression,
             runtime,
+            patience: policy.deadline,
             last_failure: Mutex::default(),
         }
     }
@@ -65,7 +69,7 @@ impl Gateway {
         (self.cloud.retrying.counts(), self.cloud.limited.depth())
     }
 
-    fn store_failure(&self, error: &StoreError) -> StoreFailure {
+    pub(super) fn store_failure(&self, error: &StoreError) -> StoreFailure {
         let mut last = self.cloud.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some(error.kind());
         store_failure(error)
@@ -253,7 +257,7 @@ impl Gateway {
         let (mut first, mut descriptors) = (first, Vec::new());
         while descriptors.len() < limit {
             let found = reading.ceiling(Table::Objects, &first.to_be_bytes());
-            let Some((_, bytes)) = found.map_err(|error| error.clone())? else {
+            let Some((_, bytes)) = found.map_err(|error| error.to_string())? else {
                 break;
             };
             let descriptor = ObjectDescriptor::decode(&bytes).map_err(|error| error.to_string())?;

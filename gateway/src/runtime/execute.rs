@@ -2,12 +2,14 @@
 //! rest goes to workers, which submit events themselves when they are done.
 
 use super::Gateway;
+use super::metadata::{Reading, RecordError};
 use super::requests::{Data, Pending, Reply};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn};
 use tombolo_core::local_metadata::{MetadataFault, load_descriptor, load_map_page};
 use tombolo_core::{
@@ -45,18 +47,21 @@ impl Gateway {
                 page,
                 generation,
             } => {
-                let result = self.read_metadata(|reading| load_map_page(reading, volume, page));
-                events.push(Event::PageLoaded {
+                let load = move |reading: &Reading<'_>| load_map_page(reading, volume, page);
+                let loaded = move |result| Event::PageLoaded {
                     volume,
                     page,
                     generation,
                     result,
-                });
+                };
+                self.load_record(load, loaded, events);
             }
             Command::LoadDescriptor { pvbn } => {
-                let result = self.read_metadata(|reading| load_descriptor(reading, pvbn));
-                let result = result.map(|descriptor| descriptor.map(Arc::new));
-                events.push(Event::DescriptorLoaded { pvbn, result });
+                let load = move |reading: &Reading<'_>| {
+                    load_descriptor(reading, pvbn).map(|descriptor| descriptor.map(Arc::new))
+                };
+                let loaded = move |result| Event::DescriptorLoaded { pvbn, result };
+                self.load_record(load, loaded, events);
             }
             Command::Fetch {
                 fetch,
@@ -321,12 +326,30 @@ impl Gateway {
         self.submit(Event::Synced { result });
     }
 
-    fn read_metadata<T>(
-        &self,
-        read: impl FnOnce(&super::metadata::Reading<'_>) -> Result<T, MetadataFault<String>>,
-    ) -> Result<T, MetadataError> {
-        let reading = self.metadata.read().map_err(|error| MetadataError(error.to_string()))?;
-        read(&reading).map_err(|fault| MetadataError(fault.to_string()))
+    /// Here and now, unless the store has to be asked.
+    fn load_record<T>(
+        self: &Arc<Self>,
+        load: impl Fn(&Reading<'_>) -> Result<T, MetadataFault<MetadataError>> + Send + 'static,
+        loaded: impl FnOnce(Result<T, MetadataError>) -> Event + Send + 'static,
+        events: &mut Vec<Event>,
+    ) {
+        let (found, is_lacking) = match self.metadata.read_kept() {
+            Ok((reading, is_lacking)) => (load(&reading).map_err(MetadataError::from), is_lacking),
+            Err(error) => (Err(RecordError::from(error).into()), Arc::default()),
+        };
+        if !is_lacking.load(Ordering::Relaxed) {
+            return events.push(loaded(found));
+        }
+        // Many may have to wait for the few threads, and each as long as for data.
+        let until = Instant::now() + self.cloud.patience;
+        let gateway = self.clone();
+        self.lacking.run(move || {
+            let found = match gateway.metadata.read_until(until) {
+                Ok(reading) => load(&reading).map_err(MetadataError::from),
+                Err(error) => Err(RecordError::from(error).into()),
+            };
+            gateway.submit(loaded(found));
+        });
     }
 }
 

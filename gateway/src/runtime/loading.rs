@@ -1,7 +1,7 @@
 //! Brings what local metadata lacks after a recovery from the store, portion by portion, while clients are served.
 
 use super::Gateway;
-use super::tree_nodes::{CachedNodes, WholeObjects};
+use super::tree_nodes::{CachedNodes, Listener, WholeObjects};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
@@ -55,7 +55,13 @@ impl Gateway {
             return Ok(());
         };
         let (handle, ring) = (self.cloud.runtime.handle(), self.data_keys.ring());
-        let nodes = CachedNodes::new(handle.clone(), self.cloud.demand.clone(), ring.clone());
+        let listener = self.listener();
+        let nodes = CachedNodes::told_to(
+            handle.clone(),
+            self.cloud.demand.clone(),
+            ring.clone(),
+            listener.clone(),
+        );
         self.metadata.attach(nodes);
         if is_read_only {
             return Ok(());
@@ -64,12 +70,25 @@ impl Gateway {
         // What the tree has is needed, though no root may name it any more.
         let hold = self.publishing.state().removal.hold();
         let gateway = Arc::downgrade(self);
-        let mut nodes = WholeObjects::new(handle.clone(), self.cloud.prefetch.clone(), ring);
+        let nodes = WholeObjects::new(handle.clone(), self.cloud.prefetch.clone(), ring);
+        let mut nodes = nodes.told_to(listener);
         let run = move || {
             run(&gateway, &behind.backing, &mut nodes);
             drop(hold);
         };
         thread::Builder::new().name("load-metadata".into()).spawn(run).map(drop)
+    }
+
+    /// So that the store's state follows from what it says of metadata too.
+    fn listener(self: &Arc<Self>) -> Listener {
+        let gateway = Arc::downgrade(self);
+        Arc::new(move |answer| {
+            let Some(gateway) = gateway.upgrade() else { return };
+            let result = answer.map_err(|error| gateway.store_failure(error));
+            let worker = gateway.clone();
+            // Not here: the core may ask for metadata then, and a thread may have one transaction at a time.
+            gateway.io.run(move || worker.submit(Event::StoreAsked { result }));
+        })
     }
 
     fn read_portion(&self, backing: &Backing, nodes: &mut WholeObjects) -> Result<Portion, String> {

@@ -47,7 +47,7 @@ use tombolo_core::recovery::{
     go_on_behind, load_superblock, lost_blocks, recover, settle, skip_pvbns,
 };
 use tombolo_core::root::Root;
-use tombolo_core::{Core, EntryScan, Policies, Superblock};
+use tombolo_core::{Core, EntryScan, MetadataError, Policies, Superblock};
 
 /// How long a refusal waits for the store to say that it is there.
 const EXAMINE_PATIENCE: Duration = Duration::from_secs(4);
@@ -75,7 +75,7 @@ pub enum LocalLossError {
     #[error("{path}: {error}")]
     Disk { path: std::path::PathBuf, error: io::Error },
     #[error("recovery of what is left: {0}")]
-    Recovery(RecoveryError<String>),
+    Recovery(RecoveryError<MetadataError>),
     #[error("local metadata: {0}")]
     Metadata(String),
 }
@@ -485,7 +485,7 @@ impl<'o> Remaining<'o> {
         Ok(Recovered { core, report })
     }
 
-    fn recover_onto<M: MetadataRead<Error = String>>(&self, metadata: &M) -> Result<Core, LocalLossError> {
+    fn recover_onto<M: MetadataRead<Error = MetadataError>>(&self, metadata: &M) -> Result<Core, LocalLossError> {
         let disk = self.left.disk();
         // So late that all that is dirty was written after the beginning.
         let now = Instant(clock::wall_micros());
@@ -730,17 +730,17 @@ fn named(
 struct Nothing(Vec<u8>);
 
 impl MetadataRead for Nothing {
-    type Error = String;
+    type Error = MetadataError;
 
-    fn get(&self, table: Table, _: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    fn get(&self, table: Table, _: &[u8]) -> Result<Option<Vec<u8>>, MetadataError> {
         Ok((table == Table::Super).then(|| self.0.clone()))
     }
 
-    fn ceiling(&self, _: Table, _: &[u8]) -> Result<Option<Entry>, String> {
+    fn ceiling(&self, _: Table, _: &[u8]) -> Result<Option<Entry>, MetadataError> {
         Ok(None)
     }
 
-    fn floor(&self, _: Table, _: &[u8]) -> Result<Option<Entry>, String> {
+    fn floor(&self, _: Table, _: &[u8]) -> Result<Option<Entry>, MetadataError> {
         Ok(None)
     }
 }

@@ -3,18 +3,22 @@
 
 use super::durable_file;
 use super::metadata_file::{self, DATA_FILE, MetadataFileError};
-use super::tree_nodes::CachedNodes;
+use super::tree_nodes::{CachedNodes, NodesError};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvOpenOptions, RoTxn, RwTxn, WithTls};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
 use tombolo_base::DecodeError;
-use tombolo_core::Superblock;
-use tombolo_core::backing::{Backed, Backing, Behind, load_backing};
+use tombolo_core::backing::{Backed, BackedError, Backing, Behind, load_backing};
+use tombolo_core::bucket_tree::BucketTreeError;
 use tombolo_core::local_metadata::{MetadataFault, MetadataRead, MetadataTransaction, Table};
 use tombolo_core::sealed::{seal, unseal};
+use tombolo_core::{MetadataError, Superblock};
 use tombolo_files::storage::Entry;
+use tombolo_metadata_tree::TreeError;
 
 type Data = Database<Bytes, Bytes>;
 
@@ -181,7 +185,29 @@ impl Metadata {
 
     pub fn read(&self) -> Result<Reading<'_>, heed::Error> {
         // Before the transaction begins: what is brought here after that is not looked for here.
-        let behind = self.behind();
+        self.read_before(self.behind())
+    }
+
+    /// The same, but the store is not asked: what only it has cannot be read. The flag says whether anything was such.
+    pub fn read_kept(&self) -> Result<(Reading<'_>, Arc<AtomicBool>), heed::Error> {
+        let Some(Behind { backing, nodes }) = self.behind() else {
+            return Ok((self.read_before(None)?, Arc::default()));
+        };
+        let (nodes, is_lacking) = nodes.kept_only();
+        let reading = self.read_before(Some(Behind { backing, nodes }))?;
+        Ok((reading, is_lacking))
+    }
+
+    /// The same, for one who may have waited before he could ask: when the store is away, only until then.
+    pub fn read_until(&self, until: Instant) -> Result<Reading<'_>, heed::Error> {
+        let behind = self.behind().map(|Behind { backing, nodes }| Behind {
+            backing,
+            nodes: nodes.until(until),
+        });
+        self.read_before(behind)
+    }
+
+    fn read_before(&self, behind: Option<Behind<CachedNodes>>) -> Result<Reading<'_>, heed::Error> {
         let local = LocalReading {
             transaction: self.env.read_txn()?,
             tables: self.tables,
@@ -206,7 +232,7 @@ impl Metadata {
     pub fn entry(&self, key: &[u8]) -> Result<Option<Arc<[u8]>>, RecordError> {
         if self.behind().is_some() {
             let found = self.read()?.get(Table::Entries, key);
-            return Ok(found.map_err(RecordError::Backing)?.map(Arc::from));
+            return Ok(found.map_err(RecordError::Behind)?.map(Arc::from));
         }
         let transaction = self.env.read_txn()?;
         let found = self.tables.find(&transaction, Table::Entries, key)?;
@@ -217,7 +243,7 @@ impl Metadata {
     pub fn entries(&self, from: &[u8], end: &[u8], limit: usize) -> Result<Vec<Entry>, RecordError> {
         if self.behind().is_some() {
             let found = self.read()?.0.entries(from, end, limit);
-            let found = found.map_err(|error| RecordError::Backing(error.to_string()))?;
+            let found = found.map_err(|error| RecordError::Behind(error_behind(error)))?;
             return Ok(found.into_iter().map(|(key, value)| (key, Arc::from(value))).collect());
         }
         let transaction = self.env.read_txn()?;
@@ -304,8 +330,9 @@ fn key_of(table: Table, key: &[u8]) -> &[u8] {
 pub enum RecordError {
     #[error("{0}")]
     Lmdb(#[from] heed::Error),
+    /// Of metadata that is not all here.
     #[error("{0}")]
-    Backing(String),
+    Behind(MetadataError),
     #[error(
         "table {table:?}, key {key:02x?}: {error}; local metadata is damaged: restore the state directory from a copy"
     )]
@@ -323,6 +350,25 @@ pub enum RecordError {
         found: Vec<u8>,
         wanted: Vec<u8>,
     },
+}
+
+impl From<RecordError> for MetadataError {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Behind(error) => error,
+            error => Self::Local(error.to_string()),
+        }
+    }
+}
+
+/// Of metadata with a tree behind it.
+fn error_behind(error: BackedError<String, NodesError>) -> MetadataError {
+    match error {
+        BackedError::Local(reason) => MetadataError::Local(reason),
+        BackedError::Tree(BucketTreeError::Tree(TreeError::Nodes(error))) => error.into(),
+        BackedError::Tree(error) => MetadataError::Altered(error.to_string()),
+        BackedError::Progress(error) => MetadataError::Local(error.to_string()),
+    }
 }
 
 fn unsealed<'v>(table: Table, key: &[u8], stored: &'v [u8]) -> Result<&'v [u8], RecordError> {
@@ -417,18 +463,18 @@ reads!(LocalWriting);
 macro_rules! reads_all {
     ($kind:ident) => {
         impl MetadataRead for $kind<'_> {
-            type Error = String;
+            type Error = MetadataError;
 
-            fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
-                self.0.get(table, key).map_err(|error| error.to_string())
+            fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, MetadataError> {
+                self.0.get(table, key).map_err(error_behind)
             }
 
-            fn ceiling(&self, table: Table, key: &[u8]) -> Result<Found, String> {
-                self.0.ceiling(table, key).map_err(|error| error.to_string())
+            fn ceiling(&self, table: Table, key: &[u8]) -> Result<Found, MetadataError> {
+                self.0.ceiling(table, key).map_err(error_behind)
             }
 
-            fn floor(&self, table: Table, key: &[u8]) -> Result<Found, String> {
-                self.0.floor(table, key).map_err(|error| error.to_string())
+            fn floor(&self, table: Table, key: &[u8]) -> Result<Found, MetadataError> {
+                self.0.floor(table, key).map_err(error_behind)
             }
         }
     };
@@ -438,16 +484,16 @@ reads_all!(Reading);
 reads_all!(Writing);
 
 impl MetadataTransaction for Writing<'_> {
-    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), String> {
-        self.0.put(table, key, value).map_err(|error| error.to_string())
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), MetadataError> {
+        self.0.put(table, key, value).map_err(error_behind)
     }
 
-    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), String> {
-        self.0.delete(table, key).map_err(|error| error.to_string())
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), MetadataError> {
+        self.0.delete(table, key).map_err(error_behind)
     }
 
-    fn is_counted(&self, page: &[u8]) -> Result<bool, String> {
-        self.0.is_counted(page).map_err(|error| error.to_string())
+    fn is_counted(&self, page: &[u8]) -> Result<bool, MetadataError> {
+        self.0.is_counted(page).map_err(error_behind)
     }
 }
 
@@ -526,7 +572,7 @@ mod tests {
         put_raw(&metadata, Table::Map, b"one", &flipped);
         let reading = metadata.read().unwrap();
         for key in [b"one", b"two"] {
-            let said = reading.get(Table::Map, key).unwrap_err();
+            let said = reading.get(Table::Map, key).unwrap_err().to_string();
             assert!(said.contains("restore the state directory"), "{said}");
             assert!(reading.ceiling(Table::Map, key).is_err() && reading.floor(Table::Map, key).is_err());
         }
@@ -546,7 +592,7 @@ mod tests {
         assert_eq!(metadata.entries(b"c", b"e", 9).unwrap().len(), 1);
         let reading = metadata.read().unwrap();
         assert_eq!(reading.get(Table::Map, b"c"), Ok(None));
-        let keys = |found: Result<Found, String>| found.unwrap().map(|(key, _)| key[0]);
+        let keys = |found: Result<Found, MetadataError>| found.unwrap().map(|(key, _)| key[0]);
         assert_eq!(
             [b"c", b"d", b"g"].map(|key| keys(reading.ceiling(Table::Map, key))),
             [Some(b'd'), Some(b'd'), None]

@@ -6,6 +6,7 @@ use super::publishing::{PutError, RootError, find_root, is_of_the_object, read_r
 use super::tree_nodes::{NodesError, WholeObjects};
 use std::collections::BTreeMap;
 use tombolo_cloud_driver::node_object::{NODES_PREFIX, node_object_name};
+use tombolo_core::MetadataError;
 use tombolo_core::audit::{AuditFinding, BucketAudit, Moving};
 use tombolo_core::bucket_tree::{BucketTree, BucketTreeError, JournalChanges, ReadTreeError, all_nodes, read_tree};
 use tombolo_core::local_metadata::MetadataFault;
@@ -151,7 +152,7 @@ impl Gateway {
                 compare.map(|moment| BucketAudit::new(&moment.reading, &moment.moving, journal, &mut find_difference));
             // Where local metadata cannot be read the tree still is.
             let mut keep =
-                |result: Result<(), MetadataFault<String>>| result.map_err(|error| fault = Some(error)).is_ok();
+                |result: Result<(), MetadataFault<MetadataError>>| result.map_err(|error| fault = Some(error)).is_ok();
             let contents = read_tree(&mut nodes, &tree, &mut |part| {
                 if let Some(found) = &mut audit {
                     match keep(found.take(&part)) {

@@ -40,9 +40,10 @@ use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, Retrying, StoreError};
 use tombolo_core::cache_header::{CacheHeader, JournalMark, Mark, decode_marks};
+use tombolo_core::local_metadata::MetadataFault;
 use tombolo_core::publisher::{NotTheWriter, Publisher, RootWriter};
 use tombolo_core::recovery::{LocalDisk, Parts, RecoveryError, Report, load_superblock, recover};
-use tombolo_core::{Config, Core, Event, Policies, StopReason};
+use tombolo_core::{Config, Core, Event, MetadataError, Policies, StopReason};
 use tombolo_dedup::{Index, IndexError, Manifest, OlderRuns, OnBadRun, RunStorage};
 
 /// What a gateway is made of.
@@ -125,9 +126,15 @@ pub enum OpenError {
     #[error("recovery of {path}: {error}")]
     Recovery {
         path: PathBuf,
-        error: RecoveryError<String>,
+        error: RecoveryError<MetadataError>,
     },
-    /// It refused for good. One that cannot be reached is none of these: the gateway starts without it.
+    /// One that cannot be reached; why, with its url.
+    #[error(
+        "local metadata is not complete since `tombolo recover`, and the store, which has the rest, does not answer: \
+         {0}; nothing is wrong with the local disk: start again when the store can be reached"
+    )]
+    StoreNeeded(String),
+    /// It refused for good. Without one that cannot be reached the gateway starts, if local metadata is complete.
     #[error("store: {0}")]
     Store(StoreError),
     #[error(transparent)]
@@ -148,6 +155,9 @@ pub enum OpenError {
         error: Box<LocalLossError>,
     },
 }
+
+/// Reads of what local metadata lacks, at the same time.
+const LACKING_THREADS: usize = 8;
 
 impl Gateway {
     pub fn open(options: Options) -> Result<Arc<Self>, OpenError> {
@@ -193,7 +203,8 @@ impl Gateway {
         if options.read_only && first_start::is_new(&paths) {
             return Err(OpenError::NoState(state));
         }
-        let store_answers = check_store(&runtime, &options.store)?;
+        let silence = check_store(&runtime, &options.store)?;
+        let store_answers = silence.is_none();
         let at_start = AtStart {
             runtime: &runtime,
             store: &options.store,
@@ -231,7 +242,9 @@ impl Gateway {
             path: metadata_path.clone(),
             error,
         };
-        if store_answers && metadata.behind().is_some() {
+        if let Some(error) = &silence {
+            metadata.attach(CachedNodes::unreachable(&error.to_string()));
+        } else if metadata.behind().is_some() {
             // Recovery reads it where the store has to be told everything anew.
             let keys = DataKeys::of_store(&state, &options.encryption, &at_start)?;
             let store: Arc<dyn ObjectStore> = Arc::new(Retrying::new(options.store.clone(), options.retry));
@@ -277,9 +290,14 @@ impl Gateway {
                     marks_beside: &marks_beside,
                 },
             )
-            .map_err(|error| OpenError::Recovery {
-                path: state.clone(),
-                error,
+            .map_err(|error| match error {
+                RecoveryError::Metadata(MetadataFault::Store(MetadataError::Unanswered(reason))) => {
+                    OpenError::StoreNeeded(reason)
+                }
+                error => OpenError::Recovery {
+                    path: state.clone(),
+                    error,
+                },
             })?;
             let samples = samples(&reading, &report.objects);
             (core, report, samples)
@@ -331,9 +349,7 @@ impl Gateway {
             None => make_lost_cache(&paths, &core)?,
         };
         cache.keep_below(core.slots_used_to());
-        cache
-            .note_beside(&paths.flushed)
-            .map_err(disk("cannot be made", &paths.flushed))?;
+        cache.note_beside(&paths.flushed).map_err(disk("cannot be made", &paths.flushed))?;
         finish_recovery(&journal, &index_files, &mut index, &report)
             .map_err(disk("cannot tidy up the journal", &journal_path))?;
         // What was replayed counts as durable from here on, and so do the names of all that a first start has made.
@@ -349,6 +365,7 @@ impl Gateway {
         let threads =
             |name, count, niceness| Workers::new(name, count, niceness).map_err(disk("cannot start threads", &state));
         let first_segment = core.journal_mark().segment;
+        let lacking_threads = metadata.behind().map_or(0, |_| LACKING_THREADS);
         let gateway = Arc::new(Self {
             core: Mutex::new(core),
             clock,
@@ -373,6 +390,7 @@ impl Gateway {
             loading: Loading::default(),
             cloud: Cloud::new(store, options.retry, options.limits, options.compression, runtime),
             io: threads("io", options.io_threads, 0)?,
+            lacking: threads("lacking", lacking_threads, 0)?,
             hashing: threads("hash", options.hash_threads, 10)?,
             syncing: threads("sync", 1, 0)?,
             cache_syncing: threads("sync-cache", 1, 0)?,
@@ -491,9 +509,13 @@ fn make_lost_cache(paths: &Paths, core: &Core) -> Result<CacheFile, OpenError> {
 }
 
 /// Does it answer? A missing bucket or wrong credentials will not mend themselves; a store that cannot be reached may.
-pub(super) fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn ObjectStore>) -> Result<bool, OpenError> {
+/// Returns why it does not, if it may later.
+pub(super) fn check_store(
+    runtime: &tokio::runtime::Runtime,
+    store: &Arc<dyn ObjectStore>,
+) -> Result<Option<StoreError>, OpenError> {
     match runtime.block_on(store.check()) {
-        Ok(()) => Ok(true),
+        Ok(()) => Ok(None),
         Err(error)
             if matches!(
                 error.kind(),
@@ -501,7 +523,7 @@ pub(super) fn check_store(runtime: &tokio::runtime::Runtime, store: &Arc<dyn Obj
             ) =>
         {
             tracing::warn!(%error, "the store does not answer; starting on the local cache alone");
-            Ok(false)
+            Ok(Some(error))
         }
         Err(error) => Err(OpenError::Store(error)),
     }

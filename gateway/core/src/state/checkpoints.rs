@@ -1,7 +1,7 @@
 //! How far checkpoints have come, and what recovery would have to replay.
 
+use crate::event::MetadataError;
 use crate::format::record::Lsn;
-use alloc::string::String;
 use tombolo_base::Instant;
 
 /// What a record costs at recovery until one has been measured: at a kill of a busy gateway 308,000 batches took 14 s.
@@ -14,7 +14,7 @@ pub struct Checkpoints {
     pub at: Instant,
     pub is_wanted: bool,
     pub retry_at: Option<Instant>,
-    pub metadata_error: Option<String>,
+    pub metadata_error: Option<MetadataError>,
     /// Records in the frozen overlay, and in the one above it.
     pub frozen_records: u64,
     pub overlay_records: u64,

@@ -23,7 +23,7 @@ fn refused(bench: &Bench) -> usize {
 }
 
 fn failed() -> Event {
-    let result = Err(MetadataError("the disk is full".into()));
+    let result = Err(MetadataError::Local("the disk is full".into()));
     Event::Checkpointed { result }
 }
 

@@ -197,7 +197,7 @@ impl Core {
     pub(crate) fn on_checkpointed(&mut self, result: Result<(), MetadataError>) {
         let Some(frozen) = self.frozen.clone() else { return };
         if let Err(error) = result {
-            self.checkpoints.metadata_error = Some(error.0);
+            self.checkpoints.metadata_error = Some(error);
             self.checkpoints.retry_at = Some(self.now.plus_millis(CHECKPOINT_RETRY_MS));
             self.group_commit.is_doubted = true;
             return;

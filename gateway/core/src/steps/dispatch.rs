@@ -93,6 +93,7 @@ impl Core {
             Event::Verified { job, result } => self.on_verified(job, result),
             Event::CopiesFound { job, copies } => self.on_copies_found(job, copies),
             Event::Checkpointed { result } => self.on_checkpointed(result),
+            Event::StoreAsked { result } => self.on_store_asked(&result),
             Event::Published { result } => self.on_published(result),
             Event::Stop { reason } => self.on_stop(reason),
             Event::JournalFull { segment } => self.journal.set_lacking(Some(segment)),

@@ -62,7 +62,7 @@ fn flush(bench: &mut Bench, token: u64) {
 
 fn fail_checkpoint(bench: &mut Bench, reason: &str) {
     bench.take_held(is_checkpoint);
-    let result = Err(MetadataError(reason.into()));
+    let result = Err(MetadataError::Local(reason.into()));
     bench.step(Event::Checkpointed { result });
 }
 
@@ -275,7 +275,7 @@ fn a_failed_checkpoint_is_tried_again_with_the_same_state() {
     bench.finish_held(JOURNAL_WRITE);
     fail_checkpoint(&mut bench, "busy");
     let snapshot = bench.core.snapshot();
-    assert_eq!(snapshot.metadata_error.as_deref(), Some("busy"));
+    assert_eq!(snapshot.metadata_error, Some(MetadataError::Local("busy".into())));
     assert_eq!((snapshot.replay_records, snapshot.counters.checkpoints), (2, 0));
     bench.pass_millis(CHECKPOINT_RETRY_MS - 2);
     assert_eq!(bench.count_held(is_checkpoint), 0);
@@ -376,7 +376,7 @@ fn metadata_that_did_not_answer_is_left_alone_for_a_second() {
     // The index knows the contents, and local metadata would know where they are.
     bench.fails = Box::new(|_, event| {
         if let Event::DescriptorLoaded { result, .. } = event {
-            *result = Err(MetadataError("busy".into()));
+            *result = Err(MetadataError::Local("busy".into()));
         }
     });
     bench.index.insert(fingerprint_of(NEW_SUM), Pvbn(5));

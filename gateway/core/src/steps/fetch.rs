@@ -138,11 +138,7 @@ impl Core {
             }
             Err(failure) => {
                 self.counters.fetch_failures += 1;
-                match failure.retryable {
-                    true => self.store_failed(&failure),
-                    // It has answered: that it does not have the object.
-                    false => self.store_answered(),
-                }
+                self.on_store_failure(&failure);
                 for slot in &fetch.slots {
                     self.slots.release(*slot);
                 }
@@ -287,6 +283,21 @@ impl Core {
                 self.prefetch_state.counters.dropped += count;
             }
             self.feed_back(first, count, prefetch_outcome);
+        }
+    }
+
+    pub(crate) fn on_store_asked(&mut self, result: &Result<(), StoreFailure>) {
+        match result {
+            Ok(()) => self.store_answered(),
+            Err(failure) => self.on_store_failure(failure),
+        }
+    }
+
+    fn on_store_failure(&mut self, failure: &StoreFailure) {
+        match failure.retryable {
+            true => self.store_failed(failure),
+            // It has answered: that it does not have the object.
+            false => self.store_answered(),
         }
     }
 

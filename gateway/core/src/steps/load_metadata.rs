@@ -2,7 +2,7 @@
 //! again when it arrives.
 
 use crate::core_state::Core;
-use crate::event::{Command, MetadataError, Refusal};
+use crate::event::{Command, MetadataError};
 use crate::format::page::MapPage;
 use crate::state::candidate::Candidate;
 use crate::state::metadata_loads::{CANDIDATES_WAITING_MAX, Waiter};
@@ -146,28 +146,20 @@ impl Core {
         }
     }
 
+    /// Whoever brings metadata has been as patient with the store as with a fetch, so nobody waits any longer.
     fn fail_waiters(&mut self, waiters: Vec<Waiter>, error: &MetadataError, located: Option<Pvbn>) {
         for waiter in waiters {
-            let token = match waiter {
-                Waiter::Read(token) => {
-                    let Some(read) = self.reads.reads.remove(&token) else {
-                        continue;
-                    };
-                    self.let_go(&read);
-                    token
-                }
-                Waiter::Query(token, ..) => token,
-                Waiter::Candidate(_) => {
-                    self.metadata_loads.end_wait_of_candidate();
-                    continue;
-                }
-                Waiter::Verification => {
-                    located.into_iter().for_each(|pvbn| self.on_not_located(pvbn));
-                    continue;
-                }
-                Waiter::Nobody => continue,
-            };
-            self.answer(token, Err(Refusal::Metadata(error.clone())));
+            match waiter {
+                Waiter::Read(token) => self.refuse_reader((token, 0), error.clone().into()),
+                Waiter::Query(token, ..) => self.answer(token, Err(error.clone().into())),
+                Waiter::Candidate(_) => self.metadata_loads.end_wait_of_candidate(),
+                Waiter::Verification => located.into_iter().for_each(|pvbn| self.on_not_located(pvbn)),
+                Waiter::Nobody => {}
+            }
         }
     }
 }
+
+#[cfg(test)]
+#[path = "load_metadata_tests.rs"]
+mod tests;

@@ -15,7 +15,8 @@ pub struct Status {
     pub state_directory: String,
     /// Set once the local disk has failed: until a restart reads are served, nothing is changed or uploaded.
     pub failure: Option<String>,
-    /// What the local disk keeps from going on for now: it goes on by itself once the cause is gone.
+    /// What the local disk, or a store that is behind or away, keeps from going on for now: it goes on by itself once
+    /// the cause is gone.
     #[serde(default)]
     pub pause: Option<String>,
     /// The bucket or directory behind the gateway, as the latest requests found it.

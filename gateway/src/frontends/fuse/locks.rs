@@ -92,9 +92,9 @@ pub fn set(session: &Arc<Inner>, caller: &Caller, node: u64, request: &LockReque
     let service = &session.shares.service;
     let family = family(request.flock);
     let result = match wanted(caller, request) {
-        None => service.unlock(caller, node, family, request.owner, range(request)),
+        None => pending.attempt(|| service.unlock(caller, node, family, request.owner, range(request))),
         Some(wanted) if wait => return set_waiting(session, caller, node, family, wanted, pending),
-        Some(wanted) => service.set_lock(caller, node, family, wanted),
+        Some(wanted) => pending.attempt(|| service.set_lock(caller, node, family, wanted)),
     };
     pending.answer(result.map(|()| Reply::Done));
 }

@@ -89,8 +89,9 @@ impl Pending {
         service.sync(mode, Box::new(answer));
     }
 
-    /// Carries out what may be told to try again; for the kernel it is tried until it succeeds.
-    fn attempt<T>(&self, mut attempt: impl FnMut() -> Result<T, FileError>) -> Result<T, FileError> {
+    /// Carries out what may be told to try again; for the kernel it is tried until it succeeds. What is refused so has
+    /// changed nothing.
+    pub fn attempt<T>(&self, mut attempt: impl FnMut() -> Result<T, FileError>) -> Result<T, FileError> {
         loop {
             match attempt() {
                 Err(FileError::Busy(_)) if self.session.kind == SessionKind::Kernel => {
@@ -138,9 +139,12 @@ impl Session for ShareSession {
         self.0.carry_out(caller, header, request, pending);
     }
 
-    /// Reads, syncs and locks are answered by others; what makes something new waits for nobody.
+    /// Reads, syncs and locks are answered by others; what makes something new waits for nobody. Whatever has to be
+    /// known for it may have to be read in the store as long as local metadata is not complete.
     fn may_wait(&self, request: &Request) -> bool {
         match request {
+            Request::Forget { .. } | Request::BatchForget(_) => false,
+            _ if !self.0.shares.gateway.is_metadata_complete() => true,
             Request::Read(_)
             | Request::Fsync { .. }
             | Request::Fsyncdir { .. }
@@ -195,26 +199,30 @@ impl Inner {
                 pending.answer_stable(Reply::Done, true);
             }
             Request::Getlk(lock) => {
-                let found = locks::test(self, &caller, node, &lock);
+                let found = pending.attempt(|| locks::test(self, &caller, node, &lock));
                 pending.answer(found);
             }
             Request::Setlk { lock, wait } => locks::set(self, &caller, node, &lock, wait, pending),
             Request::Forget { .. } => self.forget(node),
             Request::BatchForget(nodes) => nodes.iter().for_each(|forgotten| self.forget(forgotten.node)),
-            request if changes(&request) => match self.change(&caller, node, &request, &pending) {
+            request if changes(&request) => match pending.attempt(|| self.change(&caller, node, &request)) {
                 // It is made: the same again would find what it has made itself.
                 Ok(reply) if self.stable => pending.answer_stable(reply, false),
                 result => pending.answer(result),
             },
+            // Once, for it counts; its client hears nothing of a failure.
+            request @ (Request::Release(_) | Request::Releasedir { .. }) => {
+                pending.answer(self.look(&caller, node, &request));
+            }
             request => {
-                let result = self.look(&caller, node, &request, &pending);
+                let result = pending.attempt(|| self.look(&caller, node, &request));
                 pending.answer(result);
             }
         }
     }
 
     /// Requests that change names, attributes or maps.
-    fn change(&self, caller: &Caller, node: u64, request: &Request, pending: &Pending) -> Result<Reply, FileError> {
+    fn change(&self, caller: &Caller, node: u64, request: &Request) -> Result<Reply, FileError> {
         let service = &self.shares.service;
         let at = |name| NameIn { parent: node, name };
         let new = |mode: u32, umask: u32, device: u32| NewNode {
@@ -230,7 +238,7 @@ impl Inner {
         match request {
             Request::Setattr(set) => {
                 let set = convert::set_attributes(set);
-                let found = pending.attempt(|| service.setattr(caller, node, &set))?;
+                let found = service.setattr(caller, node, &set)?;
                 Ok(Reply::Attributes {
                     valid: self.attributes_valid(&found),
                     attributes: convert::attributes(&found),
@@ -278,8 +286,7 @@ impl Inner {
             } => {
                 let flags = convert::open_flags(*flags, *kill_privileges);
                 let node = with(new(*mode, *umask, 0), attributes);
-                let create = || service.create(caller, at(name), node, flags);
-                let (found, _) = pending.attempt(create)?;
+                let (found, _) = service.create(caller, at(name), node, flags)?;
                 Ok(Reply::Created(self.entry(&found), self.opened(caller)))
             }
             Request::Tmpfile { mode, umask, .. } => {
@@ -304,12 +311,12 @@ impl Inner {
                     inode: node,
                     offset: *offset,
                 };
-                done(pending.attempt(|| service.fallocate(caller, at, *length, mode)))
+                done(service.fallocate(caller, at, *length, mode))
             }
-            Request::CopyFileRange(copy) => self.copy(caller, node, copy, pending),
+            Request::CopyFileRange(copy) => self.copy(caller, node, copy),
             Request::Open { flags, kill_privileges } => {
                 let flags = convert::open_flags(*flags, *kill_privileges);
-                pending.attempt(|| service.open_inode(caller, node, flags))?;
+                service.open_inode(caller, node, flags)?;
                 Ok(Reply::Opened(self.opened(caller)))
             }
             _ => Err(FileError::NotSupported("this request")),
@@ -317,7 +324,7 @@ impl Inner {
     }
 
     /// Requests that change nothing that must be kept.
-    fn look(&self, caller: &Caller, node: u64, request: &Request, pending: &Pending) -> Result<Reply, FileError> {
+    fn look(&self, caller: &Caller, node: u64, request: &Request) -> Result<Reply, FileError> {
         let service = &self.shares.service;
         match request {
             Request::Lookup { name } => {
@@ -368,9 +375,7 @@ impl Inner {
                     inode: node,
                     offset: *offset,
                 };
-                pending
-                    .attempt(|| service.seek(caller, from, what))
-                    .map(Reply::Position)
+                service.seek(caller, from, what).map(Reply::Position)
             }
             // The front ends check permissions before they ask.
             Request::Access { .. } => service.getattr(caller, node).map(|_| Reply::Done),
@@ -435,13 +440,13 @@ impl Inner {
         })
     }
 
-    fn copy(&self, caller: &Caller, node: u64, copy: &CopyRange, pending: &Pending) -> Result<Reply, FileError> {
+    fn copy(&self, caller: &Caller, node: u64, copy: &CopyRange) -> Result<Reply, FileError> {
         if copy.flags != 0 {
             return Err(FileError::Invalid("flags of a copy"));
         }
         let place = |inode, offset| Place { inode, offset };
         let (from, to) = (place(node, copy.offset_in), place(copy.node_out, copy.offset_out));
-        let copied = pending.attempt(|| self.shares.service.copy_range(caller, from, to, copy.length))?;
+        let copied = self.shares.service.copy_range(caller, from, to, copy.length)?;
         Ok(Reply::Copied(copied))
     }
 

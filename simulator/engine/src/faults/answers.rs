@@ -191,7 +191,11 @@ impl World {
                 _ => false,
             },
             Refusal::CloudUnavailable(_) => {
-                let reads = request.kind.is_read() || matches!(request.kind, Kind::Partial(_));
+                // Of the map when that is not all here.
+                let reads = match request.kind {
+                    Kind::Partial(_) | Kind::Status | Kind::Resolve | Kind::Link(_) => true,
+                    _ => request.kind.is_read(),
+                };
                 self.life.store_faults > 0 && reads
             }
             // A failed sync may have dropped what was never flushed; the restart will find out.

@@ -391,6 +391,7 @@ impl World {
         BucketNodes {
             objects: self.bucket.objects.nodes.clone(),
             ring: Arc::new(self.store.ring().clone()),
+            answers: None,
         }
     }
 
@@ -753,7 +754,10 @@ impl World {
 
     pub(crate) fn load_metadata(&mut self) {
         let records_max = 1 + self.prng.below(8);
-        self.metadata.load(records_max);
+        match self.nodes_answered() {
+            u64::MAX => self.metadata.load(records_max),
+            _ => self.life.store_faults += 1,
+        }
         self.schedule_loading();
     }
 

@@ -6,14 +6,16 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tombolo_base::OBJECT_HEAD_BYTES;
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::node_object::{PlacedNode, open_node};
-use tombolo_core::Superblock;
-use tombolo_core::backing::{Backed, Backing, Behind, begin, lay, load_progress};
-use tombolo_core::local_metadata::{MetadataRead, MetadataTransaction, Table};
-use tombolo_metadata_tree::{Nodes, Pointer, Written};
+use tombolo_core::backing::{Backed, BackedError, Backing, Behind, begin, lay, load_progress};
+use tombolo_core::bucket_tree::BucketTreeError;
+use tombolo_core::local_metadata::{MetadataFault, MetadataRead, MetadataTransaction, Table};
+use tombolo_core::{MetadataError, Superblock};
+use tombolo_metadata_tree::{Nodes, Pointer, TreeError, Written};
 
 type Key = (Table, Vec<u8>);
 
@@ -34,7 +36,11 @@ pub type NodeObjects = Arc<Mutex<BTreeMap<u64, Vec<u8>>>>;
 pub struct BucketNodes {
     pub objects: NodeObjects,
     pub ring: Arc<KeyRing>,
+    /// How many more are given before the store does not answer; `None`: all.
+    pub answers: Option<Arc<AtomicU64>>,
 }
+
+const AWAY: &str = "503 Slow Down";
 
 impl BucketNodes {
     pub fn objects(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<u8>>> {
@@ -46,6 +52,12 @@ impl Nodes for BucketNodes {
     type Error = String;
 
     fn read(&mut self, pointer: &Pointer) -> Result<Vec<u8>, String> {
+        let less_one = |left: u64| left.checked_sub(1);
+        if let Some(answers) = &self.answers
+            && answers.fetch_update(Relaxed, Relaxed, less_one).is_err()
+        {
+            return Err(AWAY.to_string());
+        }
         let objects = self.objects();
         let object = objects.get(&pointer.object).ok_or("there is no such object")?;
         let (from, end) = (
@@ -75,13 +87,16 @@ impl Nodes for BucketNodes {
 }
 
 /// What is here.
-struct Here<'a>(&'a Metadata);
+pub struct Here<'a>(&'a Metadata);
 
 /// The changes of one transaction over what is committed.
-struct Changing<'a> {
+pub struct Changing<'a> {
     base: &'a Metadata,
     changes: BTreeMap<Key, Option<Vec<u8>>>,
 }
+
+/// What a gateway asks for in the middle of its work: the store may not answer.
+pub struct Asked<'t, L>(&'t mut Backed<L, BucketNodes>);
 
 /// One transaction.
 pub struct Transaction<'a>(Backed<Changing<'a>, BucketNodes>);
@@ -149,11 +164,33 @@ impl Metadata {
         Backed::new(Here(self), self.behind.clone())
     }
 
+    /// The same, where the store gives so many nodes and no more.
+    fn behind_of(&self, answers: u64) -> Option<Behind<BucketNodes>> {
+        let mut behind = self.behind.clone()?;
+        behind.nodes.answers = Some(Arc::new(AtomicU64::new(answers)));
+        Some(behind)
+    }
+
+    /// A look of the gateway, which is given so many nodes.
+    pub fn ask<T>(
+        &self,
+        answers: u64,
+        look: impl FnOnce(&Asked<'_, Here<'_>>) -> Result<T, MetadataFault<MetadataError>>,
+    ) -> Result<T, MetadataError> {
+        let mut all = Backed::new(Here(self), self.behind_of(answers));
+        Ok(look(&Asked(&mut all))?)
+    }
+
     fn changing(&self) -> Changing<'_> {
         Changing {
             base: self,
             changes: BTreeMap::new(),
         }
+    }
+
+    /// A transaction of the gateway, which is given so many nodes.
+    pub fn begin_asking(&self, answers: u64) -> Transaction<'_> {
+        Transaction(Backed::new(self.changing(), self.behind_of(answers)))
     }
 
     pub fn begin(&self) -> Transaction<'_> {
@@ -193,13 +230,57 @@ fn told<T, E: Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("local metadata, or what it lacks: {error}"))
 }
 
-impl Transaction<'_> {
+impl<'a> Transaction<'a> {
+    pub fn asked(&mut self) -> Asked<'_, Changing<'a>> {
+        Asked(&mut self.0)
+    }
+
     pub fn finish(self) -> Changes {
         Changes(self.0.local.changes)
     }
 }
 
 type Entry = Option<(Vec<u8>, Vec<u8>)>;
+
+/// What was put into the bucket comes back, when it answers.
+fn asked<T>(result: Result<T, BackedError<Infallible, String>>) -> Result<T, MetadataError> {
+    result.map_err(|error| match error {
+        BackedError::Tree(BucketTreeError::Tree(TreeError::Nodes(reason))) if reason == AWAY => {
+            MetadataError::Unanswered(reason)
+        }
+        error => panic!("local metadata, or what it lacks: {error}"),
+    })
+}
+
+impl<L: MetadataRead<Error = Infallible>> MetadataRead for Asked<'_, L> {
+    type Error = MetadataError;
+
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, MetadataError> {
+        asked(self.0.get(table, key))
+    }
+
+    fn ceiling(&self, table: Table, key: &[u8]) -> Result<Entry, MetadataError> {
+        asked(self.0.ceiling(table, key))
+    }
+
+    fn floor(&self, table: Table, key: &[u8]) -> Result<Entry, MetadataError> {
+        asked(self.0.floor(table, key))
+    }
+}
+
+impl<L: MetadataTransaction<Error = Infallible>> MetadataTransaction for Asked<'_, L> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), MetadataError> {
+        asked(self.0.put(table, key, value))
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), MetadataError> {
+        asked(self.0.delete(table, key))
+    }
+
+    fn is_counted(&self, page: &[u8]) -> Result<bool, MetadataError> {
+        asked(self.0.is_counted(page))
+    }
+}
 
 impl MetadataRead for Metadata {
     type Error = Infallible;

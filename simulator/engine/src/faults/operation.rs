@@ -23,6 +23,9 @@ use tombolo_core::{
 };
 use tombolo_dedup::Manifest;
 
+/// Of looks that need the store, in permille, so many fail at least.
+const NODE_FAILURES: u64 = 50;
+
 type Loaded<T> = Result<T, MetadataError>;
 
 pub(crate) enum Operation {
@@ -499,7 +502,7 @@ impl World {
                     frozen.entries = Entries::default();
                     merge = Merge::new(Arc::new(frozen), pages_max);
                 }
-                while self.prng.chance(700) && !self.commit_part(&mut merge, &manifest) {}
+                while self.prng.chance(700) && matches!(self.commit_part(&mut merge, &manifest), Ok(false)) {}
             }
             _ => {}
         }
@@ -655,23 +658,55 @@ impl World {
     fn metadata_fault(&mut self) -> Option<MetadataError> {
         let fails = self.is_fault(self.scenario.faults.metadata_failure);
         self.life.metadata_faults += u64::from(fails);
-        fails.then(|| MetadataError("MDB_MAP_FULL".to_string()))
+        fails.then(|| MetadataError::Local("MDB_MAP_FULL".to_string()))
+    }
+
+    /// How many nodes the gateway is given for a look at metadata that is not all here.
+    pub(crate) fn nodes_answered(&mut self) -> u64 {
+        match self.metadata.is_whole() {
+            true => u64::MAX,
+            false if self.now < self.store.outage_until => 0,
+            // In every world: few have metadata that is not all here, and they not for long.
+            false if self.is_fault(self.scenario.faults.get_failure.max(NODE_FAILURES)) => self.prng.below(4),
+            false => u64::MAX,
+        }
+    }
+
+    /// What came of such a look is what the store is told to be like.
+    pub(crate) fn note_asked<T>(&mut self, found: Loaded<T>) -> Loaded<T> {
+        let result = match &found {
+            Err(MetadataError::Unanswered(reason)) => Err(self.store_failure(reason)),
+            _ if self.metadata.is_whole() => return found,
+            _ => Ok(()),
+        };
+        if result.is_err() || self.core.snapshot().store.error.is_some() {
+            self.deliver_in(0, Event::StoreAsked { result });
+        }
+        found
     }
 
     fn load_page(&mut self, volume: VolumeId, page: u64) -> Loaded<MapPage> {
         match self.metadata_fault() {
             Some(error) => Err(error),
-            None => load_map_page(&self.metadata, volume, page).map_err(|error| panic!("{error}")),
+            None => {
+                let answers = self.nodes_answered();
+                let found = self
+                    .metadata
+                    .ask(answers, |reading| load_map_page(reading, volume, page));
+                self.note_asked(found)
+            }
         }
     }
 
     fn load_descriptor(&mut self, pvbn: Pvbn) -> Loaded<Option<Arc<ObjectDescriptor>>> {
         match self.metadata_fault() {
             Some(error) => Err(error),
-            None => match load_descriptor(&self.metadata, pvbn) {
-                Ok(found) => Ok(found.map(Arc::new)),
-                Err(error) => panic!("{error}"),
-            },
+            None => {
+                let answers = self.nodes_answered();
+                let found = self.metadata.ask(answers, |reading| load_descriptor(reading, pvbn));
+                let found = self.note_asked(found)?;
+                Ok(found.map(Arc::new))
+            }
         }
     }
 
@@ -706,25 +741,25 @@ impl World {
         }
         if upto.is_some() && (self.life.has_failed || self.life.checkpoint_sync_has_failed) {
             // A sync has failed, so nobody can say any more what the next one really made durable.
-            return Err(MetadataError("the cache file cannot be synced".to_string()));
+            return Err(MetadataError::Local("the cache file cannot be synced".to_string()));
         }
         if self.now < self.checkpoint_outage_until {
             self.life.metadata_faults += 1;
-            return Err(MetadataError("MDB_MAP_FULL".to_string()));
+            return Err(MetadataError::Local("MDB_MAP_FULL".to_string()));
         }
         if let Some(error) = self.metadata_fault() {
             return Err(error);
         }
         if self.now < self.full_until && self.prng.chance(900) {
             self.life.metadata_faults += 1;
-            return Err(MetadataError("no space left on device".to_string()));
+            return Err(MetadataError::Local("no space left on device".to_string()));
         }
         self.sync_for_checkpoint(merge, upto);
         let manifest = match self.scenario.canary {
             Some(Canary::FreezeIndexLate) => self.index.freeze_anew(&self.files),
             _ => manifest.clone(),
         };
-        let is_last = self.commit_part(merge, &manifest);
+        let is_last = self.commit_part(merge, &manifest)?;
         if is_last {
             self.index.manifest_is_durable(&self.files, &manifest);
             self.reuse.on_checkpoint(merge.frozen().superblock.lsn.0);
@@ -751,12 +786,17 @@ impl World {
         }
     }
 
-    fn commit_part(&mut self, merge: &mut Merge, manifest: &Manifest) -> bool {
+    fn commit_part(&mut self, merge: &mut Merge, manifest: &Manifest) -> Loaded<bool> {
         let superblock = merge.frozen().superblock.encode();
-        let mut transaction = self.metadata.begin();
-        let is_last = match merge.step(&mut transaction) {
+        let answers = self.nodes_answered();
+        let mut transaction = self.metadata.begin_asking(answers);
+        let merged = merge.step(&mut transaction.asked());
+        let is_last = match merged.map_err(MetadataError::from) {
             Ok(is_last) => is_last,
-            Err(error) => panic!("checkpoint: {error}"),
+            failed => {
+                drop(transaction);
+                return self.note_asked(failed);
+            }
         };
         if self.scenario.canary == Some(Canary::SuperblockAhead) {
             let Ok(()) = transaction.put(Table::Super, &[], &superblock);
@@ -775,7 +815,7 @@ impl World {
         if self.prng.chance(150) {
             self.check_bucket_audit();
         }
-        is_last
+        Ok(is_last)
     }
 
     fn hash(&mut self, item: &HashItem) -> HashResult {

@@ -7,7 +7,7 @@ use crate::faults::request::{Kind, Request};
 use crate::faults::scenario::Canary;
 use crate::faults::world::World;
 use tombolo_base::{BLOCK_BYTES, VolumeId};
-use tombolo_core::{Answer, MetadataChange, Refusal, Token};
+use tombolo_core::{Answer, MetadataChange, MetadataError, Refusal, Token};
 use tombolo_file_storage::storage_error;
 use tombolo_files::storage::StorageError;
 
@@ -21,6 +21,11 @@ impl World {
         let client = FIRST_CLIENT + thread;
         if call.is_of_metadata() && self.look_fails(thread) {
             return Some(Err(StorageError::Failed("local metadata: MDB_MAP_FULL".into())));
+        }
+        if call.is_of_metadata()
+            && let Err(error) = self.ask_store(thread)
+        {
+            return Some(Err(storage_error(&error.into())));
         }
         let reply = match call {
             Call::Get(key) => {
@@ -52,6 +57,15 @@ impl World {
     fn look_fails(&mut self, thread: usize) -> bool {
         let rate = self.scenario.faults.metadata_failure / LOOKS_PER_REQUEST;
         rate > 0 && thread != HOUSE && self.is_fault(rate)
+    }
+
+    /// Of those that need the store; which these are is drawn.
+    fn ask_store(&mut self, thread: usize) -> Result<(), MetadataError> {
+        let is_asked = thread != HOUSE && !self.metadata.is_whole() && self.prng.chance(300);
+        if !is_asked || self.nodes_answered() == u64::MAX {
+            return Ok(());
+        }
+        self.note_asked(Err(MetadataError::Unanswered("503 Slow Down".into())))
     }
 
     fn ask_for(&mut self, client: usize, call: Call) {
