@@ -630,3 +630,19 @@ def test_what_is_kept_is_private_to_its_user(gateway: Gateway) -> None:
     folders = (gateway.state_directory, gateway.runtime_directory, gateway.store_directory)
     modes = {path: path.stat().st_mode & 0o077 for folder in folders for path in folder.rglob("*")}
     assert not [path for path, others in modes.items() if others]
+
+
+def test_something_else_in_the_place_of_what_is_noted_beside_the_cache_file_is_named(
+    make_gateway: GatewayFactory,
+) -> None:
+    gateway = make_gateway().start()
+    gateway.stop()
+    flushed = gateway.state_directory / "flushed"
+    flushed.unlink()
+    flushed.mkdir()
+    code, said = gateway.refused_start()
+    assert code == 1
+    assert f"{flushed} has to be a file" in said and "move it away" in said, said
+    flushed.rmdir()
+    gateway.start()
+    assert flushed.is_file()

@@ -282,3 +282,10 @@ def test_a_store_that_does_not_answer_is_not_called_damaged(
     status = checked(gateway, 1)
     assert (status["state"], status["findings_count"]) == ("failed", 0)
     assert "cannot connect" in status["error"]
+
+
+def test_a_check_whose_progress_cannot_be_kept_is_made_all_the_same(filled: Gateway) -> None:
+    (filled.state_directory / "store-check.json").mkdir()
+    status = json.loads(filled.cli("check", "--store", "--json", limit_s=120))
+    assert (status["state"], status["findings_count"], status["error"]) == ("finished", 0, None), status
+    assert "store-check.json" in filled.process.log_tail()

@@ -117,6 +117,12 @@ pub enum OpenError {
     RecoveryUnfinished(PathBuf),
     #[error("{path} was cut: it has {found} of {made} bytes; put it back as it was")]
     CacheCut { path: PathBuf, found: u64, made: u64 },
+    /// No part of the state that anything is lost with: another copy of it is in the cache file.
+    #[error(
+        "{path} has to be a file that the gateway can write ({error}), to note how far the journal was flushed; if \
+         something else has that name, move it away: the gateway makes the file anew"
+    )]
+    Flushed { path: PathBuf, error: io::Error },
     #[error("fingerprint index in {path}: {error}")]
     Index {
         path: PathBuf,
@@ -349,7 +355,10 @@ impl Gateway {
             None => make_lost_cache(&paths, &core)?,
         };
         cache.keep_below(core.slots_used_to());
-        cache.note_beside(&paths.flushed).map_err(disk("cannot be made", &paths.flushed))?;
+        cache.note_beside(&paths.flushed).map_err(|error| OpenError::Flushed {
+            path: paths.flushed.clone(),
+            error,
+        })?;
         finish_recovery(&journal, &index_files, &mut index, &report)
             .map_err(disk("cannot tidy up the journal", &journal_path))?;
         // What was replayed counts as durable from here on, and so do the names of all that a first start has made.

@@ -148,7 +148,7 @@ impl StoreCheck {
             };
             self.lock().stage = following;
             run.next = 0;
-            run.keep()?;
+            run.keep();
         }
     }
 }
@@ -182,16 +182,15 @@ impl Run<'_> {
     }
 
     /// Where it would go on.
-    fn keep(&mut self) -> Result<(), String> {
+    fn keep(&mut self) {
         self.kept_at = Instant::now();
         let progress = Progress::of(self.gateway.identity(), self.next, &self.status());
-        self.check.file.keep(&progress)
+        self.check.file.keep(&progress);
     }
 
-    fn keep_sometimes(&mut self) -> Result<(), String> {
-        match self.kept_at.elapsed() >= KEEP_INTERVAL {
-            true => self.keep(),
-            false => Ok(()),
+    fn keep_sometimes(&mut self) {
+        if self.kept_at.elapsed() >= KEEP_INTERVAL {
+            self.keep();
         }
     }
 
@@ -210,7 +209,7 @@ impl Run<'_> {
     fn check_references(&mut self) -> Result<(), String> {
         let mut waited_until = None;
         loop {
-            self.keep_sometimes()?;
+            self.keep_sometimes();
             let looked = match self.gateway.check_local_window(self.next) {
                 Ok(Some(looked)) => looked,
                 Ok(None) => {
@@ -317,7 +316,7 @@ impl Run<'_> {
                 self.note(descriptor, object)?;
             }
             self.next = last.first_pvbn().0 + 1;
-            self.keep_sometimes()?;
+            self.keep_sometimes();
         }
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const NAME: &str = "store-check.json";
@@ -35,37 +36,59 @@ impl Progress {
     }
 }
 
-pub(super) struct ProgressFile(PathBuf);
+pub(super) struct ProgressFile {
+    path: PathBuf,
+    /// That it cannot be kept.
+    is_told: AtomicBool,
+}
 
 impl ProgressFile {
     pub fn of(state_directory: &Path) -> Self {
-        Self(state_directory.join(NAME))
+        Self {
+            path: state_directory.join(NAME),
+            is_told: AtomicBool::new(false),
+        }
     }
 
-    pub fn keep(&self, progress: &Progress) -> Result<(), String> {
-        let failed = |error: io::Error| format!("{}: {error}", self.0.display());
-        let bytes = serde_json::to_vec(progress).map_err(|error| failed(error.into()))?;
-        durable_file::replace(&self.0, |mut file| file.write_all(&bytes)).map_err(failed)
+    /// A check whose progress cannot be kept goes on: it is begun anew if it is interrupted, and nothing else is lost.
+    pub fn keep(&self, progress: &Progress) {
+        let bytes = serde_json::to_vec(progress).map_err(io::Error::from);
+        let kept = bytes.and_then(|bytes| durable_file::replace(&self.path, |mut file| file.write_all(&bytes)));
+        let Err(error) = kept else {
+            return self.is_told.store(false, Ordering::Relaxed);
+        };
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                path = %self.path.display(),
+                %error,
+                "the progress of the check of the store cannot be kept there, so a check that is interrupted begins anew; \
+                 if something else has that name, move it away"
+            );
+        }
     }
 
     /// What cannot be read, or is of another state directory, was none.
     pub fn read(&self, identity: u64) -> Option<Progress> {
-        let bytes = fs::read(&self.0).ok()?;
-        let read: Result<Progress, _> = serde_json::from_slice(&bytes);
+        let read = fs::read(&self.path).and_then(|bytes| Ok(serde_json::from_slice::<Progress>(&bytes)?));
         match read {
             Ok(progress) if (progress.version, progress.identity) == (VERSION, identity) => Some(progress),
             Ok(_) => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                tracing::warn!(path = %self.0.display(), %error, "a check of the store begins anew");
+                tracing::warn!(
+                    path = %self.path.display(),
+                    %error,
+                    "what is noted there of an earlier check of the store cannot be read; the check begins anew"
+                );
                 None
             }
         }
     }
 
     pub fn remove(&self) {
-        match fs::remove_file(&self.0) {
+        match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(path = %self.0.display(), %error, "the note of a check that has ended is still there");
+                tracing::warn!(path = %self.path.display(), %error, "the note of a check that has ended is still there");
             }
             _ => {}
         }
@@ -86,11 +109,18 @@ mod tests {
             ..StoreCheckStatus::default()
         };
         let progress = Progress::of(7, 99, &status);
-        file.keep(&progress).unwrap();
-        assert_eq!((file.read(8), file.read(7)), (None, Some(progress)));
-        fs::write(&file.0, b"{").unwrap();
+        file.keep(&progress);
+        let again = Progress::of(7, 99, &status);
+        assert_eq!((file.read(8), file.read(7)), (None, Some(again)));
+        fs::write(&file.path, b"{").unwrap();
         assert_eq!(file.read(7), None);
         file.remove();
-        assert!(!file.0.exists());
+        assert!(!file.path.exists());
+        // What cannot be kept is none, and no harm.
+        fs::create_dir(&file.path).unwrap();
+        file.keep(&progress);
+        assert_eq!(file.read(7), None);
+        file.remove();
+        assert!(file.path.is_dir());
     }
 }
