@@ -153,7 +153,7 @@ pub enum OpenError {
     #[error("{refused}\nwith --accept-loss the gateway starts on what is left:\n{report}")]
     Lost {
         refused: Box<OpenError>,
-        report: LossReport,
+        report: Box<LossReport>,
     },
     #[error("{refused}\nwith --accept-loss it cannot start either: {error}")]
     NotLeft {
@@ -179,7 +179,10 @@ impl Gateway {
                 let refused = Box::new(refused);
                 match found {
                     Ok(_) if options.accept_loss => Self::open_whole(options, &lock),
-                    Ok(report) => Err(OpenError::Lost { refused, report }),
+                    Ok(report) => Err(OpenError::Lost {
+                        refused,
+                        report: Box::new(report),
+                    }),
                     Err(error) => {
                         let error = Box::new(error);
                         Err(OpenError::NotLeft { refused, error })

@@ -154,9 +154,10 @@ impl World {
         let Some(superseded) = &self.superseded else { return };
         self.model.check_flushed_to_bucket();
         let failed = self.core.snapshot().failed;
-        if superseded.knows && failed.is_none() {
-            panic!("it has seen another gateway's root, and goes on");
-        }
+        assert!(
+            !superseded.knows || failed.is_some(),
+            "it has seen another gateway's root, and goes on"
+        );
         if let Some(StopReason::Fenced(_)) = failed {
             assert!(superseded.is_over, "nobody has taken over, and it has stopped");
         }

@@ -73,7 +73,7 @@ pub struct Model {
     /// When each volume was last created, resized or deleted.
     volume_changes: BTreeMap<VolumeId, u64>,
     sums: HashMap<u64, Value>,
-    values: HashMap<u64, Value>,
+    values: BTreeMap<u64, Value>,
     /// As the bucket has it, and what came after that: each step with the time at which it was made.
     published: State,
     published_lsn: u64,

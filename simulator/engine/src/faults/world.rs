@@ -663,7 +663,7 @@ fn parts(scenario: &Scenario, now: u64, clock_offset: i64, published: Option<Pub
     Parts {
         published,
         config: scenario.config.clone(),
-        wall_micros: (WALL_MICROS_AT_ZERO + now).strict_add_signed(clock_offset),
+        wall_micros: (WALL_MICROS_AT_ZERO + now).saturating_add_signed(clock_offset),
         policies: scenario.policies.build(scenario.config.slot_count),
     }
 }
