@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from conftest import SEED, GatewayFactory, s3_settings
+from conftest import BUCKET, SEED, GatewayFactory, s3_settings
 from harness.fault_proxy import FaultProxy
 from harness.gateway import Gateway, merged
 from harness.nbd import NbdError
 from harness.object_store import S3Server
+from harness.store_reader.bucket import Bucket
+from harness.store_reader.journal import Root
+from harness.store_reader.stores import DirectoryStore
 from harness.tools import run, wait_for
 from test_recover import MIB, checked_store, noise, read, wait_covered, write
 
@@ -249,6 +252,112 @@ def test_of_two_recoveries_at_once_one_is_served(make_gateway: GatewayFactory) -
     wait_covered(second)
     first.recover("--take-over")
     assert read(first.start(), MIB, 8 * MIB) == noise(1, SEED + 1)
+
+
+# A root that moves in the moment in which it is replaced
+
+
+class Moment:
+    """Something is done each of the first times that a root is about to be put through the proxy. It must not itself go
+    that way."""
+
+    def __init__(self, proxy: FaultProxy, action: Callable[[int], None], times: int) -> None:
+        self.count = 0
+        self._action = action
+        self._times = times
+        self._fault: BaseException | None = None
+        proxy.faults.refuses = self._sees
+
+    def _sees(self, method: str, path: str, _headers: dict[str, str]) -> bool:
+        """Lets every request pass, in its time."""
+        if method == "PUT" and path.endswith("/root") and self.count < self._times:
+            self.count += 1
+            try:
+                self._action(self.count)
+            except BaseException as fault:  # Raised by was_seen().
+                self._fault = fault
+        return False
+
+    def was_seen(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+        assert self.count == self._times
+
+
+def root_of(gateway: Gateway, server: S3Server) -> Root:
+    """As the store has it now."""
+    master = bytes.fromhex(Path(gateway.settings["store"]["master_key_file"]).read_text().strip())
+    root = Bucket(DirectoryStore(server.folder / BUCKET / "gateway"), master).root
+    assert root is not None
+    return root
+
+
+def two_at_one_store(
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy, checkpoint_ms: int
+) -> tuple[Gateway, Gateway]:
+    """One that runs, and one that is not started, whose way to the store is through the proxy."""
+    settings = merged(QUICK, {"journal": {"store_checkpoint_interval_ms": checkpoint_ms}})
+    old = make_gateway(merged(s3_settings(s3.endpoint), settings), s3.environment).start()
+    old.create_volume("vol", "64MiB")
+    write(old, noise(1))
+    wait_covered(old)
+    return old, beside(make_gateway, old, {"store": {"endpoint": proxy.endpoint}})
+
+
+@pytest.mark.parametrize(("what", "times"), [("lease", 1), ("journal", 1), ("tree", 3)])
+def test_what_is_published_in_the_moment_of_a_take_over_is_kept(
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy, what: str, times: int
+) -> None:
+    """The root is read, the journal that it names is folded, and then there is another root."""
+    old, new = two_at_one_store(make_gateway, s3, proxy, 100 if what == "tree" else 3_600_000)
+    published = {0: noise(1)}
+
+    def publish(number: int) -> None:
+        before = root_of(old, s3)
+        if what != "lease":
+            published[number] = noise(1, SEED + number)
+            write(old, published[number], at=number * MIB)
+            wait_covered(old)
+        wait_for(lambda: moved(before, root_of(old, s3)), 30, "another root")
+
+    def moved(before: Root, now: Root) -> bool:
+        if what == "tree":
+            return before.tree != now.tree and now.first == 0
+        return before.sequence < now.sequence and (what == "lease" or before.last < now.last)
+
+    moment = Moment(proxy, publish, times)
+    said = new.recover("--take-over")
+    moment.was_seen()
+    assert f"as {old.writer_name} had them at 20" in said
+    new.start()
+    for number, data in published.items():
+        assert read(new, MIB, number * MIB) == data, number
+    wait_for(lambda: not accepts(old, noise(1)), 30, "a change is refused")
+    is_shut_out(old, new)
+    write(new, noise(1, SEED + 100), at=40 * MIB)
+    new.drain()
+    new.check()
+    checked_store(new)
+
+
+def test_of_two_that_take_over_in_one_moment_the_first_has_the_store(
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy
+) -> None:
+    old, second = two_at_one_store(make_gateway, s3, proxy, 3_600_000)
+    first = beside(make_gateway, old)
+    moment = Moment(proxy, lambda _: print(first.recover("--take-over")), 1)
+    refused = second.try_recover("--take-over")
+    moment.was_seen()
+    assert refused.returncode == 1
+    assert "another gateway has taken the store over at this moment" in refused.stderr
+    code, _ = second.refused_start()
+    assert code == 1
+    assert read(first.start(), MIB) == noise(1)
+    write(first, noise(1, SEED + 1), at=MIB)
+    wait_covered(first)
+    # It has left nothing that keeps it from trying again.
+    second.recover("--take-over")
+    assert read(second.start(), 2 * MIB) == noise(1) + noise(1, SEED + 1)
 
 
 # Second gateways
