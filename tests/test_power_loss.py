@@ -6,6 +6,7 @@ is started again on a disk as `harness/power_loss.py` says that it may look.
 
 import random
 import shutil
+import subprocess
 import time
 from contextlib import closing
 
@@ -34,9 +35,10 @@ SMALL: Settings = {
 
 
 class Machine:
-    """A gateway that has its state directory and its store on one disk, whose power can be cut. Not running yet."""
+    """A gateway that has its state directory on a disk whose power can be cut, and there its store too, unless that is
+    elsewhere. Not running yet."""
 
-    def __init__(self, gateway: Gateway, seed: int | str) -> None:
+    def __init__(self, gateway: Gateway, seed: int | str, has_store: bool = True) -> None:
         self.gateway = gateway
         self.chance = random.Random(seed)
         self.ignored = ""
@@ -44,13 +46,13 @@ class Machine:
         self._folder = gateway.folder / "disk"
         self._disk = Disk()
         self._log = gateway.folder / "records"
-        for name in ("state", "store"):
-            (self._folder / name).mkdir(parents=True)
-        gateway.state_directory, gateway.store_directory = self._folder / "state", self._folder / "store"
-        gateway.settings |= {
-            "state_directory": str(gateway.state_directory),
-            "store": {"url": f"dir:{gateway.store_directory}"},
-        }
+        gateway.state_directory = self._folder / "state"
+        gateway.state_directory.mkdir(parents=True)
+        gateway.settings |= {"state_directory": str(gateway.state_directory)}
+        if has_store:
+            gateway.store_directory = self._folder / "store"
+            gateway.store_directory.mkdir()
+            gateway.settings |= {"store": {"url": f"dir:{gateway.store_directory}"}}
 
     def start(self) -> None:
         self.launch()
@@ -58,10 +60,19 @@ class Machine:
 
     def launch(self, cut_after: int = 0) -> None:
         """Starts the gateway without waiting for it. Its power is cut after that many changes, if not 0."""
+        self._record(cut_after)
+        self.gateway.launch()
+
+    def try_recover(self, cut_after: int = 0) -> "subprocess.CompletedProcess[str]":
+        """`tombolo recover --take-over` into a folder that is there. Power is cut after that many changes, if not 0."""
+        self.gateway.state_directory.mkdir(exist_ok=True)
+        self._record(cut_after)
+        return self.gateway.try_recover("--take-over")
+
+    def _record(self, cut_after: int) -> None:
         self._log.unlink(missing_ok=True)
         self._disk = Disk.of(self._folder)
         self.gateway.daemon_environment = recorded(self._folder, self._log, cut_after, self.ignored)
-        self.gateway.launch()
 
     def is_ready_before_cut(self) -> bool:
         while self.gateway.process.running:
