@@ -29,8 +29,8 @@ LATE_SHARE_MAX = 0.1
 """Of the looks through ganesha at what another front end has changed."""
 
 
-def exerciser_of(front_ends: dict[str, FrontEnd], seed: int) -> Exerciser:
-    return Exerciser(seed, list(front_ends.values()), may_be_late=[LATE], settle_s=NEWS_S)
+def exerciser_of(front_ends: dict[str, FrontEnd], seed: int, folder: str = "") -> Exerciser:
+    return Exerciser(seed, list(front_ends.values()), folder, may_be_late=[LATE], settle_s=NEWS_S)
 
 
 def checked(exerciser: Exerciser, steps: int) -> None:
