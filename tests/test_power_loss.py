@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -25,6 +26,8 @@ from harness.verifier import LostData, Writers
 CUT_WAIT_S = 120
 CHANGES_MAX = 3000
 """Between a start and a power cut."""
+ROUNDS_MAX = 5
+"""For each that there would be on a fast machine: on a slow one more of the changes are the gateway's own."""
 SMALL: Settings = {
     "cache": {"size": "16MiB"},
     "prefetch": {"window_bytes_max": "4MiB"},
@@ -118,13 +121,22 @@ def write_until_cut(machine: Machine, writers: Writers) -> None:
     machine.lose_power()
 
 
+def rounds_until(rounds: int, is_enough: Callable[[], bool]) -> Iterator[int]:
+    """So many, and more as long as it is not."""
+    for number in range(ROUNDS_MAX * rounds):
+        if number >= rounds and is_enough():
+            return
+        yield number
+    assert is_enough(), "there was hardly any load"
+
+
 def power_cuts(machine: Machine, rounds: int, ignored: str = "") -> Writers:
     """Each round: a start, load, a power cut; a start, a look at everything, another power cut."""
     writers = Writers(SEED, threads=4, blocks_each=2048)
     machine.start()
     machine.gateway.create_volume("vol", "64MiB")
     machine.ignored = ignored
-    for _ in range(rounds):
+    for _ in rounds_until(rounds, lambda: writers.flushes > 10 * rounds):
         machine.lose_power()
         write_until_cut(machine, writers)
         machine.start()
@@ -134,7 +146,6 @@ def power_cuts(machine: Machine, rounds: int, ignored: str = "") -> Writers:
 
 def kept_over_power_cuts(machine: Machine, rounds: int) -> None:
     writers = power_cuts(machine, rounds)
-    assert writers.flushes > 10 * rounds
     machine.gateway.drain()
     writers.verify(lambda: machine.gateway.disk("vol"), keeps_acknowledged=True)
 
@@ -227,22 +238,20 @@ def verify_files(machine: Machine, writers: FileWriters) -> None:
                 worker.verify(mount.front_end())
 
 
-def file_power_cuts(machine: Machine, rounds: int, ignored: str = "") -> FileWriters:
+def file_power_cuts(machine: Machine, rounds: int, ignored: str = "") -> None:
     writers = FileWriters(SEED, threads=3, syncs_all=True)
     machine.start()
     machine.gateway.create_share("share")
     machine.ignored = ignored
-    for _ in range(rounds):
+    for _ in rounds_until(rounds, lambda: writers.changes > 25 * rounds):
         machine.lose_power()
         change_files_until_cut(machine, writers)
         machine.start()
         verify_files(machine, writers)
-    return writers
 
 
 def test_synced_files_are_kept_over_power_cuts(machine: Machine) -> None:
-    writers = file_power_cuts(machine, rounds=4)
-    assert writers.changes > 100
+    file_power_cuts(machine, rounds=4)
 
 
 def test_syncs_of_the_journal_that_do_nothing_lose_files(machine: Machine) -> None:
@@ -255,7 +264,7 @@ def test_syncs_of_the_journal_that_do_nothing_lose_files(machine: Machine) -> No
 @pytest.mark.parametrize("seed", range(SEED, SEED + 5))
 def test_synced_files_are_kept_over_forty_power_cuts(machine: Machine, seed: int) -> None:
     machine.chance.seed(seed)
-    assert file_power_cuts(machine, rounds=40).changes > 1000
+    file_power_cuts(machine, rounds=40)
 
 
 # The tool
