@@ -67,8 +67,7 @@ class Machine:
         self.gateway.launch()
 
     def try_recover(self, cut_after: int = 0) -> "subprocess.CompletedProcess[str]":
-        """`tombolo recover --take-over` into a folder that is there. Power is cut after that many changes, if not 0."""
-        self.gateway.state_directory.mkdir(exist_ok=True)
+        """`tombolo recover --take-over`. The power is cut after that many changes, if not 0."""
         self._record(cut_after)
         return self.gateway.try_recover("--take-over")
 

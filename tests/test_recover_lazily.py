@@ -113,6 +113,58 @@ def test_all_is_served_and_changed_while_it_is_in_the_store(
     gateway.check()
 
 
+@pytest.mark.usefixtures("share")
+def test_the_disk_is_lost_again_and_again_before_all_is_here(
+    gateway: Gateway, make_mount: MountFactory, proxy: FaultProxy
+) -> None:
+    gateway.settings = merged(gateway.settings, {"journal": {"store_checkpoint_interval_ms": 300}})
+    gateway.restart()
+    mount = make_mount().start()
+    gateway.create_volume("vol", "24MiB")
+    expected = bytearray(24 * MIB)
+    for number in range(60):
+        (mount.folder / f"file {number}").write_bytes(b"%d" % number)
+
+    def change(number: int) -> None:
+        """Something that was there at first, something of the last time, and something new."""
+        changes = noise(2, SEED + number)
+        for at in (0, number * 3 * MIB + 4096):
+            expected[at : at + len(changes)] = changes
+            write(gateway, changes, at=at)
+        with gateway.disk("vol") as disk:
+            disk.trim(number * 3 * MIB - MIB, MIB)
+        expected[number * 3 * MIB - MIB : number * 3 * MIB] = bytes(MIB)
+        (mount.folder / f"file {number}").unlink()
+        (mount.folder / f"file {20 + number}").rename(mount.folder / f"new {number}")
+        (mount.folder / f"file {40 + number}").write_bytes(changes)
+
+    with nothing_is_brought(proxy):
+        for number in range(1, 4):
+            change(number)
+            files = tree_of(mount.folder)
+            mount.stop()
+            gateway.drain()
+            gateway.lose_state()
+            gateway.recover("--take-over")
+            gateway.start()
+            assert read(gateway, len(expected)) == expected, number
+            mount.start()
+            assert tree_of(mount.folder) == files, number
+            gateway.check()
+        assert not is_complete(gateway)
+    wait_complete(gateway)
+    change(4)
+    files = tree_of(mount.folder)
+    mount.stop()
+    gateway.drain()
+    assert read(gateway, len(expected)) == expected
+    mount.start()
+    assert tree_of(mount.folder) == files
+    mount.stop()
+    gateway.check()
+    checked_store(gateway)
+
+
 def check_blocks(gateway: Gateway, blocks: list[int]) -> None:
     with gateway.disk("vol") as disk:
         for block in blocks:

@@ -39,6 +39,7 @@ def recover_over_power_cuts(machine: Machine, *cuts_after: int) -> None:
     """The power is cut after so many changes to the disk, each time in what the cut before has left, and once more when
     all is done."""
     for cut_after in (*cuts_after, 0):
+        machine.gateway.state_directory.mkdir(exist_ok=True)
         done = machine.try_recover(cut_after)
         if "is a state directory already" in done.stderr:
             return
@@ -50,6 +51,7 @@ def recover_over_power_cuts(machine: Machine, *cuts_after: int) -> None:
 
 def changes_of_recovery(machine: Machine) -> int:
     machine.gateway.lose_state()
+    machine.gateway.state_directory.mkdir()
     done = machine.try_recover()
     assert done.returncode == 0, done.stderr
     return machine.changes()
