@@ -2,21 +2,12 @@
 has no room, or cannot be read for a while."""
 
 import shutil
-from functools import cache
 from pathlib import Path
 
 from harness.gateway import Gateway
-from harness.tools import REPOSITORY, run
+from harness.tools import preloaded_library
 
 SOURCE = Path(__file__).with_name("failing_disk.c")
-
-
-@cache
-def library() -> Path:
-    built = REPOSITORY / "build/tests/failing_disk.so"
-    built.parent.mkdir(parents=True, exist_ok=True)
-    run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", SOURCE, "-o", built])
-    return built
 
 
 class FailingDisk:
@@ -27,7 +18,7 @@ class FailingDisk:
         self._faults = gateway.folder / "faults"
         self._faults.mkdir()
         self._kept = gateway.folder / "kept"
-        gateway.daemon_environment = {"LD_PRELOAD": str(library()), "FAILING_DISK": str(self._faults)}
+        gateway.daemon_environment = {"LD_PRELOAD": str(preloaded_library(SOURCE)), "FAILING_DISK": str(self._faults)}
 
     def begin(self, fault: str) -> None:
         """One of those that `failing_disk.c` lists."""

@@ -19,10 +19,9 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cache
 from pathlib import Path, PurePosixPath
 
-from harness.tools import REPOSITORY, run
+from harness.tools import preloaded_library
 
 SECTOR_BYTES = 512
 PIECE_BYTES = 64 << 10
@@ -45,20 +44,12 @@ class Kind(IntEnum):
     FAILED = 12
 
 
-@cache
-def recorder_library() -> Path:
-    built = REPOSITORY / "build/tests/disk_recorder.so"
-    built.parent.mkdir(parents=True, exist_ok=True)
-    run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", SOURCE, "-o", built])
-    return built
-
-
 def recorded(folder: Path, log: Path, cut_after: int = 0, ignored: str = "") -> dict[str, str]:
     """The environment of a process whose changes below `folder` are to be recorded in `log`, and which dies by SIGKILL
     after `cut_after` of them, if that is not 0. Syncs of files with `ignored` in their path do nothing."""
     named = {"DISK_RECORDER_IGNORED": ignored} if ignored else {}
     return named | {
-        "LD_PRELOAD": str(recorder_library()),
+        "LD_PRELOAD": str(preloaded_library(SOURCE)),
         "DISK_RECORDER_FOLDER": str(folder),
         "DISK_RECORDER_LOG": str(log),
         "DISK_RECORDER_CUT": str(cut_after),

@@ -126,3 +126,14 @@ def built_tool(name: str) -> Path:
     if not path.exists():
         raise FileNotFoundError(f"{path} is missing: run `scripts/setup.sh test`")
     return path
+
+
+@cache
+def preloaded_library(source: Path) -> Path:
+    """Built of one file of C. It is put in place whole, as another run of tests may be starting programs with it: the
+    linker goes on without what it cannot load."""
+    built = REPOSITORY / "build/tests" / f"{source.stem}.so"
+    built.parent.mkdir(parents=True, exist_ok=True)
+    new = built.with_suffix(f".{os.getpid()}")
+    run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", source, "-o", new])
+    return new.replace(built)
