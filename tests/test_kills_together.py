@@ -29,11 +29,11 @@ SERVERS = ("daemon", "ganesha", "smbd", "tgtd")
 class Blocks:
     """A LUN and who writes to it."""
 
-    def __init__(self, gateway: Gateway, tgtd: Tgtd) -> None:
+    def __init__(self, gateway: Gateway, tgtd: Tgtd, blocks_each: int = BLOCKS) -> None:
         self._gateway = gateway
         self._tgtd = tgtd
         self._iqn = ""
-        self._writers = Writers(SEED, threads=2, blocks_each=BLOCKS)
+        self._writers = Writers(SEED, threads=2, blocks_each=blocks_each)
         gateway.create_volume("vol", "64MiB")
         self.serve()
 

@@ -62,7 +62,8 @@ def tree_of(folder: Path) -> dict[str, bytes | str]:
 
 
 def checked_store(gateway: Gateway) -> dict[str, Any]:
-    """`check --store` finds no damage."""
+    """`check --store` finds no damage. It needs all metadata."""
+    wait_complete(gateway)
     status: dict[str, Any] = json.loads(gateway.cli("check", "--store", "--json", limit_s=120))
     assert (status["state"], status["findings_count"]) == ("finished", 0), status
     return status

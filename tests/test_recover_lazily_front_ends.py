@@ -22,7 +22,8 @@ from test_kills_together import PROGRESS_LIMIT_S, Blocks, Files
 from test_recover import checked_store, wait_complete
 from test_recover_lazily import SETTINGS, is_complete, nothing_is_brought
 
-OLD_FILES = 300
+OLD_FILES = 60
+BLOCKS = 128
 FEW_AT_A_TIME = {"memory": {"fingerprint_memtable_entries": 1024}}
 """Metadata is brought in many steps."""
 Load = Blocks | Files
@@ -39,7 +40,7 @@ def gateway(make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy) -> Ga
 def loads(gateway: Gateway, mount: Mount, ganesha: Ganesha, smbd: Smbd, tgtd: Tgtd) -> list[Load]:
     """Who writes to a volume over iSCSI and to a share through all of its front ends."""
     return [
-        Blocks(gateway, tgtd),
+        Blocks(gateway, tgtd, BLOCKS),
         Files("mount", mount.front_end, mount, exactly_once=True),
         Files("nfs", ganesha.front_end, mount, exactly_once=False),
         Files("smb", smbd.front_end, mount, exactly_once=True),
@@ -149,7 +150,7 @@ def test_all_front_ends_serve_and_change_what_is_in_the_store(
         wait_for(lambda: gateway.status()["metadata"]["loaded_records"] > 0, 30, "something to be brought here")
         kill()
 
-    exerciser.run(100)
+    exerciser.run(60)
     write_meanwhile(loads, nothing)
     lose_the_disk(gateway)
     with nothing_is_brought(proxy):
@@ -157,17 +158,17 @@ def test_all_front_ends_serve_and_change_what_is_in_the_store(
         old_files.verify(ways)
         for load in loads:
             load.verify()
-        exerciser.run(60)
+        exerciser.run(40)
         old_files.change(ways)
         write_meanwhile(loads, kill)
         assert not is_complete(gateway)
         old_files.verify(ways)
-        exerciser.run(30)
+        exerciser.run(20)
         gateway.check()
     write_meanwhile(loads, kill_when_some_is_here)
     wait_complete(gateway)
     old_files.verify(ways)
-    exerciser.run(30)
+    exerciser.run(20)
     gateway.check()
     # All that was changed meanwhile got to the store.
     lose_the_disk(gateway)
