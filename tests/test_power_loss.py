@@ -97,6 +97,11 @@ class Machine:
         self._disk.take_in(self._log)
         return self._disk.records
 
+    def durable_names(self) -> set[str]:
+        """Which no power cut would take away now."""
+        self._disk.take_in(self._log)
+        return set(self._disk.names)
+
     def compare(self) -> None:
         """The records tell of every byte that is there."""
         self._disk.take_in(self._log)
@@ -206,6 +211,26 @@ def test_power_cut_at_any_change_of_the_first_start_is_harmless(make_gateway: Ga
             machine = Machine(make_gateway(SMALL), f"{cut_after}/{seed}")
             cut_first_start(machine, cut_after)
             machine.gateway.close()
+
+
+@pytest.mark.parametrize("made_by", ["start", "recover"])
+def test_a_state_directory_that_was_made_is_there_after_a_power_cut(make_gateway: GatewayFactory, made_by: str) -> None:
+    machine = Machine(make_gateway(SMALL), SEED, has_store=False)
+    gateway = machine.gateway
+    gateway.state_directory /= "made"
+    gateway.settings |= {"state_directory": str(gateway.state_directory)}
+    machine.start()
+    if made_by == "recover":
+        gateway.drain()
+        gateway.lose_state()
+        assert machine.try_recover().returncode == 0
+    else:
+        gateway.create_volume("vol", "64MiB")
+        with gateway.disk("vol") as disk:
+            disk.write(0, bytes([1]) * 4096)
+            disk.flush()
+        gateway.kill9()
+    assert "state/made" in machine.durable_names()
 
 
 # Files
