@@ -14,6 +14,7 @@ from bench.builds import compare_builds
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
 from bench.files import FRONT_ENDS, compare_files
+from bench.protection import measure_protection
 from bench.recovery import measure_recovery
 from bench.report import Section
 from bench.simulator import measure_simulator
@@ -31,11 +32,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument(
         "--part",
-        choices=("all", "blocks", "files", "simulator", "bucket-cost", "recovery", "builds"),
+        choices=("all", "blocks", "files", "simulator", "bucket-cost", "recovery", "protection", "builds"),
         default="all",
         help="what to measure",
     )
-    parser.add_argument("--other", type=Path, help="of the part builds: the daemon's binary to measure beside")
+    parser.add_argument(
+        "--other", type=Path, help="of the parts builds and protection: the daemon's binary to measure beside"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per workload")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one round of a block workload")
     parser.add_argument("--size-mib", type=int, default=1024, help="size of the LUNs")
@@ -99,6 +102,12 @@ def measure_recoveries(options: argparse.Namespace, folder: Path, _: ExitStack) 
     return measure_recovery(folder, options.blocks, options.rounds), {}
 
 
+def measure_protected(options: argparse.Namespace, folder: Path, _: ExitStack) -> Part:
+    other = options.other and Path(options.other).resolve(strict=True)
+    size = options.cloud_size_mib * MIB
+    return measure_protection(folder, other, size, options.seconds, options.rounds), {}
+
+
 def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     scale = QUICK if options.quick_files else FULL
     other = Path(options.other).resolve(strict=True)
@@ -115,6 +124,7 @@ def main(arguments: list[str]) -> int:
         "simulator": measure_replays,
         "bucket-cost": measure_cost,
         "recovery": measure_recoveries,
+        "protection": measure_protected,
     }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds

@@ -123,6 +123,11 @@ class Process:
                 return int(line.split()[1]) * 1024
         raise ProcessFailed(f"{self.name}: /proc shows no {field}")
 
+    def processor_seconds(self) -> float:
+        """What all of its threads have used so far."""
+        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+
     def anonymous_bytes(self) -> int:
         """Resident memory that is no file's: what the process itself holds."""
         found = re.search(r"^RssAnon:\s+(\d+) kB$", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
