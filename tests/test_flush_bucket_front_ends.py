@@ -210,7 +210,7 @@ def test_what_was_flushed_outlives_the_local_disk(served: Served, gateway: Gatew
 def test_what_was_flushed_to_the_local_disk_is_lost_with_it(
     served: Served, gateway: Gateway, proxy: FaultProxy
 ) -> None:
-    """Or the test before would find nothing out."""
+    """Or the test before would find nothing out. Who had flushed it hears that it is gone."""
     served.set_mode("local")
     client = served.connect()
     proxy.refuse()
@@ -220,3 +220,7 @@ def test_what_was_flushed_to_the_local_disk_is_lost_with_it(
     proxy.listen()
     lose_the_disk(gateway)
     assert served.connect().read(0) == NOTHING
+    if isinstance(client, IscsiClient):
+        assert client.read(0) == NOTHING
+        client.hears_of_the_loss()
+        client.flush()

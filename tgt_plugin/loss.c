@@ -10,6 +10,9 @@
  * later either.  All initiators get the unit attention of a reset, which is what a disk
  * with a volatile cache says when it had lost power; but many of them take no notice.
  *
+ * If the first half of the number differs too, what was flushed may be lost as well, as
+ * after a recovery of what the store had.  Then it does not matter what was flushed.
+ *
  * A description, and not a meta context: libnbd can only be asked for contexts by name.
  */
 
@@ -20,6 +23,7 @@
 
 #define MARKER ", generation "
 #define DIGITS 16
+#define HISTORY_SHIFT 32
 
 /* 0: the description names none. */
 static uint64_t generation_in(const char *description)
@@ -41,16 +45,18 @@ void tombolo_tgt_loss_on_connected(struct tombolo_tgt_lu *lu, const char *descri
 	struct tombolo_tgt_loss *loss = &lu->loss;
 	uint64_t before = loss->generation;
 	uint64_t now = generation_in(description);
+	bool flushed_is_lost;
 
 	if (now == 0)
 		return;
 	loss->generation = now;
-	if (before == 0 || before == now || loss->written == loss->flushed)
+	flushed_is_lost = before >> HISTORY_SHIFT != now >> HISTORY_SHIFT;
+	if (before == 0 || before == now || (loss->written == loss->flushed && !flushed_is_lost))
 		return;
 	loss->flushed = loss->written;
 	loss->is_untold = true;
-	eprintf("%s: the server has lost writes that it had answered and not flushed; the next flush fails\n",
-		lu->scsi_lu->path);
+	eprintf("%s: the server has lost writes that it had answered%s; the next flush fails\n", lu->scsi_lu->path,
+		flushed_is_lost ? ", perhaps flushed ones too" : " and not flushed");
 	/* No nexus has the id 0: all of them are told. */
 	ua_sense_add_other_it_nexus(0, lu->scsi_lu, TOMBOLO_TGT_ASC_POWER_ON_OCCURRED);
 }

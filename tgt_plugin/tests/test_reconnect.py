@@ -234,6 +234,16 @@ class LostWrites(TargetTest):
         self.lose("00000000000000a2")
         self.assert_not_told(unit)
 
+    def test_what_was_flushed_is_lost_too(self):
+        """The first half of the generation tells, as after a recovery."""
+        unit = self.connect()
+        self.assert_good(unit.write(0, b"x" * 512))
+        self.assert_good(unit.wait(unit.send(initiator.SYNCHRONIZE_CACHE)))
+        self.lose("00000001000000a1")
+        self.assert_told(unit)
+        self.lose("00000001000000a2")
+        self.assert_not_told(unit)
+
     def test_nothing_is_said_without_another_generation(self):
         unit = self.connect()
         for text in (

@@ -24,7 +24,8 @@ pub use disk::{LocalDisk, NewDisk};
 pub use error::RecoveryError;
 pub use rebuild::{Rebuild, RebuildError};
 pub use remains::{
-    Base, Bases, LocalBase, LostBlocks, Remains, WhatIsLeft, go_on_behind, lost_blocks, settle, skip_pvbns,
+    Base, Bases, LSN_GAP_BITS, LocalBase, LostBlocks, Remains, WhatIsLeft, go_on_behind, lost_blocks, settle,
+    skip_pvbns,
 };
 pub use report::Report;
 

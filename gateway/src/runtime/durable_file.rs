@@ -49,6 +49,21 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
+/// The same, and their names are on stable storage, also one that an interrupted attempt has made. A directory above that
+/// was there and may not be read is taken to be.
+pub fn make_directory_durably(path: &Path) -> io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let missing = path.ancestors().take_while(|above| !above.exists()).count();
+    make_directory(&path)?;
+    for (index, directory) in path.ancestors().enumerate().take(missing.max(1)) {
+        match sync_directory_of(directory) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && index >= missing => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
+}
+
 /// Makes the name of a file or directory durable.
 pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), sync_directory)

@@ -23,6 +23,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tombolo_base::BlockSum;
 use tombolo_core::Lsn;
+use tombolo_core::recovery::LSN_GAP_BITS;
 
 const MAGIC: &[u8; 8] = b"TMBGENR1";
 const LAST_MAGIC: &[u8; 8] = b"TMBLAST1";
@@ -36,6 +37,7 @@ const FILE_BYTES: usize = 64;
 const SETTLED: u64 = u64::from_le_bytes(*b"SETTLED\0");
 /// Bits of a generation's number that tell it from the one before, and are never all zero.
 pub const TAG_BITS: u32 = 16;
+const HISTORY_SHIFT: u32 = 32;
 
 /// A number of the machine's present boot; zeroes if it cannot be told.
 type Boot = [u8; BOOT_BYTES];
@@ -98,7 +100,7 @@ impl Generation {
             Ok(same) => same,
             Err(reason) => {
                 tell(reason);
-                let number = fresh(before.map(|before| before.number));
+                let number = fresh(before.map(|before| before.number), history(&found, reason));
                 let identity = found.identity;
                 let header = Header { identity, boot, number };
                 Self {
@@ -123,7 +125,8 @@ impl Generation {
         Ok(())
     }
 
-    /// Another one after each start that may have lost what was answered; its lowest [`TAG_BITS`] too.
+    /// Another one after each start that may have lost what was answered; its lowest [`TAG_BITS`] too, and its upper half if
+    /// it may have lost what was flushed.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -182,10 +185,23 @@ fn tell(reason: Break) {
     }
 }
 
-fn fresh(before: Option<u64>) -> u64 {
+/// The upper half of the number: the same for generations of which none has lost what was flushed. A recovery has another
+/// identity, an accepted loss of the journal other positions; of a copy nobody knows what it lacks.
+fn history(found: &Found, reason: Break) -> u64 {
+    let number = match reason {
+        Break::ServedElsewhere => fresh_identity(),
+        Break::Unknown | Break::Unsettled | Break::Lost { .. } => {
+            let positions = found.journal_end.0 >> LSN_GAP_BITS;
+            BlockSum::of(&[found.identity.to_le_bytes(), positions.to_le_bytes()].concat()).0
+        }
+    };
+    number >> HISTORY_SHIFT
+}
+
+fn fresh(before: Option<u64>, history: u64) -> u64 {
     let tag = |number: u64| number & ((1 << TAG_BITS) - 1);
     loop {
-        let number = fresh_identity();
+        let number = history << HISTORY_SHIFT | fresh_identity() >> HISTORY_SHIFT;
         if tag(number) != 0 && before.is_none_or(|before| tag(before) != tag(number)) {
             return number;
         }
@@ -470,6 +486,38 @@ mod tests {
         );
         Generation::end(folder.path(), 7).unwrap();
         assert!(!goes_on(folder.path(), 150, number));
+    }
+
+    #[test]
+    fn the_upper_half_is_another_when_what_was_flushed_may_be_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = |generation: &Generation| generation.number() >> HISTORY_SHIFT;
+        let opened = |found| open_in_boot(folder.path(), found, BOOT);
+        let number = lived(folder.path(), 100);
+        let unflushed = opened(found(50));
+        assert!(unflushed.is_new());
+        assert_eq!(history(&unflushed), number >> HISTORY_SHIFT, "a sync had failed");
+        let accepted = opened(found(50 + (1 << LSN_GAP_BITS)));
+        assert!(accepted.is_new(), "the one before was not settled");
+        assert_ne!(history(&accepted), history(&unflushed), "the journal was lost");
+        let recovered = opened(Found {
+            identity: 8,
+            ..found(50)
+        });
+        assert_ne!(history(&recovered), history(&unflushed), "another state directory");
+        accepted.settle();
+        let served_elsewhere = Generation::open_in_boot(
+            Directories {
+                state: &state(folder.path(), 7),
+                runtime: &folder.path().join("state-8"),
+            },
+            found(60 + (1 << LSN_GAP_BITS)),
+            BOOT,
+        );
+        served_elsewhere.unwrap().settle();
+        let copy = opened(found(70 + (1 << LSN_GAP_BITS)));
+        assert!(copy.is_new());
+        assert_ne!(history(&copy), history(&accepted), "nobody knows what it lacks");
     }
 
     #[test]

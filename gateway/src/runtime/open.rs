@@ -168,7 +168,8 @@ const LACKING_THREADS: usize = 8;
 impl Gateway {
     pub fn open(options: Options) -> Result<Arc<Self>, OpenError> {
         let state = &options.state_directory;
-        durable_file::make_directory(state).map_err(first_start::disk(state, "cannot make the state directory"))?;
+        durable_file::make_directory_durably(state)
+            .map_err(first_start::disk(state, "cannot make the state directory"))?;
         let lock = lock(state)?;
         match Self::open_whole(options.clone(), &lock) {
             Err(refused) if local_loss::is_one(&refused) => {

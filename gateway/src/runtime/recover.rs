@@ -239,7 +239,7 @@ pub fn recover_from_store(
 ) -> Result<Recovered, RecoverError> {
     let state = options.state_directory.clone();
     let paths = Paths::new(&state);
-    durable_file::make_directory(&state).map_err(at(&state))?;
+    durable_file::make_directory_durably(&state).map_err(at(&state))?;
     let _lock = lock(&state)?;
     if !is_new(&paths) || paths.cache.exists() || has_files(&paths.journal).map_err(at(&paths.journal))? {
         return Err(RecoverError::NotEmpty(state));

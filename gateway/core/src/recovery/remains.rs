@@ -18,7 +18,9 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use tombolo_base::{BlockSum, DecodeError, Lcbn, Pvbn, VolumeId, WallTime};
 
 /// Journal bytes that the lost part cannot have had: a journal segment that turns up again lies before all new ones.
-const LSN_GAP: u64 = 1 << 40;
+const LSN_GAP: u64 = 1 << LSN_GAP_BITS;
+/// So positions before a loss and after it differ in the bits from this one on.
+pub const LSN_GAP_BITS: u32 = 40;
 /// PVBNs that the lost part cannot have given out. Few enough that an epoch of the bucket has room for many such losses.
 const LOST_PVBNS_MAX: u64 = 1 << 36;
 
