@@ -2,10 +2,10 @@
 //! [`MetadataTransaction`], so LMDB and the simulator's model run the same code.
 //!
 //! Every transaction leaves the reference counts equal to the maps, and all but the last change only what the journal
-//! behind the superblock's LSN says again: maps, objects, entries. The first of several notes in the superblock how far the
-//! journal is needed from then on. So a merge that is cut short anywhere, by an error or
-//! a crash, is begun anew, with the same frozen state or with one that recovery has made of the journal. What recovery
-//! builds upon (slots, counters, superblock) changes in the last transaction, together.
+//! behind the superblock's LSN says again: maps, objects, entries. The first of several notes in the superblock how far
+//! the journal is needed from then on. So a merge that is cut short anywhere, by an error or a crash, is begun anew, with
+//! the same frozen state or with one that recovery has made of the journal. What recovery builds upon (slots, counters,
+//! superblock) changes in the last transaction, together.
 
 use crate::format::local_metadata::{
     MetadataFault, MetadataRead, MetadataTransaction, Table, decode, get, load_map_page, map_key, put,
