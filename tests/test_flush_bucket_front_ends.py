@@ -13,7 +13,7 @@ from harness.fault_proxy import FaultProxy
 from harness.front_ends import FrontEnd
 from harness.ganesha import Ganesha
 from harness.gateway import Gateway, merged
-from harness.iscsi import IscsiDisk, ScsiError
+from harness.iscsi import MEDIUM_ERROR, UNIT_ATTENTION, IscsiDisk, ScsiError
 from harness.mount import Mount
 from harness.object_store import S3Server
 from harness.smbd import Smbd
@@ -25,7 +25,6 @@ SLOT_BYTES = 64 << 10
 SLOTS = 4
 NOTHING = bytes(SLOT_BYTES)
 BUSY = 0x08
-MEDIUM_ERROR, UNIT_ATTENTION = 0x3, 0x6
 
 
 class Client(Protocol):

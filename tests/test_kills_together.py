@@ -4,6 +4,7 @@ blocks are written over iSCSI and files through the mount, NFS and SMB."""
 import random
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
@@ -13,7 +14,7 @@ from harness.file_verifier import FileWriters
 from harness.front_ends import FrontEnd
 from harness.ganesha import Ganesha
 from harness.gateway import Gateway
-from harness.iscsi import IscsiDisk
+from harness.iscsi import MEDIUM_ERROR, UNIT_ATTENTION, IscsiDisk, ScsiError
 from harness.mount import Mount
 from harness.smbd import Smbd
 from harness.target import Tgtd
@@ -52,6 +53,15 @@ class Blocks:
         """What was acknowledged is there: nothing has lost its power."""
         self._writers.stop()
         self._writers.verify(self._disk, keeps_acknowledged=True)
+
+    def hears_of_a_loss(self) -> None:
+        """Once, by the next flush, and perhaps by a unit attention before."""
+        told = UNIT_ATTENTION
+        while told == UNIT_ATTENTION:
+            with closing(self._disk()) as disk, pytest.raises(ScsiError) as refused:
+                disk.flush()
+            told = refused.value.sense_key
+        assert told == MEDIUM_ERROR
 
     def _disk(self) -> IscsiDisk:
         return self._tgtd.disk(self._iqn)

@@ -15,7 +15,7 @@ import pytest
 from conftest import GatewayFactory
 from harness.failing_disk import FailingDisk
 from harness.gateway import Gateway, merged
-from harness.iscsi import IscsiDisk, ScsiError
+from harness.iscsi import MEDIUM_ERROR, UNIT_ATTENTION, IscsiDisk, ScsiError
 from harness.mount import Mount
 from harness.target import Tgtd
 from harness.tools import wait_for
@@ -23,7 +23,6 @@ from harness.tools import wait_for
 SMALL = {"cache": {"size": "64MiB"}, "flush": {"dirty_bytes_max": "32MiB", "flush_delay_ms": 3_600_000}}
 BLOCK_BYTES = 4096
 OLD, NEW = b"\x11" * BLOCK_BYTES, b"\x22" * BLOCK_BYTES
-MEDIUM_ERROR, UNIT_ATTENTION = 3, 6
 WRITE_ERROR, POWER_ON_OCCURRED = 0x0C00, 0x2901
 
 HARMLESS: dict[str, Callable[[Gateway], object]] = {"stopped": Gateway.stop, "killed": Gateway.kill9}

@@ -89,6 +89,10 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+# Sense keys.
+MEDIUM_ERROR, UNIT_ATTENTION = 0x3, 0x6
+
+
 class IscsiDisk:
     """One session with one LUN; a `Disk` of `harness.verifier`."""
 

@@ -1,8 +1,10 @@
 """Foreign command-line tools, free ports and small measurements."""
 
+import contextlib
 import hashlib
 import json
 import os
+import random
 import socket
 import subprocess
 import time
@@ -53,10 +55,14 @@ def run(
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of the loopback interface that nothing listens on now. It is below those that connections are given:
+    one of them might have it before it is used."""
+    of_connections = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10_000, of_connections)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def can_connect(port: int) -> bool:

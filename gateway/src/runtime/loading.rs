@@ -162,6 +162,9 @@ impl Gateway {
         if is_of_objects && next.checkpoint.is_none_or(|checkpoint| made < checkpoint) {
             // Objects that are here are not read again, so their fingerprints are durable first.
             *open = Some(next);
+            if let Some(reason) = self.core().snapshot().failed {
+                return Err(reason.to_string());
+            }
             self.submit(Event::CheckpointNow);
             thread::sleep(CHECKPOINT_LOOK);
             return Ok(false);
