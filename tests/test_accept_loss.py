@@ -492,6 +492,18 @@ def test_lost_journal_and_cache_file(world: World) -> None:
     world.goes_on(before, lost)
 
 
+def test_lost_root_and_cache_file(world: World) -> None:
+    """What is found lost when the cache file is made again is accepted by the same start."""
+    dirty = stored_and_dirty(world)
+    world.proxy.listen()
+    lose_cache(world.gateway)
+    (world.gateway.state_directory / "root").unlink()
+    refused(world.gateway, "lost: volume vol, 2097152 bytes at 1048576")
+    lost = accepted(world.gateway)
+    assert ranges(lost) == dirty
+    world.goes_on(world.written, lost)
+
+
 def test_lost_metadata_and_journal(world: World) -> None:
     world.write(1, 0)
     world.publish()

@@ -78,13 +78,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as RealInstant};
 use tombolo_base::{Instant, VolumeId};
 use tombolo_cloud_driver::OperationCounts;
-use tombolo_core::{Answer, Command, Core, Event, MetadataError, Refusal, Snapshot, Volume};
+use tombolo_core::{Answer, Command, Core, Event, Refusal, Snapshot, Volume};
 use tombolo_dedup::Index;
 use workers::Workers;
 
-/// How long a stop tries to make its last checkpoint where that needs a store that does not answer. One that has failed
-/// is repeated once within this.
-const AWAY_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a stop tries to make its last checkpoint once one has failed, for want of a store that does not answer, or of
+/// room: it is repeated once or twice within this. What it would have had is replayed at the next start.
+const FAILING_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A running gateway without its protocol servers.
 pub struct Gateway {
@@ -269,9 +269,8 @@ impl Gateway {
         // A core that has stopped makes no checkpoint.
         let may_go_on = || {
             let snapshot = self.core().snapshot();
-            // The last attempt failed for want of it.
-            let needs_store = matches!(snapshot.metadata_error, Some(MetadataError::Unanswered(_)));
-            let until = if needs_store { began + AWAY_PATIENCE } else { until };
+            let is_failing = snapshot.metadata_error.is_some();
+            let until = if is_failing { began + FAILING_PATIENCE } else { until };
             snapshot.failed.is_none() && RealInstant::now() < until
         };
         while !self.core().is_checkpointed() && may_go_on() {

@@ -535,7 +535,8 @@ impl<'o> Remaining<'o> {
         let until = modified(&self.left.paths.cache).max(remains.newest_time).max(after);
         Some(LostChanges {
             from: remains.reached,
-            to: remains.durable,
+            to: remains.durable.max(remains.reached),
+            flushed_is_here: self.left.newest_mark().is_some() && remains.reached >= remains.durable,
             mixed_to: remains.mixed_to,
             after,
             until,

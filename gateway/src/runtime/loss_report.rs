@@ -55,6 +55,8 @@ pub struct LostChanges {
     pub from: Lsn,
     /// So far at least changes had been flushed.
     pub to: Lsn,
+    /// All that had been flushed lies before: only what was answered and not flushed can be lost.
+    pub flushed_is_here: bool,
     /// A checkpoint was being made, and nothing else is left: of the changes up to here some are there.
     pub mixed_to: Option<Lsn>,
     /// Everything that was acknowledged before is there.
@@ -123,7 +125,14 @@ impl LossReport {
                 Time(Some(time))
             ));
         }
-        if let Some(changes) = &self.changes {
+        if let Some(changes) = self.changes.filter(|changes| changes.flushed_is_here) {
+            lines.push(format!(
+                "nothing is lost with the journal that was flushed; changes that were acknowledged after {} and not flushed (from LSN {} \
+                 on) may be",
+                Time(changes.after),
+                changes.from.0,
+            ));
+        } else if let Some(changes) = &self.changes {
             lines.push(format!(
                 "lost: changes of all volumes and shares that were acknowledged after {}, until {} (LSN {} to {} at least); which \
                  they were is not known",
@@ -184,6 +193,7 @@ impl LossReport {
                 "lost": "changes",
                 "from_lsn": changes.from.0,
                 "to_lsn": changes.to.0,
+                "flushed_is_here": changes.flushed_is_here,
                 "mixed_to_lsn": changes.mixed_to.map(|lsn| lsn.0),
                 "after_s": changes.after.map(|time| time.0),
                 "until_s": changes.until.map(|time| time.0),

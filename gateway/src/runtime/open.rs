@@ -162,6 +162,9 @@ pub enum OpenError {
     },
 }
 
+/// Some are found out only when others are whole again.
+const LOST_PARTS_MAX: usize = 4;
+
 /// Reads of what local metadata lacks, at the same time.
 const LACKING_THREADS: usize = 8;
 
@@ -171,27 +174,30 @@ impl Gateway {
         durable_file::make_directory_durably(state)
             .map_err(first_start::disk(state, "cannot make the state directory"))?;
         let lock = lock(state)?;
-        match Self::open_whole(options.clone(), &lock) {
-            Err(refused) if local_loss::is_one(&refused) => {
-                let found = match options.accept_loss {
-                    true => local_loss::accept(&options, &refused),
-                    false => local_loss::examine(&options, &refused),
-                };
-                let refused = Box::new(refused);
-                match found {
-                    Ok(_) if options.accept_loss => Self::open_whole(options, &lock),
-                    Ok(report) => Err(OpenError::Lost {
-                        refused,
-                        report: Box::new(report),
-                    }),
-                    Err(error) => {
-                        let error = Box::new(error);
-                        Err(OpenError::NotLeft { refused, error })
-                    }
+        let mut opened = Self::open_whole(options.clone(), &lock);
+        for _ in 0..LOST_PARTS_MAX {
+            let refused = match opened {
+                Err(refused) if local_loss::is_one(&refused) => refused,
+                opened => return opened,
+            };
+            let found = match options.accept_loss {
+                true => local_loss::accept(&options, &refused),
+                false => local_loss::examine(&options, &refused),
+            };
+            let refused = Box::new(refused);
+            match found {
+                Ok(_) if options.accept_loss => opened = Self::open_whole(options.clone(), &lock),
+                Ok(report) => {
+                    let report = Box::new(report);
+                    return Err(OpenError::Lost { refused, report });
+                }
+                Err(error) => {
+                    let error = Box::new(error);
+                    return Err(OpenError::NotLeft { refused, error });
                 }
             }
-            opened => opened,
         }
+        opened
     }
 
     /// On a state directory of which no part is lost.
@@ -363,8 +369,9 @@ impl Gateway {
             path: paths.flushed.clone(),
             error,
         })?;
-        finish_recovery(&journal, &index_files, &mut index, &report)
-            .map_err(disk("cannot tidy up the journal", &journal_path))?;
+        tidy_journal(&journal, &report).map_err(disk("cannot tidy up the journal", &journal_path))?;
+        index_recovered(&index_files, &mut index, &report)
+            .map_err(disk("cannot write the fingerprint index", &paths.index))?;
         // What was replayed counts as durable from here on, and so do the names of all that a first start has made.
         for folder in [&metadata_path, &state] {
             durable_file::sync_directory(folder).map_err(disk("sync", folder))?;
@@ -596,34 +603,12 @@ fn open_index(
 }
 
 /// What recovery gave up must be gone before anything new is written, or a second crash could bring it back.
-fn finish_recovery(
-    journal: &JournalFiles,
-    index_files: &IndexFiles,
-    index: &mut Index,
-    report: &Report,
-) -> io::Result<()> {
+fn tidy_journal(journal: &JournalFiles, report: &Report) -> io::Result<()> {
     if let Some((segment, offset)) = report.cut {
         journal.zero_from(segment, offset)?;
     }
     for segment in &report.obsolete_segments {
         journal.remove(*segment)?;
-    }
-    for descriptor in &report.objects {
-        for block in descriptor.blocks() {
-            if index.insert(block.fingerprint, block.pvbn).is_ok() {
-                continue;
-            }
-            // The run that this writes is named by the first checkpoint, which holds these objects too.
-            let flushed = index
-                .flush_memtable(index_files)
-                .map_err(|error| io::Error::other(error.to_string()))?;
-            tracing::debug!(
-                runs = flushed.runs.len(),
-                "the fingerprint index is flushed in recovery"
-            );
-            let inserted = index.insert(block.fingerprint, block.pvbn);
-            inserted.map_err(|error| io::Error::other(error.to_string()))?;
-        }
     }
     if report.torn_bytes > 0 {
         tracing::warn!(
@@ -640,6 +625,27 @@ fn finish_recovery(
         dirty_blocks = report.dirty_blocks,
         "recovered"
     );
+    Ok(())
+}
+
+/// Objects that the journal has and no checkpoint.
+fn index_recovered(index_files: &IndexFiles, index: &mut Index, report: &Report) -> io::Result<()> {
+    for block in report.objects.iter().flat_map(|descriptor| descriptor.blocks()) {
+        if index.insert(block.fingerprint, block.pvbn).is_ok() {
+            continue;
+        }
+        // The run that this writes is named by the first checkpoint, which holds these objects too.
+        let flushed = index.flush_memtable(index_files).map_err(|error| match error {
+            IndexError::Storage { source, .. } => source,
+            error => io::Error::other(error.to_string()),
+        })?;
+        tracing::debug!(
+            runs = flushed.runs.len(),
+            "the fingerprint index is flushed in recovery"
+        );
+        let inserted = index.insert(block.fingerprint, block.pvbn);
+        inserted.map_err(|error| io::Error::other(error.to_string()))?;
+    }
     Ok(())
 }
 
