@@ -455,6 +455,7 @@ def test_a_mount_waits_for_a_store_that_is_away(gateway: Gateway, make_mount: Mo
     (mount.folder / "folder").mkdir()
     for number in range(2000):
         (mount.folder / "folder" / f"file {number}").write_bytes(b"%d" % number)
+    (mount.folder / "aside").write_bytes(b"aside")
     files = tree_of(mount.folder)
     mount.stop()
     gateway.drain()
@@ -465,8 +466,8 @@ def test_a_mount_waits_for_a_store_that_is_away(gateway: Gateway, make_mount: Mo
         mount.start()
         proxy.refuse()
         with ThreadPoolExecutor() as pool:
-            looked = pool.submit(tree_of, mount.folder)
-            moved = pool.submit((mount.folder / "folder" / "file 7").rename, mount.folder / "moved")
+            looked = pool.submit(tree_of, mount.folder / "folder")
+            moved = pool.submit((mount.folder / "aside").rename, mount.folder / "moved")
             wait_for_store(gateway, "degraded", "unreachable")
             # Longer than what is refused is waited for.
             time.sleep(3)
@@ -474,6 +475,6 @@ def test_a_mount_waits_for_a_store_that_is_away(gateway: Gateway, make_mount: Mo
             proxy.listen()
             moved.result(60)
             looked.result(60)
-        files["moved"] = files.pop("folder/file 7")
+        files["moved"] = files.pop("aside")
         assert tree_of(mount.folder) == files
         mount.stop()
