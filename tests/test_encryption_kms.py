@@ -222,22 +222,28 @@ def test_signatures_and_permissions(kms: KmsServer, make_gateway: GatewayFactory
     assert reads(gateway, contents())
 
 
-def test_a_start_without_kms_ends_and_the_next_one_goes_on(
-    kms: KmsServer, make_gateway: GatewayFactory, closing: ExitStack
-) -> None:
+@pytest.fixture
+def kms_proxy(kms: KmsServer, closing: ExitStack) -> FaultProxy:
+    """Between a gateway and its key service."""
     proxy = FaultProxy(kms.port, SEED)
     proxy.start()
     closing.callback(proxy.close)
+    return proxy
+
+
+def test_a_start_without_kms_ends_and_the_next_one_goes_on(
+    kms: KmsServer, kms_proxy: FaultProxy, make_gateway: GatewayFactory
+) -> None:
     kms.create_key(ALIAS)
-    gateway = make_gateway(at_kms(kms, ALIAS, proxy.endpoint), ANYBODY)
-    proxy.refuse()
+    gateway = make_gateway(at_kms(kms, ALIAS, kms_proxy.endpoint), ANYBODY)
+    kms_proxy.refuse()
     for _ in range(2):
         code, refusal = gateway.refused_start()
-        assert code == 1 and f"no answer from {proxy.endpoint}" in refusal, refusal
+        assert code == 1 and f"no answer from {kms_proxy.endpoint}" in refusal, refusal
     assert not (gateway.store_directory / "keys").exists()
-    proxy.listen()
+    kms_proxy.listen()
     filled(gateway)
-    proxy.refuse()
+    kms_proxy.refuse()
     begun = time.monotonic()
     done = gateway.try_cli("key", "rotate", "--master-key-kms", ALIAS)
     assert done.returncode == 6 and "no answer from" in done.stderr, done.stderr
@@ -245,10 +251,10 @@ def test_a_start_without_kms_ends_and_the_next_one_goes_on(
     gateway.cli("key", "rotate")
     listed = keys_of(gateway)
     gateway.stop()
-    assert f"no answer from {proxy.endpoint}" in refused(gateway)
-    proxy.listen()
+    assert f"no answer from {kms_proxy.endpoint}" in refused(gateway)
+    kms_proxy.listen()
     # Errors in the server are gone past by asking again.
-    proxy.faults.error_fraction = 0.2
+    kms_proxy.faults.error_fraction = 0.2
     gateway.start()
     assert keys_of(gateway) == listed
     without_cache(gateway)
@@ -256,20 +262,17 @@ def test_a_start_without_kms_ends_and_the_next_one_goes_on(
 
 
 def test_a_silent_kms_is_not_waited_for_without_end(
-    kms: KmsServer, make_gateway: GatewayFactory, closing: ExitStack
+    kms: KmsServer, kms_proxy: FaultProxy, make_gateway: GatewayFactory
 ) -> None:
-    proxy = FaultProxy(kms.port, SEED)
-    proxy.start()
-    closing.callback(proxy.close)
     kms.create_key(ALIAS)
-    gateway = filled(make_gateway(at_kms(kms, ALIAS, proxy.endpoint), ANYBODY))
+    gateway = filled(make_gateway(at_kms(kms, ALIAS, kms_proxy.endpoint), ANYBODY))
     gateway.stop()
-    proxy.faults.delay_s = 600
+    kms_proxy.faults.delay_s = 600
     begun = time.monotonic()
     code, refusal = gateway.refused_start()
     assert code == 1 and "nothing came within 30 s" in refusal, refusal
     assert time.monotonic() - begun < 50
-    proxy.faults.delay_s = 0
+    kms_proxy.faults.delay_s = 0
     gateway.start()
     assert reads(gateway, contents())
 

@@ -10,7 +10,7 @@ use tombolo_metadata_tree::{
     Shape, Target, TreeError, apply, encode_children, get, visit,
 };
 
-const SMALL: Shape = Shape {
+pub const SMALL: Shape = Shape {
     leaf_bytes: 256,
     fanout: 6,
     segments_max: 4,

@@ -1,6 +1,7 @@
 //! Trees of which earlier roots are kept: what is read of each, which nodes are kept, and how many lives each PVBN has,
 //! compared with sorted maps of all states that are kept.
 
+use crate::behaviour::SMALL;
 use crate::history::{History, any_shape};
 use crate::reference::{compare_all, compare_parts, reachable};
 use crate::store::{Name, Store, name};
@@ -464,14 +465,6 @@ fn faults_with_nodes_are_found() {
 fn faults_with_lives_are_found() {
     faults_are_found::<Runs>(&[Fault::EarlyEnd, Fault::LeakedLife, Fault::ForgottenBirth]);
 }
-
-const SMALL: Shape = Shape {
-    leaf_bytes: 256,
-    fanout: 6,
-    segments_max: 4,
-    leaf_pending_bytes: 128,
-    node_pending_bytes: 512,
-};
 
 fn random_runs(prng: &mut Prng, blocks: u64, count: usize) -> Vec<Run> {
     (0..count).map(|_| run_at(prng.below(blocks), NEW)).collect()

@@ -9,10 +9,10 @@ use crate::faults::world::World;
 use tombolo_base::{BlockSum, Instant, Lcbn, Pvbn};
 use tombolo_core::cache_header::CacheHeader;
 use tombolo_core::recovery::{
-    Base, Bases, LocalBase, LocalDisk, Remains, WhatIsLeft, go_on_behind, load_superblock, lost_blocks, recover,
-    settle, skip_pvbns,
+    Base, Bases, LocalBase, LocalDisk, Remains, Report, WhatIsLeft, go_on_behind, load_superblock, lost_blocks,
+    recover, settle, skip_pvbns,
 };
-use tombolo_core::{JournalMark, Superblock};
+use tombolo_core::{Core, JournalMark, Superblock};
 
 impl World {
     /// The cache file is gone although blocks in it are dirty, and that is accepted. They are lost, and nothing else is.
@@ -20,8 +20,7 @@ impl World {
         // What is looked at is what the medium holds.
         self.disk.sync_all();
         self.disk.drop_pages();
-        let superblock = load_superblock(&self.metadata).expect("metadata is whole");
-        let superblock = superblock.expect("a superblock");
+        let superblock = superblock_of(&self.metadata);
         let bases = Bases {
             local: Some(LocalBase::from(&superblock)),
             bucket: None,
@@ -35,11 +34,7 @@ impl World {
         }
         let (identity, slot_count) = (superblock.journal_identity, superblock.slot_count);
         let view = WhatIsLeft::new(&gone, remains, identity, slot_count, None);
-        let parts = self.parts();
-        let (core, report) = match recover(Instant(self.now), parts, &self.metadata, &view) {
-            Ok(recovered) => recovered,
-            Err(error) => panic!("what is left is refused: {error}"),
-        };
+        let (core, report) = self.recover_what_is_left(&self.metadata, &view);
         let lost: u64 = lost_blocks(&core, &view).iter().map(|run| run.count).sum();
         assert_eq!(lost, report.dirty_blocks, "what is dirty is lost, and nothing else is");
         // A cache that consists of lost blocks has no room for others.
@@ -55,6 +50,11 @@ impl World {
         self.disk.make_cache();
         self.disk.set_mark(mark);
         lay(&mut self.metadata, skipped);
+    }
+
+    fn recover_what_is_left(&self, metadata: &Metadata, disk: &impl LocalDisk) -> (Core, Report) {
+        let recovered = recover(Instant(self.now), self.parts(), metadata, disk);
+        recovered.unwrap_or_else(|error| panic!("what is left is refused: {error}"))
     }
 
     /// Segments of the journal are gone, the last ones or all. What is left goes on far behind what is lost.
@@ -94,10 +94,7 @@ impl World {
             Base::Bucket => self.made_again(remains.segment),
         };
         let view = WhatIsLeft::new(&left, remains, identity, slot_count, mark);
-        let (core, _) = match recover(Instant(self.now), self.parts(), &metadata, &view) {
-            Ok(recovered) => recovered,
-            Err(error) => panic!("what is left is refused: {error}"),
-        };
+        let (core, _) = self.recover_what_is_left(&metadata, &view);
         let lost = lost_blocks(&core, &view);
         // A cache that consists of lost blocks has no room for others.
         if lost.iter().map(|run| run.count).sum::<u64>() > u64::from(slot_count) / 8 {
