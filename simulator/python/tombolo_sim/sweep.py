@@ -10,13 +10,16 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from ctypes import c_bool
 from dataclasses import dataclass, replace
-from multiprocessing import active_children, get_context
+from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from pathlib import Path
-from queue import Empty
-from threading import Event, Thread
+from queue import Empty, SimpleQueue
+from threading import Event, Thread, current_thread, main_thread
+from types import FrameType
 from typing import Any
 
 from rich.progress import Progress
@@ -94,24 +97,70 @@ def carry_out(task: Task, path: Path, progress: engine.Progress | None = None) -
     return Outcome(task, report, None)
 
 
-_progress_queue: "Queue[tuple[str, int, int]] | None" = None
+@dataclass(frozen=True)
+class _Parent:
+    """What a worker shares with the process that began it. `ended` has no lock that a worker could die with."""
+
+    progress: "Queue[tuple[str, int, int]]"
+    ended: c_bool
 
 
-def _begin_worker(queue: "Queue[tuple[str, int, int]]") -> None:
-    global _progress_queue
-    _progress_queue = queue
-    # Ctrl-C is for the parent, which ends its workers.
+_parent: _Parent | None = None
+
+
+class _Ended(Exception):
+    """The sweep was ended while this job was under way; it is done another time."""
+
+
+def _begin_worker(parent: _Parent) -> None:
+    global _parent
+    _parent = parent
+    # Signals are for the parent, which tells its workers: one that is killed may hold a lock that others wait for.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _work(task: Task, path: Path) -> Outcome:
-    queue = _progress_queue
-    assert queue is not None
+    parent = _parent
+    assert parent is not None
 
     def on_progress(done: int, total: int) -> None:
-        queue.put((task.label, done, total))
+        if parent.ended.value:
+            raise _Ended
+        parent.progress.put((task.label, done, total))
 
     return carry_out(task, path, on_progress)
+
+
+@contextmanager
+def _signals_deferred() -> Iterator[Callable[[], None]]:
+    """Gives what is to be called where a signal may end the work: an exception that a handler raises anywhere else can
+    leave a lock of the standard library locked for ever."""
+    if current_thread() is not main_thread():
+        yield lambda: None
+        return
+    came: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def check() -> None:
+        if came:
+            restore()
+            signal.raise_signal(came[0])
+
+    try:
+        yield check
+    finally:
+        restore()
+    if came:
+        signal.raise_signal(came[0])
 
 
 def execute(tasks: Sequence[Task], folder: Path, workers: int | None = None, dask: str | None = None) -> list[Outcome]:
@@ -134,29 +183,36 @@ def _on_cores(missing: dict[Path, Task], workers: int, progress: Progress) -> It
     if not missing:
         return
     context = get_context("spawn")
-    others = set(active_children())
-    queue: Queue[tuple[str, int, int]] = context.Queue()
-    pool = ProcessPoolExecutor(min(workers, len(missing)), context, _begin_worker, (queue,))
-    over = Event()
-    watcher = Thread(target=_show_progress, args=(queue, progress, over), daemon=True)
-    watcher.start()
-    try:
-        futures = {pool.submit(_work, task, path): path for path, task in missing.items()}
-        yield from _finished(futures)
-    except BaseException:
-        # Without its workers the pool ends at once, and the jobs that they were at are done another time.
-        for process in set(active_children()) - others:
-            process.terminate()
-        raise
-    finally:
-        over.set()
-        watcher.join()
-        pool.shutdown(cancel_futures=True)
+    parent = _Parent(context.Queue(), context.RawValue(c_bool))
+    with _signals_deferred() as check:
+        pool = ProcessPoolExecutor(min(workers, len(missing)), context, _begin_worker, (parent,))
+        over = Event()
+        watcher = Thread(target=_show_progress, args=(parent.progress, progress, over), daemon=True)
+        watcher.start()
+        try:
+            finished: SimpleQueue[Future[Outcome]] = SimpleQueue()
+            paths = {}
+            for path, task in missing.items():
+                future = pool.submit(_work, task, path)
+                paths[future] = path
+                future.add_done_callback(finished.put)
+            for _ in paths:
+                future = _next(finished, check)
+                yield paths[future], future.result()
+        finally:
+            parent.ended.value = True
+            over.set()
+            watcher.join()
+            pool.shutdown(cancel_futures=True)
 
 
-def _finished(futures: dict[Future[Outcome], Path]) -> Iterator[tuple[Path, Outcome]]:
-    for future in as_completed(futures):
-        yield futures[future], future.result()
+def _next(finished: "SimpleQueue[Future[Outcome]]", check: Callable[[], None]) -> Future[Outcome]:
+    while True:
+        check()
+        try:
+            return finished.get(timeout=_POLL_S)
+        except Empty:
+            continue
 
 
 def _show_progress(queue: "Queue[tuple[str, int, int]]", progress: Progress, over: Event) -> None:
