@@ -52,7 +52,7 @@ const LEASE_MS: u32 = 60_000;
 /// A root as it is put: the object, and the root that it takes the place of.
 #[derive(Clone, Debug)]
 pub(crate) struct RootPut {
-    known: KnownRoot,
+    pub(crate) known: KnownRoot,
     object: Vec<u8>,
     /// Of the object that must be there; it changes with each put.
     tag: u64,

@@ -116,7 +116,8 @@ impl World {
             end.journal = JournalMark { segment, lsn };
         }
         self.disk.set_mark(end);
-        self.model.on_journal_lost(remains.reached.0, lsn.0);
+        let late = self.roots_to_arrive();
+        self.model.on_journal_lost(remains.reached.0, lsn.0, &late);
         for run in lost {
             for block in run.first..run.first + run.count {
                 let value = self.model.state().value(run.volume, block);

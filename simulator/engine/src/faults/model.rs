@@ -14,7 +14,7 @@ use crate::faults::change::Change;
 use crate::faults::contents::{Value, ZERO};
 use crate::faults::state::{Effect, State, VolumeModel};
 use crate::faults::watch::{EntryWatch, Watch};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use tombolo_base::{EntryChange, FlushMode, Pvbn, VolumeId};
 use tombolo_core::record::{Batch, Record};
@@ -78,6 +78,10 @@ pub struct Model {
     published: State,
     published_lsn: u64,
     unpublished: VecDeque<(u64, Step)>,
+    /// What roots hold that were put before the journal was lost, and may arrive yet.
+    of_late_roots: BTreeMap<u64, State>,
+    /// As the bucket has it since one of them has.
+    before_the_loss: Option<State>,
 }
 
 impl Model {
@@ -145,6 +149,11 @@ impl Model {
 
     /// The bucket holds everything before this position.
     pub fn on_published(&mut self, lsn: u64) {
+        if let Some(state) = self.of_late_roots.remove(&lsn) {
+            self.before_the_loss = Some(state);
+            return;
+        }
+        self.before_the_loss = None;
         assert!(
             self.published_lsn <= lsn && lsn <= self.end,
             "the bucket is at LSN {lsn}, after {}, and the journal ends at {}",
@@ -161,7 +170,7 @@ impl Model {
     }
 
     pub fn published_state(&self) -> &State {
-        &self.published
+        self.before_the_loss.as_ref().unwrap_or(&self.published)
     }
 
     /// When the first change was made that the bucket lacks.
@@ -172,10 +181,11 @@ impl Model {
     /// Everything is as the bucket has it, and the journal begins anew.
     pub fn on_disk_lost(&mut self) {
         self.check_flushed_to_bucket();
+        let published = self.published_state().clone();
         *self = Self {
-            base: self.published.clone(),
-            current: self.published.clone(),
-            published: std::mem::take(&mut self.published),
+            base: published.clone(),
+            current: published.clone(),
+            published,
             number: self.number,
             sums: std::mem::take(&mut self.sums),
             values: std::mem::take(&mut self.values),
@@ -183,8 +193,15 @@ impl Model {
         };
     }
 
-    /// The journal is as it was at one of its positions, and goes on at a later one. The bucket does not hold more than that.
-    pub fn on_journal_lost(&mut self, reached: u64, end: u64) {
+    /// The journal is as it was at one of its positions, and goes on at a later one. The bucket does not hold more than that, but
+    /// roots may arrive there that were put before, at the positions `late`: it is as it was then until the next one.
+    pub fn on_journal_lost(&mut self, reached: u64, end: u64, late: &BTreeSet<u64>) {
+        for lsn in late.range(reached + 1..) {
+            let mut state = self.published.clone();
+            let steps = self.unpublished.iter().filter(|(_, step)| step.end <= *lsn);
+            steps.for_each(|(_, step)| step.effects.iter().for_each(|effect| state.apply(effect)));
+            self.of_late_roots.entry(*lsn).or_insert(state);
+        }
         assert!(
             self.published_lsn <= reached,
             "the bucket holds more than what is gone on from"

@@ -234,6 +234,16 @@ impl World {
         parts(&self.scenario, self.now, self.wall_offset_micros, published)
     }
 
+    /// The positions of roots that were put, and have not arrived.
+    pub(crate) fn roots_to_arrive(&self) -> BTreeSet<u64> {
+        let operations = self.operations.values();
+        let lsns = operations.filter_map(|operation| match operation {
+            Operation::LateRoot(put) => Some(put.known.root.lsn),
+            _ => None,
+        });
+        lsns.collect()
+    }
+
     pub(crate) fn take_operations(&mut self) -> BTreeMap<(u64, u64), Operation> {
         std::mem::take(&mut self.operations)
     }
