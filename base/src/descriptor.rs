@@ -192,6 +192,12 @@ impl ObjectDescriptor {
         FIXED_BYTES + block_count * ENTRY_BYTES + SUM_BYTES
     }
 
+    /// No object of so many blocks is longer, in bytes.
+    pub const fn object_bytes_max(block_count: usize) -> usize {
+        let tags = TAG_BYTES * (block_count + 1);
+        OBJECT_HEAD_BYTES + Self::encoded_bytes_for(block_count) + block_count * BLOCK_BYTES + tags
+    }
+
     /// Encoded length of this descriptor, in bytes.
     pub fn encoded_bytes(&self) -> usize {
         Self::encoded_bytes_for(self.blocks.len())

@@ -79,61 +79,77 @@ pub enum ObjectError {
 /// Packs blocks (ascending by PVBN) into one object, encrypted with the ring's current key if it has one.
 ///
 /// # Panics
-/// When a block is not [`BLOCK_BYTES`] long, or the blocks are none, too many or out of order: broken invariants of
-/// the caller.
+/// As [`encode_object_into`].
 pub fn encode_object(
     blocks: &[(Pvbn, Fingerprint, &[u8])],
     compression: Compression,
     ring: &KeyRing,
 ) -> (ObjectDescriptor, Vec<u8>) {
-    let mut texts = Vec::with_capacity(blocks.len() * BLOCK_BYTES);
+    let mut object = Vec::new();
+    let descriptor = encode_object_into(blocks, compression, ring, &mut object);
+    (descriptor, object)
+}
+
+/// The same into a buffer, whose contents it replaces.
+///
+/// # Panics
+/// When a block is not [`BLOCK_BYTES`] long, or the blocks are none, too many or out of order: broken invariants of
+/// the caller.
+pub fn encode_object_into(
+    blocks: &[(Pvbn, Fingerprint, &[u8])],
+    compression: Compression,
+    ring: &KeyRing,
+    object: &mut Vec<u8>,
+) -> ObjectDescriptor {
+    let mut frames = Vec::new();
     let stored: Vec<_> = blocks
         .iter()
         .map(|(pvbn, fingerprint, block)| {
             assert_eq!(block.len(), BLOCK_BYTES, "block PVBN {}", pvbn.0);
-            let (stored_bytes, encoding) = append_block(block, compression, &mut texts);
+            let (stored_bytes, encoding) = compress_block(block, compression, &mut frames);
             (*pvbn, *fingerprint, stored_bytes, encoding)
         })
         .collect();
     let key = ring.current();
-    let id = name_of(key, &stored, &texts);
+    let id = name_of(key, &stored, &frames);
     let descriptor = ObjectDescriptor::new(id, key.map_or(KeyId::NONE, SecretKey::id), stored);
     let head = head_of(&descriptor);
     let messages = MessageKey::of(&head, &id.key(), key);
 
-    let mut object = Vec::with_capacity(descriptor.object_bytes());
+    object.clear();
+    object.reserve(descriptor.object_bytes());
     object.extend_from_slice(&head.encode());
     object.extend_from_slice(&descriptor.encode());
-    messages.encrypt(0, &mut object, OBJECT_HEAD_BYTES);
-    let mut texts = &texts[..];
-    for (packed, number) in descriptor.blocks().iter().zip(1..) {
-        let (text, rest) = texts.split_at(packed.stored_bytes.into());
-        texts = rest;
+    messages.encrypt(0, object, OBJECT_HEAD_BYTES);
+    let mut frames = &frames[..];
+    for ((packed, (_, _, block)), number) in descriptor.blocks().iter().zip(blocks).zip(1..) {
+        let text = match packed.encoding {
+            BlockEncoding::Plain => block,
+            BlockEncoding::Zstd => frames.split_off(..packed.stored_bytes.into()).unwrap_or_default(),
+        };
         let start = object.len();
         assert_eq!(
             start, packed.offset_bytes as usize,
             "the descriptor says where a block begins"
         );
         object.extend_from_slice(text);
-        messages.encrypt(number, &mut object, start);
+        messages.encrypt(number, object, start);
     }
-    (descriptor, object)
+    descriptor
 }
 
 /// The digest of everything that is encrypted, as [`crate::encryption`] demands. A block that is stored as it is stands in it by
 /// its SHA-256. A frame is digested itself: of one block different versions of zstd make different ones.
-fn name_of(key: Option<&SecretKey>, stored: &[(Pvbn, Fingerprint, u16, BlockEncoding)], texts: &[u8]) -> ObjectId {
+fn name_of(key: Option<&SecretKey>, stored: &[(Pvbn, Fingerprint, u16, BlockEncoding)], frames: &[u8]) -> ObjectId {
     let mut digest = Digest::new(key);
-    let mut texts = texts;
+    let mut frames = frames;
     for (pvbn, fingerprint, stored_bytes, encoding) in stored {
-        let (text, rest) = texts.split_at(usize::from(*stored_bytes));
-        texts = rest;
         digest.update(&pvbn.0.to_le_bytes());
         digest.update(&fingerprint.0);
         digest.update(&stored_bytes.to_le_bytes());
         digest.update(&[encoding.code()]);
         if *encoding == BlockEncoding::Zstd {
-            digest.update(text);
+            digest.update(frames.split_off(..usize::from(*stored_bytes)).unwrap_or_default());
         }
     }
     ObjectId(digest.finish())
@@ -148,17 +164,15 @@ fn head_of(descriptor: &ObjectDescriptor) -> Head {
     }
 }
 
-fn append_block(block: &[u8], compression: Compression, object: &mut Vec<u8>) -> (u16, BlockEncoding) {
+/// How the block is stored; its frame, if it has one, is appended.
+fn compress_block(block: &[u8], compression: Compression, frames: &mut Vec<u8>) -> (u16, BlockEncoding) {
     let mut compressed = [0; COMPRESSED_BYTES_MAX];
     match compress(block, compression, &mut compressed) {
         Some(stored_bytes) => {
-            object.extend_from_slice(&compressed[..stored_bytes]);
+            frames.extend_from_slice(&compressed[..stored_bytes]);
             (stored_bytes as u16, BlockEncoding::Zstd)
         }
-        None => {
-            object.extend_from_slice(block);
-            (BLOCK_BYTES as u16, BlockEncoding::Plain)
-        }
+        None => (BLOCK_BYTES as u16, BlockEncoding::Plain),
     }
 }
 

@@ -6,6 +6,7 @@
 //! hashing, checkpoints, reads that the kernel cannot serve from memory) goes to workers. docs/decisions/0005-threading.md
 //! has the measurement.
 
+mod buffer_pool;
 mod cache_file;
 mod cache_resize;
 mod checkpointer;
@@ -37,6 +38,7 @@ mod removal;
 pub(crate) mod requests;
 mod trace_recorder;
 mod tree_nodes;
+mod upload_buffers;
 mod workers;
 mod zeroed_ahead;
 
@@ -58,6 +60,7 @@ pub use requests::Reply;
 pub use trace_recorder::Recorder;
 
 use crate::metrics::requests::{BlockOperation, Meters, OperationMetrics};
+use buffer_pool::BufferPool;
 use cache_file::CacheFile;
 use checkpointer::IndexCheckpoint;
 use clock::Clock;
@@ -80,6 +83,7 @@ use tombolo_base::{Instant, VolumeId};
 use tombolo_cloud_driver::OperationCounts;
 use tombolo_core::{Answer, Command, Core, Event, Refusal, Snapshot, Volume};
 use tombolo_dedup::Index;
+use upload_buffers::UploadBuffers;
 use workers::Workers;
 
 /// How long a stop tries to make its last checkpoint once one has failed, for want of a store that does not answer, or of
@@ -119,6 +123,8 @@ pub struct Gateway {
     /// Reads in the store what local metadata lacks; has threads only where it lacked something at the start.
     lacking: Workers,
     hashing: Workers,
+    upload_buffers: UploadBuffers,
+    buffers: Arc<BufferPool>,
     syncing: Workers,
     cache_syncing: Workers,
     /// Makes journal segments ahead, and writes what had to wait for room.

@@ -116,7 +116,7 @@ fn deletion(volume: u64) -> Frozen {
 fn bring(lacking: &mut Tables, backing: &Backing, store: &mut Store, records_max: u64) -> bool {
     let mut local = transaction(lacking);
     let progress = load_progress(&local).unwrap();
-    let portion = backing.read(store, &progress, records_max).unwrap();
+    let portion = backing.read(store, &progress, records_max, 3).unwrap();
     assert!(portion.records <= records_max);
     lay(&mut local, &portion).unwrap()
 }
@@ -134,7 +134,7 @@ proptest! {
         let (mut whole, mut lacking, mut store, backing) = both(parts, shape);
         let behind = Behind { backing: Arc::new(backing.clone()), nodes: store.clone() };
         // It is laid more than once.
-        let early = backing.read(&mut store, &Progress::start(), records_max).unwrap();
+        let early = backing.read(&mut store, &Progress::start(), records_max, usize::MAX).unwrap();
         for step in steps {
             match step {
                 Step::Bring(1) => drop(lay(&mut transaction(&mut lacking), &early).unwrap()),

@@ -543,7 +543,7 @@ pub fn read_tree<N: Nodes, F>(
     while progress != Progress::Clearing {
         let portion = head
             .backing
-            .read(nodes, &progress, CHUNK)
+            .read(nodes, &progress, CHUNK, usize::MAX)
             .map_err(ReadTreeError::Tree)?;
         take(portion.contents).map_err(ReadTreeError::Sink)?;
         progress = portion.next;

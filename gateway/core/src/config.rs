@@ -1,5 +1,7 @@
 //! The core's limits. Plain data; the daemon fills it from its settings, the simulator from its seed.
 
+use tombolo_base::{OBJECT_BLOCKS_MAX, PACK_BLOCKS};
+
 /// What a core may use, and how long it waits; none of it changes while it runs.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -34,8 +36,8 @@ pub struct Config {
     /// under way or fails, as much may change once more (slots aside); then changes wait, and are refused with
     /// [`crate::Refusal::Busy`] after `stall_timeout_ms`.
     pub overlay_extents_max: usize,
-    /// Objects that were confirmed since.
-    pub overlay_objects_max: usize,
+    /// Blocks of objects that were confirmed since.
+    pub overlay_object_blocks_max: usize,
     /// Bytes of keys and values, and about a hundred for each entry.
     pub overlay_entry_bytes_max: usize,
     /// Pages of the slot index, each of 64 slots. Changes do not wait for these.
@@ -58,6 +60,8 @@ pub struct Config {
     pub hash_jobs_max: usize,
     /// Objects on their way to the store at once, and as many verifications.
     pub uploads_max: usize,
+    /// Blocks of one object at the most; 1 to [`tombolo_base::OBJECT_BLOCKS_MAX`].
+    pub object_blocks_max: usize,
     /// Objects of which it is remembered that the store has them; each is 100 bytes.
     pub present_objects_max: usize,
     /// Times that a dirty block is read in vain before it is given up. The pauses double from a second to a minute: 12 take
@@ -101,7 +105,7 @@ impl Default for Config {
             checkpoint_journal_bytes: 256 << 20,
             checkpoint_pages_max: 4_096,
             overlay_extents_max: 1 << 20,
-            overlay_objects_max: 1 << 12,
+            overlay_object_blocks_max: 1 << 18,
             overlay_entry_bytes_max: 64 << 20,
             overlay_slot_pages_max: 1 << 14,
             replay_records_max: 400_000,
@@ -113,6 +117,7 @@ impl Default for Config {
             hash_blocks: 256,
             hash_jobs_max: 2,
             uploads_max: 8,
+            object_blocks_max: OBJECT_BLOCKS_MAX,
             followers_max: 2_048,
             present_objects_max: 1 << 16,
             slot_reads_max: 12,
@@ -137,6 +142,14 @@ impl Config {
     /// Blocks of one read that are looked for, held and answered at a time.
     pub(crate) fn read_window_blocks(&self) -> u32 {
         (self.read_blocks_max() / 4).max(1)
+    }
+
+    /// Blocks of one object while nobody waits for it. A small cap on dirty blocks leaves each lane one object on its way and one
+    /// being filled, and the index's memory takes each as a whole.
+    pub(crate) fn object_blocks(&self) -> usize {
+        let share = self.dirty_blocks_max as usize / (2 * self.uploads_max.max(1));
+        let room = self.fingerprints_max.max(1);
+        self.object_blocks_max.min(share.max(PACK_BLOCKS)).min(room)
     }
 
     /// How long to wait after so many failures of a request to the store.

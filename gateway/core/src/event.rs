@@ -478,7 +478,7 @@ pub enum Command {
     Upload {
         /// For [`Event::Uploaded`].
         job: JobId,
-        /// In PVBN order, at least one, at most [`tombolo_base::PACK_BLOCKS`].
+        /// In PVBN order, at least one, at most [`tombolo_base::OBJECT_BLOCKS_MAX`].
         items: Vec<UploadItem>,
     },
     /// These fingerprints are in the cloud now.

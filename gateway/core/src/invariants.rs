@@ -3,7 +3,6 @@
 use crate::core_state::Core;
 use crate::state::extent_map::Target;
 use crate::state::metadata_loads::CANDIDATES_WAITING_MAX;
-use tombolo_base::PACK_BLOCKS;
 
 impl Core {
     /// Checks, after each step, what takes no time: bounds, and positions that never pass each other.
@@ -23,7 +22,10 @@ impl Core {
         );
         assert!(self.fetches.launched <= config.fetches_max);
         assert!(self.flush.hash_jobs.len() <= config.hash_jobs_max);
-        assert!(self.flush.pack.len() < PACK_BLOCKS, "a full pack is on its way");
+        assert!(
+            self.flush.object.len() < config.object_blocks(),
+            "a full object is on its way"
+        );
         assert!(self.reads.reserved <= config.read_blocks_max());
         assert!(self.metadata_loads.candidates_waiting <= CANDIDATES_WAITING_MAX);
         assert!(self.slot_transitions.left_in_step <= config.sweep_blocks_max);

@@ -577,7 +577,11 @@ fn batch_of(write: &JournalWrite) -> Batch {
 }
 
 pub(crate) fn fingerprint_of(sum: BlockSum) -> Fingerprint {
-    Fingerprint([sum.0 as u8; 32])
+    let mut digest = [sum.0 as u8; 32];
+    if sum.0 >= 256 {
+        digest[..8].copy_from_slice(&sum.0.to_le_bytes());
+    }
+    Fingerprint(digest)
 }
 
 fn descriptor_of(blocks: impl Iterator<Item = (Pvbn, Fingerprint)>) -> ObjectDescriptor {

@@ -52,6 +52,7 @@ pub fn options(settings: &Settings) -> Result<Options, StoreError> {
         read_only: false,
         io_threads: settings.threads.io as usize,
         hash_threads: settings.threads.hash as usize,
+        upload_buffer_bytes_max: settings.memory.upload_buffer_bytes_max.0 as usize,
         core,
     })
 }
@@ -141,6 +142,7 @@ fn core_config(settings: &Settings) -> Config {
         read_timeout_ms: 3 * flush.stall_timeout_ms,
         fingerprints_max: settings.memory.fingerprint_memtable_entries as usize,
         uploads_max: store.uploads_in_flight_max as usize,
+        object_blocks_max: blocks(store.object_bytes_max.0) as usize,
         fetches_max: store.downloads_in_flight_max as usize,
         sequential_floor: settings.cache.sequential_floor,
         ..Config::default()

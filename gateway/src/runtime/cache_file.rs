@@ -267,6 +267,24 @@ impl CacheFile {
         self.file.read_exact_at(bytes, slot_offset_bytes(slot))
     }
 
+    /// Reads slots that may lie anywhere, those that follow each other at once. Where that fails each is tried alone.
+    pub fn read_each(&self, slots: &[Lcbn], bytes: &mut [u8]) -> Vec<io::Result<()>> {
+        let mut results = Vec::with_capacity(slots.len());
+        let mut left = bytes;
+        for run in slots.chunk_by(|slot, next| slot.0 + 1 == next.0) {
+            let (bytes, rest) = left.split_at_mut(run.len() * BLOCK_BYTES);
+            left = rest;
+            match self.read(run[0], bytes) {
+                Ok(()) => results.extend(run.iter().map(|_| Ok(()))),
+                Err(_) => {
+                    let blocks = run.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES));
+                    results.extend(blocks.map(|(slot, block)| self.read(*slot, block)));
+                }
+            }
+        }
+        results
+    }
+
     /// Reads only what the kernel holds in memory; false when that is not all of it.
     pub fn try_read(&self, slot: Lcbn, bytes: &mut [u8]) -> io::Result<bool> {
         let vector = libc::iovec {

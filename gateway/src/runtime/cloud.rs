@@ -2,7 +2,9 @@
 //! fetched blocks into their slots.
 
 use super::Gateway;
+use super::buffer_pool::PooledBuffer;
 use super::execute::disk_error;
+use bytes::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId};
@@ -187,13 +189,13 @@ impl Gateway {
         );
     }
 
-    pub(super) fn put(self: &Arc<Self>, job: JobId, descriptor: ObjectDescriptor, object: Vec<u8>) {
+    pub(super) fn put(self: &Arc<Self>, job: JobId, descriptor: ObjectDescriptor, object: PooledBuffer) {
         let gateway = self.clone();
         self.cloud.runtime.spawn(async move {
             let put = gateway
                 .cloud
                 .demand
-                .put(&descriptor.id().key(), object.into(), PutMode::Overwrite)
+                .put(&descriptor.id().key(), Bytes::from_owner(object), PutMode::Overwrite)
                 .await;
             let result = match put {
                 Ok(_) => Ok(descriptor),

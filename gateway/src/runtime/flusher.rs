@@ -1,31 +1,54 @@
 //! Hash and upload jobs: slots to fingerprints, slots to objects.
 
 use super::Gateway;
+use super::buffer_pool::PooledBuffer;
 use super::execute::disk_error;
+use super::upload_buffers::KeptBlock;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Fingerprint, ObjectDescriptor, Pvbn};
+use tombolo_cloud_driver::object::encode_object_into;
 use tombolo_core::{Event, HashItem, HashResult, JobId, UploadFailure, UploadItem};
 
 impl Gateway {
     pub(super) fn hash(self: &Arc<Self>, job: JobId, items: Vec<HashItem>) {
         let gateway = self.clone();
         self.hashing.run(move || {
-            let results = items.iter().map(|item| gateway.hash_block(item)).collect();
+            let results = gateway.hash_blocks(&items);
             gateway.submit(Event::Hashed { job, results });
         });
     }
 
-    fn hash_block(&self, item: &HashItem) -> HashResult {
-        let mut block = [0; BLOCK_BYTES];
-        if let Err(error) = self.cache.read(item.slot, &mut block) {
+    /// New blocks stay in memory for their upload.
+    fn hash_blocks(&self, items: &[HashItem]) -> Vec<HashResult> {
+        let bytes = items.len() * BLOCK_BYTES;
+        let mut buffer = self.buffers.take(bytes).with_length(bytes);
+        let slots: Vec<_> = items.iter().map(|item| item.slot).collect();
+        let read = self.cache.read_each(&slots, &mut buffer.bytes);
+        let blocks = items.iter().zip(buffer.bytes.chunks_exact(BLOCK_BYTES)).zip(read);
+        let results: Vec<_> = blocks
+            .map(|((item, block), read)| self.hash_block(item, block, read))
+            .collect();
+        let new = results
+            .iter()
+            .zip(items)
+            .enumerate()
+            .filter(|(_, (result, _))| matches!(result, HashResult::Done { existing: None, .. }));
+        let new = new.map(|(index, (_, item))| (item.pvbn, index)).collect();
+        self.upload_buffers.keep(buffer, new);
+        results
+    }
+
+    fn hash_block(&self, item: &HashItem, block: &[u8], read: io::Result<()>) -> HashResult {
+        if let Err(error) = read {
             tracing::error!(slot = item.slot.0, pvbn = item.pvbn.0, %error, "a block that is not uploaded cannot be read");
             return HashResult::Unreadable;
         }
-        if BlockSum::of(&block) != item.sum {
+        if BlockSum::of(block) != item.sum {
             return HashResult::Corrupt;
         }
-        let fingerprint = Fingerprint::of(&block);
+        let fingerprint = Fingerprint::of(block);
         HashResult::Done {
             fingerprint,
             existing: self.find_fingerprint(&fingerprint),
@@ -92,11 +115,15 @@ impl Gateway {
         });
     }
 
-    fn make_object(&self, items: &[UploadItem]) -> Result<(ObjectDescriptor, Vec<u8>), UploadFailure> {
-        let mut bytes = vec![0; items.len() * BLOCK_BYTES];
+    fn make_object(&self, items: &[UploadItem]) -> Result<(ObjectDescriptor, PooledBuffer), UploadFailure> {
+        let kept: Vec<_> = items.iter().map(|item| self.upload_buffers.take(item.pvbn)).collect();
+        let missing: Vec<_> = items.iter().zip(&kept).filter(|(_, kept)| kept.is_none()).collect();
+        let slots: Vec<_> = missing.iter().map(|(item, _)| item.slot).collect();
+        let mut bytes = vec![0; missing.len() * BLOCK_BYTES];
+        let read = self.cache.read_each(&slots, &mut bytes);
         let (mut corrupt, mut unreadable, mut unread) = (Vec::new(), Vec::new(), None);
-        for (item, block) in items.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
-            match self.cache.read(item.slot, block) {
+        for (((item, _), block), read) in missing.iter().zip(bytes.chunks_exact(BLOCK_BYTES)).zip(read) {
+            match read {
                 Ok(()) if BlockSum::of(block) != item.sum => corrupt.push(item.pvbn),
                 Ok(()) => {}
                 Err(error) => {
@@ -111,15 +138,15 @@ impl Gateway {
         if !corrupt.is_empty() {
             return Err(UploadFailure::Corrupt(corrupt));
         }
-        let blocks: Vec<_> = items
-            .iter()
-            .zip(bytes.chunks_exact(BLOCK_BYTES))
-            .map(|(item, block)| (item.pvbn, item.fingerprint, block))
-            .collect();
-        Ok(tombolo_cloud_driver::object::encode_object(
-            &blocks,
-            self.cloud.compression,
-            &self.data_keys.ring(),
-        ))
+        let mut read = bytes.chunks_exact(BLOCK_BYTES);
+        let blocks = items.iter().zip(&kept).map(|(item, kept)| {
+            let block = kept.as_ref().map(KeptBlock::bytes).or_else(|| read.next());
+            (item.pvbn, item.fingerprint, block.expect("what was not kept was read"))
+        });
+        let blocks: Vec<_> = blocks.collect();
+        let mut object = self.buffers.take(ObjectDescriptor::object_bytes_max(blocks.len()));
+        let ring = self.data_keys.ring();
+        let descriptor = encode_object_into(&blocks, self.cloud.compression, &ring, &mut object.bytes);
+        Ok((descriptor, object))
     }
 }

@@ -7,12 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 use tombolo_core::Event;
-use tombolo_core::backing::{Backing, Portion, Progress, lay, load_progress};
+use tombolo_core::backing::{Backing, Portion, lay, load_progress};
 
 /// Pages, entries or objects that one transaction takes.
 const RECORDS_MAX: u64 = 2048;
-/// Blocks of most objects.
-const PACK_BLOCKS: usize = 64;
 /// Between two looks at whether a checkpoint has been made.
 const CHECKPOINT_LOOK: Duration = Duration::from_millis(10);
 /// Before what failed is tried again.
@@ -98,12 +96,8 @@ impl Gateway {
             load_progress(&reading).map_err(|error| failed(&error))?
         };
         // Half of the room that the index has in memory, at the most.
-        let objects_max = self.core().fingerprints_max() / (2 * PACK_BLOCKS);
-        let records_max = match progress {
-            Progress::Objects(_) => RECORDS_MAX.min(objects_max as u64).max(1),
-            _ => RECORDS_MAX,
-        };
-        let portion = backing.read(nodes, &progress, records_max);
+        let blocks_max = (self.core().fingerprints_max() / 2).max(1);
+        let portion = backing.read(nodes, &progress, RECORDS_MAX, blocks_max);
         portion.map_err(|error| failed(&error))
     }
 

@@ -1,6 +1,7 @@
 //! Opens a state directory: lock, cache file, journal, metadata, index; recovers the core; starts the threads.
 
 use super::Gateway;
+use super::buffer_pool::BufferPool;
 use super::cache_file::{self, CacheFile};
 use super::clock::{self, Clock};
 use super::cloud::Cloud;
@@ -23,6 +24,7 @@ use super::publishing::{
 use super::requests::Requests;
 use super::trace_recorder::Recorder;
 use super::tree_nodes::CachedNodes;
+use super::upload_buffers::UploadBuffers;
 use super::workers::Workers;
 use crate::metrics::requests::Meters;
 use crate::settings::PolicySettings;
@@ -80,6 +82,7 @@ pub struct Options {
     pub io_threads: usize,
     /// For hashing and compression, at low priority.
     pub hash_threads: usize,
+    pub upload_buffer_bytes_max: usize,
 }
 
 /// Why a gateway does not start.
@@ -412,6 +415,8 @@ impl Gateway {
             io: threads("io", options.io_threads, 0)?,
             lacking: threads("lacking", lacking_threads, 0)?,
             hashing: threads("hash", options.hash_threads, 10)?,
+            upload_buffers: UploadBuffers::new(options.upload_buffer_bytes_max),
+            buffers: BufferPool::new(options.upload_buffer_bytes_max),
             syncing: threads("sync", 1, 0)?,
             cache_syncing: threads("sync-cache", 1, 0)?,
             journaling: threads("journal", 1, 0)?,

@@ -53,9 +53,9 @@ section! {
         /// Acknowledged data that is not in the store yet never exceeds this.
         dirty_bytes_max: Option<ByteSize> = None, Permitted::bytes(MIB, 15 * TIB),
             "Unset: half of the cache, so that the other half stays for reading. This much is lost with the local disk.";
-        /// A partial pack waits at most this long for more data before it is uploaded.
+        /// A dirty block waits at most this long for others before its upload begins.
         flush_delay_ms: u64 = 5_000, Permitted::numbers(0, HOUR_MS),
-            "Long enough to fill packs of 256 KiB and to absorb overwrites; it is the age of the bucket's copy when idle.";
+            "Long enough to fill objects and to absorb overwrites; it is the age of the bucket's copy when idle.";
         /// When the oldest change that the store does not know of is this old, the store is brought up to all that was acknowledged
         /// by then: data, names, everything. What is younger than that, and than its upload takes, is lost with the local disk.
         recovery_point_ms: u64 = 10_000, Permitted::numbers(100, HOUR_MS),
@@ -123,6 +123,9 @@ section! {
         /// Fingerprints held in memory before they are written to the index.
         fingerprint_memtable_entries: u64 = (1 << 19) / 8 * 7, Permitted::numbers(1_024, 1 << 28),
             "Fills a hash table of 21 MiB exactly; more means fewer merges. Uploads wait for a checkpoint when they are used up.";
+        /// Blocks that were hashed are kept in memory for their upload, up to so much; others are read again.
+        upload_buffer_bytes_max: ByteSize = ByteSize(32 * MIB), Permitted::bytes(0, 64 * GIB),
+            "What is hashed ahead of the uploads, a few of the largest objects.";
         /// Data of the requests of all clients together, NBD and files: of writes until answered, of reads until sent. One
         /// client holds at most a quarter of it; 128 KiB of each are its own and not counted. Who finds no room waits.
         payload_bytes_max: ByteSize = ByteSize(256 * MIB), Permitted::bytes(64 * MIB, TIB),

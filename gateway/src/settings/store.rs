@@ -3,7 +3,7 @@
 use super::rules::{STATE_ENTRIES, fault, is_plain_absolute};
 use super::section::{Field, Permitted, Section, section};
 use super::value::{Value, choice};
-use super::{Fault, Settings};
+use super::{ByteSize, Fault, Settings};
 use crate::runtime::{EncryptionOptions, MasterKeySource};
 use std::path::{Path, PathBuf};
 use tombolo_cloud_driver::kms::{KmsSettings, is_loopback};
@@ -112,9 +112,12 @@ section! {
         /// The longest delay between two attempts.
         retry_delay_ms_max: u64 = 20_000, Permitted::numbers(100, 600_000),
             "S3 asks to slow down while it splits partitions, which takes seconds to minutes.";
+        /// An object holds at most this much of data. Whatever is at hand goes together, so few bytes make a small object.
+        object_bytes_max: ByteSize = ByteSize(4 << 20), Permitted::bytes(256 << 10, 4 << 20),
+            "A request costs the same whatever its size: a TiB takes 262,144 puts, 1.3 $, and 21 $ in objects of 256 KiB.";
         /// Uploads at the same time.
         uploads_in_flight_max: u64 = 8, Permitted::numbers(1, 256),
-            "Eight objects of 256 KiB at 50 ms each are 40 MB/s; each holds at most 4 MiB of memory.";
+            "Eight objects of 4 MiB fill a gigabit at 250 ms each; each holds at most twice its length of memory.";
         /// Downloads at the same time, prefetches included.
         downloads_in_flight_max: u64 = 16, Permitted::numbers(1, 256),
             "Twice the uploads, because readers wait for them; a quarter is kept for what is read right now.";

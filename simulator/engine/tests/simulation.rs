@@ -88,7 +88,7 @@ fn a_checkpoint_that_is_torn_between_maps_and_entries_is_noticed() {
 
 #[test]
 fn a_checkpoint_before_its_journal_is_noticed() {
-    assert_noticed(Canary::SkipJournalSyncAtCheckpoint, 0..200);
+    assert_noticed(Canary::SkipJournalSyncAtCheckpoint, 0..800);
 }
 
 #[test]

@@ -168,11 +168,17 @@ impl Backing {
         Ok((map_key(VolumeId(file), number).to_vec(), page.encode()))
     }
 
-    /// What comes next, about `records_max` records of it.
+    /// What comes next, about `records_max` records of it, and objects of about `blocks_max` blocks.
     ///
     /// # Errors
     /// When a node cannot be read.
-    pub fn read<N: Nodes>(&self, nodes: &mut N, from: &Progress, records_max: u64) -> TreeResult<Portion, N> {
+    pub fn read<N: Nodes>(
+        &self,
+        nodes: &mut N,
+        from: &Progress,
+        records_max: u64,
+        blocks_max: usize,
+    ) -> TreeResult<Portion, N> {
         let mut portion = Portion {
             from: from.clone(),
             next: from.clone(),
@@ -197,16 +203,18 @@ impl Backing {
                 let from = BucketTree::object_key(&first.to_be_bytes());
                 let mut scan = Scan::<Entries>::new(&self.top, from, Some(BucketTree::objects_end()));
                 portion.next = Progress::Clearing;
+                let mut blocks = 0;
                 while let Some(entry) = scan.next(nodes)? {
                     let TreeRecord::Object(descriptor) = record_of(&entry)? else {
                         continue;
                     };
                     let first = descriptor.first_pvbn().0;
-                    if portion.records == records_max {
+                    if portion.records == records_max || blocks >= blocks_max {
                         portion.next = Progress::Objects(first);
                         break;
                     }
                     portion.records += 1;
+                    blocks += descriptor.blocks().len();
                     portion.contents.objects.insert(first, Arc::new(descriptor));
                 }
             }

@@ -15,7 +15,7 @@ pub enum Stage {
     Unreadable,
     /// A hash job reads it.
     Hashing,
-    /// It waits in the open pack, or an upload carries it.
+    /// It waits in the open object, or an upload carries it.
     Packed,
     /// It equals a block that is not known to be in the cloud yet, and is redirected there once it is.
     AwaitsOriginal,

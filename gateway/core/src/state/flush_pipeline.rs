@@ -1,4 +1,4 @@
-//! Dirty blocks on their way to the cloud: hash jobs, the open pack, uploads, and the blocks that wait for them.
+//! Dirty blocks on their way to the cloud: hash jobs, the open object, uploads, and the blocks that wait for them.
 
 use crate::Lsn;
 use crate::event::{HashResult, JobId, UploadItem};
@@ -9,7 +9,7 @@ use alloc::{
     vec::Vec,
 };
 use hashbrown::HashMap;
-use tombolo_base::{Fingerprint, Instant, Lcbn, PACK_BLOCKS, Pvbn};
+use tombolo_base::{Fingerprint, Instant, Lcbn, OBJECT_BLOCKS_MAX, Pvbn};
 
 #[derive(Debug)]
 pub struct HashJob {
@@ -52,7 +52,8 @@ pub struct Flush {
     /// Set while one goes on.
     pub drain: Option<Drain>,
     pub hash_jobs: BTreeMap<JobId, HashJob>,
-    pub pack: Vec<UploadItem>,
+    /// The open object.
+    pub object: Vec<UploadItem>,
     pub pending: HashMap<Fingerprint, Pending>,
     /// Confirmed, but a hash job that began before may still have missed them in the index.
     pub recent: VecDeque<(JobId, Vec<(Fingerprint, Pvbn)>)>,
@@ -68,8 +69,8 @@ pub struct Flush {
 
 impl Flush {
     /// PVBNs ascend within an object and lie within a bounded span. A block that had to be hashed again comes late.
-    pub fn may_join_pack(&self, pvbn: Pvbn) -> bool {
-        let (Some(first), Some(last)) = (self.pack.first(), self.pack.last()) else {
+    pub fn may_join_object(&self, pvbn: Pvbn) -> bool {
+        let (Some(first), Some(last)) = (self.object.first(), self.object.last()) else {
             return true;
         };
         last.pvbn < pvbn && pvbn.0 - first.pvbn.0 < OBJECT_SPAN_MAX
@@ -77,6 +78,12 @@ impl Flush {
 
     pub fn uploads_in_flight(&self) -> usize {
         self.uploads.values().filter(|upload| upload.running).count()
+    }
+
+    /// Blocks that running uploads carry.
+    pub fn blocks_in_flight(&self) -> usize {
+        let running = self.uploads.values().filter(|upload| upload.running);
+        running.map(|upload| upload.items.len()).sum()
     }
 
     /// Blocks that wait for the confirmation of another of the same contents.
@@ -97,7 +104,7 @@ impl Flush {
             );
         }
         for upload in self.uploads.values() {
-            assert!((1..=PACK_BLOCKS).contains(&upload.items.len()));
+            assert!((1..=OBJECT_BLOCKS_MAX).contains(&upload.items.len()));
             assert!(!upload.running || upload.retry_at.is_none());
             assert!(upload.items.is_sorted_by(|left, right| left.pvbn < right.pvbn));
         }

@@ -11,6 +11,8 @@ use tombolo_base::ObjectDescriptor;
 pub struct Overlay {
     pub map: ExtentMap,
     pub objects: BTreeMap<u64, Arc<ObjectDescriptor>>,
+    /// Of all `objects`.
+    pub object_blocks: usize,
     pub entries: Entries,
 }
 

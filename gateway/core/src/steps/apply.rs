@@ -58,6 +58,7 @@ impl Core {
                     .collect()
             }
             Record::Object(descriptor) => {
+                self.overlay.object_blocks += descriptor.blocks().len();
                 self.overlay
                     .objects
                     .insert(descriptor.first_pvbn().0, Arc::new(descriptor.clone()));

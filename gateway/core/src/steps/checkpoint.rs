@@ -54,7 +54,7 @@ impl Core {
         let since = frozen.unwrap_or(self.checkpoints.lsn);
         self.journal.bytes_since(since) >= config.checkpoint_journal_bytes
             || overlay.map.len() >= config.overlay_extents_max
-            || overlay.objects.len() >= config.overlay_objects_max
+            || overlay.object_blocks >= config.overlay_object_blocks_max
             || overlay.entries.bytes() >= config.overlay_entry_bytes_max
             || self.checkpoints.overlay_records >= (self.replay_records_max() / 2).max(1)
     }

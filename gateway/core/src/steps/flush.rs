@@ -1,8 +1,10 @@
-//! From dirty block to object in the cloud, in journal order: hash, look the fingerprint up, redirect duplicates, pack
-//! unique blocks 64 at a time, upload in parallel, confirm.
+//! From dirty block to object in the cloud, in journal order: hash, look the fingerprint up, redirect duplicates, gather
+//! unique blocks in objects, upload in parallel, confirm.
 //!
 //! A round begins when the oldest dirty block has waited long enough, under pressure, or to drain, and takes
-//! everything that was dirty when it began; so a trickle of writes fills packs instead of making one object a block.
+//! everything that was dirty when it began; so a trickle of writes fills objects instead of making one a block. A request costs
+//! the same whatever its size, so objects are as large as may be, unless somebody waits for them: then what is left is spread over
+//! all lanes.
 //! Only blocks whose journal record is durable are taken: what is in the bucket can never be undone by a crash.
 
 use crate::core_state::Core;
@@ -16,7 +18,7 @@ use crate::state::slots::SlotState;
 use crate::steps::redirects::Redirects;
 use alloc::{sync::Arc, vec::Vec};
 use hashbrown::{HashSet, hash_map::Entry};
-use tombolo_base::{Fingerprint, Instant, Lcbn, ObjectDescriptor, PACK_BLOCKS, Pvbn};
+use tombolo_base::{Fingerprint, Instant, Lcbn, OBJECT_BLOCKS_MAX, ObjectDescriptor, PACK_BLOCKS, Pvbn};
 
 const HASH_RETRY_MS: u64 = 1_000;
 const UNREADABLE: &str = "its only copy in the cache file cannot be read";
@@ -34,7 +36,7 @@ impl Core {
         // Redirects and confirmations need room in the overlay; so few are under way that they may pass its bound.
         if !self.has_no_room() {
             self.begin_hashing();
-            self.close_pack();
+            self.close_object();
             self.pump_verification();
             self.begin_uploads();
         }
@@ -83,10 +85,7 @@ impl Core {
         }
         self.flush.hash_retry_at = None;
         let jobs_max = self.config.hash_jobs_max;
-        while self.flush.hash_jobs.len() < jobs_max
-            && self.flush.uploads.len() < 2 * self.config.uploads_max
-            && !self.has_followers_enough()
-        {
+        while self.flush.hash_jobs.len() < jobs_max && !self.has_uploads_enough() && !self.has_followers_enough() {
             let blocks = self.dirty.take_for_hashing(target, self.config.hash_blocks);
             if blocks.is_empty() {
                 if self.dirty.waiting(target).is_some() {
@@ -118,6 +117,13 @@ impl Core {
             );
             self.out.push(Command::Hash { job, items });
         }
+    }
+
+    /// So that every lane finds an object when it is free; more would only wait in memory.
+    fn has_uploads_enough(&self) -> bool {
+        let waiting = self.flush.uploads.values().filter(|upload| !upload.running);
+        let blocks: usize = waiting.map(|upload| upload.items.len()).sum();
+        blocks >= 2 * self.config.object_blocks().max(self.config.uploads_max * PACK_BLOCKS)
     }
 
     /// Every block that is hashed now may turn out to be another follower, and the batch that confirms an object
@@ -249,8 +255,8 @@ impl Core {
     }
 
     fn pack(&mut self, pvbn: Pvbn, slot: Lcbn, fingerprint: Fingerprint) {
-        if !self.flush.may_join_pack(pvbn) {
-            self.seal_pack();
+        if !self.flush.may_join_object(pvbn) {
+            self.seal_object();
         }
         self.totals.blocks_unique += 1;
         let pending = Pending {
@@ -266,32 +272,42 @@ impl Core {
         self.dirty.set_stage(pvbn, Stage::Packed);
         self.slots.pin(slot);
         let sum = self.slots.sum(slot);
-        self.flush.pack.push(UploadItem {
+        self.flush.object.push(UploadItem {
             pvbn,
             slot,
             sum,
             fingerprint,
         });
-        if self.flush.pack.len() == PACK_BLOCKS {
-            self.seal_pack();
+        if self.flush.object.len() >= self.object_blocks() {
+            self.seal_object();
         }
     }
 
-    /// A pack that is not full goes when nothing more of this round can fill it, or may before it is in the cloud.
-    fn close_pack(&mut self) {
+    /// Blocks at which the open object goes.
+    fn object_blocks(&self) -> usize {
+        let most = self.config.object_blocks();
+        if self.flush.drain.is_none() && self.unpublished.waiting.is_empty() {
+            return most;
+        }
+        let share = self.dirty.len().div_ceil(self.config.uploads_max.max(1));
+        share.next_multiple_of(PACK_BLOCKS).clamp(1, most)
+    }
+
+    /// An object that is not full goes when nothing more of this round can fill it, or may before it is in the cloud.
+    fn close_object(&mut self) {
         let Some(target) = self.flush.target else { return };
-        if !self.flush.pack.is_empty()
+        if !self.flush.object.is_empty()
             && self.flush.hash_jobs.is_empty()
             && (self.has_followers_enough() || self.dirty.waiting(target).is_none())
         {
-            self.seal_pack();
+            self.seal_object();
         }
     }
 
-    fn seal_pack(&mut self) {
+    fn seal_object(&mut self) {
         let job = self.next_job();
-        let items = core::mem::take(&mut self.flush.pack);
-        assert!((1..=PACK_BLOCKS).contains(&items.len()));
+        let items = core::mem::take(&mut self.flush.object);
+        assert!((1..=self.config.object_blocks_max).contains(&items.len()));
         self.flush.uploads.insert(
             job,
             Upload {
@@ -304,22 +320,23 @@ impl Core {
     }
 
     fn begin_uploads(&mut self) {
-        let in_flight = self.flush.uploads_in_flight();
-        let lanes = self.config.uploads_max.min(self.index_room());
-        let mut free = lanes.saturating_sub(in_flight);
-        if free == 0 && in_flight < self.config.uploads_max && !self.flush.uploads.is_empty() {
-            self.checkpoints.is_wanted = true;
-        }
+        let mut lanes = self.free_lanes();
+        let mut room = self.index_room();
         for (job, upload) in &mut self.flush.uploads {
-            if free == 0 {
+            if lanes == 0 {
                 return;
             }
             if upload.running || upload.retry_at.is_some_and(|at| self.now < at) {
                 continue;
             }
+            if upload.items.len() > room {
+                self.checkpoints.is_wanted = true;
+                return;
+            }
             upload.running = true;
             upload.retry_at = None;
-            free -= 1;
+            lanes -= 1;
+            room -= upload.items.len();
             self.out.push(Command::Upload {
                 job: *job,
                 items: upload.items.clone(),
@@ -327,17 +344,38 @@ impl Core {
         }
     }
 
-    /// Uploads whose fingerprints find room in the index's memory; what does not might be stored twice. A checkpoint makes
-    /// room.
+    fn free_lanes(&self) -> usize {
+        let in_flight = self.flush.uploads_in_flight();
+        self.config.uploads_max.saturating_sub(in_flight)
+    }
+
+    /// Blocks whose fingerprints find room in the index's memory once those on their way are there; what does not might be stored
+    /// twice. A checkpoint makes room.
     fn index_room(&self) -> usize {
-        let room = self.config.fingerprints_max.saturating_sub(self.flush.remembered) / PACK_BLOCKS;
-        room.max(usize::from(self.flush.remembered == 0))
+        let taken = self.flush.remembered + self.flush.blocks_in_flight();
+        match taken {
+            0 => self.config.fingerprints_max.max(OBJECT_BLOCKS_MAX),
+            _ => self.config.fingerprints_max.saturating_sub(taken),
+        }
+    }
+
+    /// When the next upload that waits to be repeated may be. Those behind one that has to wait for room wait with it.
+    fn upload_deadline(&self) -> Option<Instant> {
+        if self.free_lanes() == 0 {
+            return None;
+        }
+        let room = self.index_room();
+        let waiting = self.flush.uploads.values().filter(|upload| !upload.running);
+        waiting
+            .take_while(|upload| upload.items.len() <= room || upload.retry_at.is_some_and(|at| self.now < at))
+            .filter_map(|upload| upload.retry_at)
+            .min()
     }
 
     fn end_round(&mut self) {
         if let Some(target) = self.flush.target
             && self.flush.hash_jobs.is_empty()
-            && self.flush.pack.is_empty()
+            && self.flush.object.is_empty()
             && self.dirty.waiting(target).is_none()
         {
             self.flush.target = None;
@@ -533,12 +571,9 @@ impl Core {
                 .map(|oldest| oldest.plus_millis(self.config.flush_delay_ms)),
             Some(_) => self.flush.hash_retry_at.filter(|_| !waits_for_room),
         };
-        let has_lane = self.flush.uploads_in_flight() < self.config.uploads_max.min(self.index_room());
-        let retries = self.flush.uploads.values().filter_map(|upload| upload.retry_at);
-        let retry = if has_lane && !waits_for_room {
-            retries.min()
-        } else {
-            None
+        let retry = match waits_for_room {
+            true => None,
+            false => self.upload_deadline(),
         };
         let verify = if !waits_for_room && self.verification.has_lane(self.config.uploads_max) {
             self.verification.deadline()
@@ -565,6 +600,10 @@ mod tests;
 #[cfg(test)]
 #[path = "followers_tests.rs"]
 mod followers_tests;
+
+#[cfg(test)]
+#[path = "objects_tests.rs"]
+mod objects_tests;
 
 #[cfg(test)]
 #[path = "unreadable_tests.rs"]

@@ -19,7 +19,8 @@ impl World {
             u64::from(snapshot.waits_for_checkpoint || snapshot.waits_for_journal || snapshot.waits_for_recovery_point);
         let (scenario, config) = (&self.scenario, &self.scenario.config);
         let requests = (scenario.client_count * scenario.requests_per_client + 2 * scenario.share_clients) as u64;
-        let flushing = (config.hash_jobs_max * config.hash_blocks) as u64 + 2 * config.uploads_max as u64 * 64;
+        let flushing = (config.hash_jobs_max * config.hash_blocks) as u64
+            + (2 * config.uploads_max * config.object_blocks_max) as u64;
         let under_way = 2 * (requests * (2 * scenario.write_blocks_max + 8) + 2 * flushing);
         assert!(
             snapshot.overlay_extents <= self.life.first_extents + 2 * (config.overlay_extents_max as u64 + under_way),

@@ -137,7 +137,7 @@ impl Metadata {
         };
         let mut transaction = self.changing();
         let progress = load_progress(&transaction).expect("metadata is whole");
-        let portion = told(backing.read(&mut nodes.clone(), &progress, records_max));
+        let portion = told(backing.read(&mut nodes.clone(), &progress, records_max, usize::MAX));
         let is_last = lay(&mut transaction, &portion).expect("metadata takes it");
         let changes = Changes(transaction.changes);
         self.install(changes, None);

@@ -272,7 +272,7 @@ pub(crate) fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u3
             4_096
         },
         overlay_extents_max: tiny(prng, 4, 200, 1 << 20),
-        overlay_objects_max: tiny(prng, 1, 20, 1 << 12),
+        overlay_object_blocks_max: tiny(prng, 1, 1_000, 1 << 18),
         overlay_entry_bytes_max: tiny(prng, 200, 20_000, 64 << 20),
         overlay_slot_pages_max: tiny(prng, 1, 4, 1 << 14),
         replay_records_max: tiny(prng, 2, 300, 400_000) as u64,
@@ -284,6 +284,7 @@ pub(crate) fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u3
         hash_blocks: 1 + prng.below(64) as usize,
         hash_jobs_max: 1 + prng.below(3) as usize,
         uploads_max: 1 + prng.below(4) as usize,
+        object_blocks_max: 1 + prng.below(300) as usize,
         followers_max: 1 + prng.below(40) as usize,
         present_objects_max: 1 + prng.below(20) as usize,
         read_timeout_ms: 20_000 + prng.below(100_000),

@@ -139,6 +139,7 @@ fn core_of(job: &Job, next_pvbn: u64, scan: &Scan) -> Result<Core, Error> {
         map_cache_bytes: MAP_CACHE_BYTES,
         descriptor_cache_bytes: DESCRIPTOR_CACHE_BYTES,
         uploads_max: lanes,
+        object_blocks_max: job.pack_blocks as usize,
         fetches_max: lanes,
         sequential_floor: job.sequential_floor,
         ..Config::default()

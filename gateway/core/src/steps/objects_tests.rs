@@ -1,0 +1,145 @@
+//! How many blocks an object holds, and how many objects are on their way.
+
+use super::*;
+use crate::config::Config;
+use crate::event::Event;
+use crate::test_bench::{Bench, is_checkpoint, span};
+
+const FIRST_BLOCK: u64 = 1 << 20;
+const LANES: usize = 4;
+
+fn is_upload(command: &Command) -> bool {
+    matches!(command, Command::Upload { .. })
+}
+
+fn config() -> Config {
+    Config {
+        slot_count: 1 << 15,
+        dirty_blocks_max: 1 << 14,
+        uploads_max: LANES,
+        ..Config::default()
+    }
+}
+
+/// Blocks of as many contents, no two of them side by side, which nobody waits for.
+fn write(bench: &mut Bench, blocks: u64) {
+    for index in 0..blocks {
+        bench.write(index, span(FIRST_BLOCK + 2 * index, 1), 1_000 + index);
+        bench.commands.clear();
+    }
+}
+
+fn after_the_delay(config: Config, blocks: u64) -> Bench {
+    let flush_delay_ms = config.flush_delay_ms;
+    let mut bench = Bench::large(config).holding(is_upload);
+    write(&mut bench, blocks);
+    bench.pass_millis(flush_delay_ms + 1);
+    bench
+}
+
+fn drained(config: Config, blocks: u64) -> Bench {
+    let mut bench = Bench::large(config).holding(is_upload);
+    write(&mut bench, blocks);
+    bench.step(Event::Drain);
+    bench
+}
+
+/// Blocks of the uploads that are held, and of those that follow them.
+fn sizes(bench: &mut Bench) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    while !bench.held.is_empty() {
+        assert!(bench.held.len() <= LANES);
+        let upload = bench.held.remove(0);
+        let Command::Upload { items, .. } = &upload else {
+            panic!("uploads alone are held")
+        };
+        sizes.push(items.len());
+        bench.finish(&upload);
+    }
+    sizes
+}
+
+#[test]
+fn what_nobody_waits_for_goes_in_the_largest_objects() {
+    let mut bench = after_the_delay(config(), 5_000);
+    assert_eq!(sizes(&mut bench), [1_024, 1_024, 1_024, 1_024, 904]);
+}
+
+#[test]
+fn what_is_waited_for_is_spread_over_the_lanes() {
+    let mut bench = drained(config(), 1_000);
+    let sizes = sizes(&mut bench);
+    assert_eq!(sizes.iter().sum::<usize>(), 1_000);
+    assert!(sizes.len() >= LANES, "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size <= 256), "{sizes:?}");
+}
+
+#[test]
+fn a_large_drain_takes_large_objects_as_long_as_there_is_enough() {
+    let mut bench = drained(config(), 12_000);
+    let sizes = sizes(&mut bench);
+    assert_eq!(sizes.iter().sum::<usize>(), 12_000);
+    assert_eq!(sizes[..LANES], [1_024; LANES]);
+    assert!(sizes.len() < 12_000 / 1_024 + 4 * LANES, "{sizes:?}");
+}
+
+#[test]
+fn objects_are_as_large_as_is_set() {
+    let object_blocks_max = 64;
+    let config = Config {
+        object_blocks_max,
+        ..config()
+    };
+    let mut bench = after_the_delay(config, 1_000);
+    let sizes = sizes(&mut bench);
+    assert_eq!(sizes.len(), 1_000_usize.div_ceil(64));
+    assert!(sizes.iter().all(|size| *size <= 64));
+}
+
+#[test]
+fn a_small_backlog_keeps_all_lanes_busy() {
+    let dirty_blocks_max = 1_024;
+    let config = Config {
+        dirty_blocks_max,
+        ..config()
+    };
+    let bench = after_the_delay(config, 1_000);
+    assert_eq!(bench.held.len(), LANES, "one object may not hold all that is permitted");
+}
+
+#[test]
+fn uploads_wait_for_room_in_the_index_and_a_checkpoint_makes_it() {
+    let config = Config {
+        fingerprints_max: 2_500,
+        checkpoint_interval_ms: 3_600_000,
+        ..config()
+    };
+    let mut bench = Bench::large(config).holding(|command| is_upload(command) || is_checkpoint(command));
+    write(&mut bench, 5_000);
+    bench.pass_millis(Config::default().flush_delay_ms + 1);
+    let blocks = |bench: &Bench| {
+        let held = bench.held.iter();
+        let items = held.filter_map(|command| match command {
+            Command::Upload { items, .. } => Some(items.len()),
+            _ => None,
+        });
+        items.sum::<usize>()
+    };
+    assert_eq!(
+        blocks(&bench),
+        2 * 1_024,
+        "a third object's fingerprints would find no room"
+    );
+    let (mut uploaded, mut checkpoints) = (0, 0);
+    while let Some(command) = (!bench.held.is_empty()).then(|| bench.held.remove(0)) {
+        let taken = blocks(&bench) + bench.core.flush.remembered;
+        assert!(taken <= 2_500, "{taken}");
+        match &command {
+            Command::Upload { items, .. } => uploaded += items.len(),
+            _ => checkpoints += 1,
+        }
+        bench.finish(&command);
+    }
+    assert_eq!(uploaded, 5_000);
+    assert!(checkpoints >= 2, "nothing else makes room");
+}
