@@ -11,6 +11,7 @@ PURE = {
     "base/src/lib.rs": "tombolo-base",
     "cache/src/lib.rs": "tombolo-cache",
     "dedup/src/lib.rs": "tombolo-dedup",
+    "flow_control/src/lib.rs": "tombolo-flow-control",
     "gateway/core/src/lib.rs": "tombolo-core",
     "gateway/file_storage/src/lib.rs": "tombolo-file-storage",
     "gateway/files/src/lib.rs": "tombolo-files",

@@ -1,0 +1,13 @@
+//! How much is asked of a store at a time, learnt from how it answers: intervals between batches ([`Stout`]).
+//!
+//! A controller is a deterministic state machine. It is told of every request that ended, with instants that its caller
+//! passes, and answers with a number; it sends nothing and holds nothing back. Any sequence of calls with any values is
+//! allowed.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+#![warn(missing_docs, clippy::unwrap_used)]
+
+pub mod stout;
+
+pub use stout::Stout;
