@@ -1,4 +1,5 @@
-//! How much is asked of a store at a time, learnt from how it answers: intervals between batches ([`Stout`]).
+//! How much is asked of a store at a time, learnt from how it answers: intervals between batches ([`Stout`]),
+//! and how many requests are in flight ([`Concurrency`]).
 //!
 //! A controller is a deterministic state machine. It is told of every request that ended, with instants that its caller
 //! passes, and answers with a number; it sends nothing and holds nothing back. Any sequence of calls with any values is
@@ -8,6 +9,10 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 #![warn(missing_docs, clippy::unwrap_used)]
 
+pub mod concurrency;
+mod logarithm;
+mod path;
 pub mod stout;
 
+pub use concurrency::Concurrency;
 pub use stout::Stout;
