@@ -3,9 +3,11 @@
 //!
 //! After every window of completions the store's performance, bytes / (latency + interval), is compared with that of the
 //! recent past. Has it fallen, the interval grows, so that batches become larger and the store's fixed costs are shared by
-//! more; otherwise it shrinks towards the floor. The paper leaves open which windows its averages take: here the reference is
-//! made of the windows before the current one, and where the direction changes, maximum and averages begin anew with the
-//! window that changed it. The first window is only recorded.
+//! more; otherwise it shrinks towards the floor.
+//!
+//! Three things the paper leaves open. Which windows its averages take: the reference is made of the windows before the current
+//! one, and where the direction changes, maximum and averages begin anew with the window that changed it; the first window is
+//! only recorded. How its bound on back-offs is meant: [`AlphaRule`]. And which bytes it counts: [`BytesRule`].
 //!
 //! What is gathered in a batch, and when it is sent, is the caller's: it asks [`Stout::next_due`]. Nothing happens in an
 //! interval without requests, and the first request after a pause may leave at once.
@@ -20,6 +22,20 @@ pub enum AlphaRule {
     Min,
     /// The larger one, as the formula says; never below the bound then.
     Max,
+}
+
+/// Whose bytes are set against the mean latency and the interval. The paper counts those of a window, and calls them "the amount
+/// sent" in an interval. A window lasts in proportion to latency, though, so that by its own bytes performance does not fall
+/// when a queue grows, and nothing backs off any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BytesRule {
+    /// Of a request, on average, as the latency is.
+    #[default]
+    Request,
+    /// Of an interval: the window's, less as it was longer than that. Gateways may come to rest far apart.
+    Interval,
+    /// Of the window.
+    Window,
 }
 
 /// The constants of the loop. Out of range, they count as the nearest that is in it.
@@ -41,6 +57,8 @@ pub struct Parameters {
     pub back_off_bound: f64,
     /// What the bound means.
     pub alpha_rule: AlphaRule,
+    /// Which bytes count.
+    pub bytes_rule: BytesRule,
     /// The weight of the newest window in averages.
     pub average_weight: f64,
     /// Completions that a decision takes at the least.
@@ -60,6 +78,7 @@ impl Parameters {
         back_off_latency_us: 400_000,
         back_off_bound: 0.5,
         alpha_rule: AlphaRule::Min,
+        bytes_rule: BytesRule::Request,
         average_weight: 1.0 / 16.0,
         completions_min: 10,
         latency_share: 0.5,
@@ -211,9 +230,9 @@ pub struct State {
     pub interval_us: u64,
     /// None before the second window.
     pub last_decision: Option<Decision>,
-    /// Of the last window, in bytes per second.
+    /// Of the last window: bytes over latency and interval, per second.
     pub performance: f64,
-    /// What the last window was compared with, in bytes per second.
+    /// What the last window was compared with, likewise.
     pub reference_performance: f64,
     /// Decisions to shorten the interval.
     pub accelerations: u64,
@@ -286,10 +305,16 @@ impl Stout {
         {
             return None;
         }
+        let interval_us = self.interval_ns as f64 / NANOS_PER_MICRO as f64;
+        let bytes = self.bytes as f64;
         let window = Window {
-            bytes: self.bytes as f64,
+            bytes: match self.parameters.bytes_rule {
+                BytesRule::Request => bytes / f64::from(self.completions),
+                BytesRule::Interval => bytes * interval_us / elapsed_us.max(1.0),
+                BytesRule::Window => bytes,
+            },
             latency_us,
-            interval_us: self.interval_ns as f64 / NANOS_PER_MICRO as f64,
+            interval_us,
         };
         (self.completions, self.bytes, self.latency_us_sum) = (0, 0, 0);
         self.last_decision = self.last_decision.max(now);

@@ -124,7 +124,7 @@ proptest! {
         let parameters = Parameters {
             interval_initial_us: initial, interval_min_us: min, interval_max_us: max, back_off_latency_us: slow,
             threshold: factors[0], acceleration: factors[1], back_off_bound: factors[2], average_weight: factors[3],
-            latency_share: factors[4], completions_min: (initial % 4) as u32, alpha_rule: AlphaRule::Min,
+            latency_share: factors[4], completions_min: (initial % 4) as u32, alpha_rule: AlphaRule::Min, bytes_rule: BytesRule::Interval,
         };
         let mut stout = Stout::new(parameters, Instant(slow));
         let bounds = parameters.in_range();
@@ -180,7 +180,7 @@ fn the_first_steps_by_hand() {
     let state = stout.state();
     assert_eq!((state.accelerations, state.back_offs), (2, 1));
     assert_eq!(state.last_decision, Some(Decision::BackOff));
-    assert!((state.reference_performance - 100_000.0 / 0.092_894).abs() < 20.0);
+    assert!((state.reference_performance - 10_000.0 / 0.092_894).abs() < 2.0);
 }
 
 #[test]
@@ -284,4 +284,27 @@ fn calibrations_stand_where_they_are_used() {
     let urgent = Parameters::uploads(200_000, 100_000);
     assert_eq!((urgent.interval_initial_us, urgent.interval_max_us), (100_000, 100_000));
     assert_eq!(Parameters::uploads(0, 0).interval_max_us, 1_000);
+}
+
+#[test]
+fn bytes_are_those_of_a_request_an_interval_or_the_window() {
+    let performance = |bytes_rule, completions: u64| {
+        let parameters = Parameters {
+            bytes_rule,
+            ..Parameters::PAPER
+        };
+        let mut stout = Stout::new(parameters, Instant(0));
+        for number in 1..=completions {
+            stout.on_completed(
+                Instant(20_000 + number),
+                Instant(number),
+                if number == 10 { 4_000 } else { 0 },
+            );
+        }
+        stout.state().performance
+    };
+    // 4,000 bytes in ten requests, 20 ms of latency, intervals of 80 ms; the window took 20.01 ms.
+    assert!((performance(BytesRule::Request, 10) - 400.0 / 0.1).abs() < 1.0);
+    assert!((performance(BytesRule::Window, 10) - 4_000.0 / 0.1).abs() < 1.0);
+    assert!((performance(BytesRule::Interval, 10) - 4_000.0 * 80.0 / 20.01 / 0.1).abs() < 10.0);
 }
