@@ -4,8 +4,8 @@
 //! Little's law says what the higher one was worth: throughput is requests in flight over latency, so that its elasticity is 1 less
 //! how much latencies grew with them. It is 1 where requests do not feel each other, and 0 where all that is added waits in a queue;
 //! the limit is held between, where the last tenth of throughput would cost more in latency than it is worth. Latencies are compared
-//! by their logarithms and each with what is usual for its size, hence a mix of sizes that changes does not count
-//! for congestion, nor do rare requests that take very long. A store that becomes slow as such makes both sides slow, and
+//! by their logarithms, each with what is usual for its size and weighted by that, which is the part of the places in flight that
+//! such requests take; hence a mix of sizes that changes does not count for congestion, nor do rare requests that take very long. A store that becomes slow as such makes both sides slow, and
 //! leaves the limit where it is.
 //!
 //! "Slow down" halves the limit, once for a round trip, and for a while it stays below where that was said; so do losses if
@@ -20,7 +20,7 @@ mod trial;
 use trial::Trial;
 
 /// The elasticity at which the limit is held.
-const ELASTICITY_KEPT: f64 = 0.4;
+const ELASTICITY_KEPT: f64 = 0.25;
 /// log2 of the ratio of both limits, and the bounds of how far one comparison moves them.
 const SPREAD: f64 = 0.38;
 const STEP_FIRST: f64 = 0.35;
@@ -210,14 +210,16 @@ impl Concurrency {
     pub fn on_completed(&mut self, now: Instant, completion: &Completion) {
         self.trial.note_end(completion);
         let is_of_this_trial = completion.sent >= self.trial.begun;
+        let latency_us = now.micros_since(completion.sent);
+        if completion.outcome == Outcome::Done {
+            self.path.note_occupancy(latency_us);
+        }
         match completion.outcome {
             Outcome::Done if is_of_this_trial => {
-                let latency_us = now.micros_since(completion.sent);
-                if self.trial.is_settled() {
-                    let residual = self.path.note_latency(completion.bytes, latency_us);
-                    self.trial.note_latency(completion.in_flight.min(self.limit), residual);
-                } else {
-                    self.trial.settle();
+                if self.trial.settles(now) {
+                    let (residual, usual_us) = self.path.note_latency(completion.bytes, latency_us);
+                    let in_flight = completion.in_flight.min(self.limit);
+                    self.trial.note_latency(in_flight, residual, usual_us);
                 }
             }
             Outcome::Done => {}
@@ -235,7 +237,8 @@ impl Concurrency {
             }
             Outcome::Lost => {}
         }
-        if self.trial.is_over() {
+        // Only what went well leads to the next limit, which may be a higher one.
+        if completion.outcome == Outcome::Done && self.trial.is_over(now) {
             self.path
                 .note_rate(self.trial.bytes, now.micros_since(self.trial.begun));
             self.advance(now);
@@ -263,7 +266,14 @@ impl Concurrency {
             return self.enter(now, Phase::Hold(self.holds));
         };
         self.state.elasticity = Some(elasticity);
-        let excess = (elasticity - ELASTICITY_KEPT).clamp(-1.0, 1.0);
+        // Full steps at 0 and at 1.
+        let distance = elasticity - ELASTICITY_KEPT;
+        let full = if distance > 0.0 {
+            1.0 - ELASTICITY_KEPT
+        } else {
+            ELASTICITY_KEPT
+        };
+        let excess = (distance / full).clamp(-1.0, 1.0);
         if excess > 0.0 {
             self.state.increases += 1;
         } else {
@@ -307,9 +317,12 @@ impl Concurrency {
     }
 
     fn refuse(&mut self, now: Instant, in_flight: u32) {
-        let was_long_ago = now.micros_since(self.halved_at) > self.refusal_us.saturating_mul(4);
+        // Halvings one after another until the store is content are one refusal; one soon after another lasts longer.
         self.refusal_us = match self.refused {
-            Some(_) if !was_long_ago => (self.refusal_us * 2).min(REFUSAL_US_MAX),
+            Some((_, until)) if now < until => self.refusal_us,
+            Some((_, until)) if now < until.plus_micros(self.refusal_us * 4) => {
+                (self.refusal_us * 2).min(REFUSAL_US_MAX)
+            }
             _ => REFUSAL_US,
         };
         let highest = (in_flight - in_flight.div_ceil(10).min(in_flight)).max(self.parameters.limit_min);
@@ -365,7 +378,7 @@ impl Concurrency {
         };
         self.phase = phase;
         let per_slot = SAMPLES_PER_SLOT.max(SAMPLES_MIN.div_ceil(low));
-        self.trial = Trial::new(now, self.limit, per_slot);
+        self.trial = Trial::new(now, self.limit, per_slot, self.path.occupied_us());
     }
 }
 

@@ -12,6 +12,9 @@ const CLASSES: usize = 16;
 const RATES: usize = 16;
 /// Samples that weigh as much as the average so far.
 const AVERAGE_SAMPLES: f64 = 8.0;
+/// The weight of the newest request in what is known of how long places are taken, and the most that is believed of that.
+const OCCUPANCY_WEIGHT: f64 = 1.0 / 256.0;
+const OCCUPIED_US_MAX: f64 = 60e6;
 /// The part of the way that an undisturbed latency rises to the current one with each comparison.
 const RISE: f64 = 1.0 / 32.0;
 
@@ -41,11 +44,13 @@ pub(crate) struct Path {
     /// Bytes per microsecond, the newest overwriting the oldest.
     rates: [f64; RATES],
     rates_seen: usize,
+    latency_us: f64,
+    squared_latency: f64,
 }
 
 impl Path {
-    /// log2 of latency over what is usual for this size, which it also notes.
-    pub fn note_latency(&mut self, bytes: u64, latency_us: u64) -> f64 {
+    /// log2 of latency over what is usual for this size, and what that is, in microseconds.
+    pub fn note_latency(&mut self, bytes: u64, latency_us: u64) -> (f64, f64) {
         let class = &mut self.classes[class_of(bytes)];
         let latency = log2(latency_us.max(1) as f64);
         let usual = *class.usual.get_or_insert_with(|| {
@@ -56,7 +61,19 @@ impl Path {
         class.samples += 1.0;
         class.residual_sum += residual;
         class.bytes_sum += bytes as f64;
-        residual
+        (residual, exp2(usual))
+    }
+
+    /// A request of any size took so long.
+    pub fn note_occupancy(&mut self, latency_us: u64) {
+        let latency_us = (latency_us as f64).min(OCCUPIED_US_MAX);
+        self.latency_us += (latency_us - self.latency_us) * OCCUPANCY_WEIGHT;
+        self.squared_latency += (latency_us * latency_us - self.squared_latency) * OCCUPANCY_WEIGHT;
+    }
+
+    /// How long the request takes that is found in a place: the mean by the time in the place, not by the request.
+    pub fn occupied_us(&self) -> u64 {
+        (self.squared_latency / self.latency_us.max(1.0)) as u64
     }
 
     /// A comparison is over: what was noted becomes part of what is usual.
@@ -180,9 +197,10 @@ mod tests {
     fn residuals_are_about_what_is_usual_for_the_size() {
         let mut path = Path::default();
         for bytes in [4_096, 4 << 20] {
-            assert_eq!(path.note_latency(bytes, 1_000 + bytes), 0.0);
+            let (residual, usual_us) = path.note_latency(bytes, 1_000 + bytes);
+            assert!(residual == 0.0 && (usual_us / (1_000 + bytes) as f64 - 1.0).abs() < 1e-6);
         }
-        let doubled = path.note_latency(4 << 20, 2 * (1_000 + (4 << 20)));
+        let (doubled, _) = path.note_latency(4 << 20, 2 * (1_000 + (4 << 20)));
         assert!((doubled - 1.0).abs() < 1e-6, "{doubled}");
     }
 }

@@ -9,13 +9,16 @@ pub(super) struct Trial {
     pub begun: Instant,
     /// Requests of it that are passed over: those sent while requests from before were still in the way.
     unsettled: u32,
+    settled_at: Instant,
     /// Further ones that it takes.
     wanted: u32,
+    not_over_before: Instant,
     /// Latencies in it.
     samples: u32,
     in_flight_sum: u64,
-    /// Of log2 of latency over what is usual.
+    /// Of log2 of latency over what is usual, times what is usual.
     residual_sum: f64,
+    usual_us_sum: f64,
     pub lost: u32,
     /// All that ended meanwhile, whenever it was sent.
     pub ended: u32,
@@ -23,11 +26,15 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    pub fn new(now: Instant, limit: u32, samples_per_slot: u32) -> Self {
+    /// Where some requests take much longer than most, counting alone would end it before any of those could come back that
+    /// fill most places; hence it also takes as many times as long as a place is usually taken.
+    pub fn new(now: Instant, limit: u32, samples_per_slot: u32, occupied_us: u64) -> Self {
         Self {
             begun: now,
             unsettled: limit,
+            settled_at: now.plus_micros(occupied_us),
             wanted: limit.saturating_mul(samples_per_slot),
+            not_over_before: now.plus_micros(occupied_us.saturating_mul(3)),
             ..Self::default()
         }
     }
@@ -39,22 +46,22 @@ impl Trial {
         }
     }
 
-    pub fn is_settled(&self) -> bool {
-        self.unsettled == 0
+    /// Whether one that ends now counts.
+    pub fn settles(&mut self, now: Instant) -> bool {
+        let is_settled = self.unsettled == 0 && now >= self.settled_at;
+        self.unsettled = self.unsettled.saturating_sub(1);
+        is_settled
     }
 
-    pub fn settle(&mut self) {
-        self.unsettled -= 1;
-    }
-
-    pub fn note_latency(&mut self, in_flight: u32, residual: f64) {
+    pub fn note_latency(&mut self, in_flight: u32, residual: f64, usual_us: f64) {
         self.samples += 1;
         self.in_flight_sum += u64::from(in_flight.max(1));
-        self.residual_sum += residual;
+        self.residual_sum += residual * usual_us;
+        self.usual_us_sum += usual_us;
     }
 
-    pub fn is_over(&self) -> bool {
-        self.is_settled() && self.samples.saturating_add(self.lost) >= self.wanted && self.samples > 0
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.samples > 0 && self.samples.saturating_add(self.lost) >= self.wanted && now >= self.not_over_before
     }
 
     fn delivered(&self) -> f64 {
@@ -66,13 +73,11 @@ impl Trial {
         if self.samples == 0 || higher.samples == 0 {
             return None;
         }
-        let mean = |trial: &Self, sum: f64| sum / f64::from(trial.samples);
+        let in_flight = |trial: &Self| trial.in_flight_sum as f64 / f64::from(trial.samples);
+        let residual = |trial: &Self| trial.residual_sum / trial.usual_us_sum.max(f64::MIN_POSITIVE);
         elasticity(
-            (
-                mean(self, self.in_flight_sum as f64),
-                mean(higher, higher.in_flight_sum as f64),
-            ),
-            mean(higher, higher.residual_sum) - mean(self, self.residual_sum),
+            (in_flight(self), in_flight(higher)),
+            residual(higher) - residual(self),
             (self.delivered(), higher.delivered()),
         )
     }
