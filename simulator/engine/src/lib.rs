@@ -8,6 +8,7 @@ mod dollars;
 pub mod faults;
 pub mod keys;
 pub mod objects;
+mod random;
 pub mod replay;
 
 pub use dollars::Dollars;

@@ -5,7 +5,7 @@
 //! independently, log-normally, about their means.
 
 use super::job::{Error, check_amount, check_positive};
-use super::workload::random;
+use crate::random;
 use serde::{Deserialize, Serialize};
 use tombolo_base::Prng;
 use tombolo_cache::CostClass;

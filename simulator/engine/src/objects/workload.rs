@@ -1,7 +1,6 @@
 //! Requests for whole objects: synthetic, or read from traces. The same specification gives the same requests for ever.
 
 mod netfs;
-pub(super) mod random;
 mod sizes;
 mod traces;
 mod zipf;

@@ -13,7 +13,8 @@
 //! metadata and the kernel's page cache answers some reads, so the paper has four PUTs a GET and this has fewer.
 
 use super::super::job::{Error, check_positive, setting};
-use super::{Builder, Operation, Workload, random};
+use super::{Builder, Operation, Workload};
+use crate::random;
 use crate::replay::Progress;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

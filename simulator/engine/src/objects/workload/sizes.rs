@@ -1,7 +1,7 @@
 //! Sizes of objects of which only the names are known.
 
 use super::super::job::{Error, check_amount, check_positive};
-use super::random;
+use crate::random;
 use serde::{Deserialize, Serialize};
 use tombolo_base::Prng;
 

@@ -2,7 +2,8 @@
 //! bytes and requests are printed, but neither the number of objects nor the exponent.
 
 use super::super::job::{Error, check_amount, setting};
-use super::{Builder, Operation, SizeLaw, Workload, random};
+use super::{Builder, Operation, SizeLaw, Workload};
+use crate::random;
 use crate::replay::Progress;
 use serde::{Deserialize, Serialize};
 use tombolo_base::Prng;
