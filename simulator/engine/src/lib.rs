@@ -1,12 +1,13 @@
 //! The product's code outside of the product: [`faults`], the core among failing disks, clouds and power; [`replay`],
 //! traces through the core with latency tables and a ledger; [`keys`], traces of keys through replacement policies alone;
-//! [`objects`], caches of whole objects.
+//! [`objects`], caches of whole objects; [`load`], gateways before a store that feels their load.
 #![forbid(unsafe_code)]
 #![warn(missing_docs, clippy::unwrap_used)]
 
 mod dollars;
 pub mod faults;
 pub mod keys;
+pub mod load;
 pub mod objects;
 mod random;
 pub mod replay;
