@@ -3,10 +3,14 @@
 use super::{Completion, Outcome, elasticity};
 use tombolo_base::Instant;
 
+/// The part of the limit that must have been in flight on average.
+const USED_SHARE: f64 = 0.75;
+
 /// One limit, tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trial {
     pub begun: Instant,
+    limit: u32,
     /// Requests of it that are passed over: those sent while requests from before were still in the way.
     unsettled: u32,
     settled_at: Instant,
@@ -31,6 +35,7 @@ impl Trial {
     pub fn new(now: Instant, limit: u32, samples_per_slot: u32, occupied_us: u64) -> Self {
         Self {
             begun: now,
+            limit,
             unsettled: limit,
             settled_at: now.plus_micros(occupied_us),
             wanted: limit.saturating_mul(samples_per_slot),
@@ -68,15 +73,23 @@ impl Trial {
         f64::from(self.samples) / (f64::from(self.samples) + f64::from(self.lost))
     }
 
-    /// What `higher` brought over this; none where hardly more was in flight.
+    fn in_flight(&self) -> f64 {
+        self.in_flight_sum as f64 / f64::from(self.samples.max(1))
+    }
+
+    /// Whether the limit was what kept requests back; else whatever changed, the limit did not do it.
+    fn is_used(&self) -> bool {
+        self.in_flight() >= USED_SHARE * f64::from(self.limit)
+    }
+
+    /// What `higher` brought over this; none where not so many were in flight as might have been.
     pub fn elasticity_to(&self, higher: &Self) -> Option<f64> {
-        if self.samples == 0 || higher.samples == 0 {
+        if !self.is_used() || !higher.is_used() {
             return None;
         }
-        let in_flight = |trial: &Self| trial.in_flight_sum as f64 / f64::from(trial.samples);
         let residual = |trial: &Self| trial.residual_sum / trial.usual_us_sum.max(f64::MIN_POSITIVE);
         elasticity(
-            (in_flight(self), in_flight(higher)),
+            (self.in_flight(), higher.in_flight()),
             residual(higher) - residual(self),
             (self.delivered(), higher.delivered()),
         )
