@@ -10,6 +10,7 @@
 //! | `rivals`  | other controllers of requests in flight, to compare with                                 |
 //! | `driver`  | all of that in virtual time                                                              |
 //! | `report`  | what came of it                                                                          |
+//! | `chunks`  | a client of the same store that caches files in chunks                                   |
 //!
 //! # What is simulated, and what is not
 //!
@@ -18,6 +19,7 @@
 //! twice as long each time; its place in flight is free meanwhile. What a gateway gave up is still served. Everything depends
 //! on the seed alone.
 
+mod chunks;
 mod driver;
 mod events;
 mod gateway;
@@ -26,6 +28,7 @@ mod report;
 mod rivals;
 mod store;
 
+pub use chunks::{Accesses, ChunkJob, ChunkReport, Files, run_chunks};
 pub use job::{
     Batching, Bytes, Calibration, Error, GatewaySpec, Job, Limiter, Pause, SlowPeriod, Source, StoreSpec, StoutSpec,
 };

@@ -1,7 +1,7 @@
 //! Gateways before a store under load: what queueing theory says, what must add up, what must be refused.
 
 use serde_json::{Value, json};
-use tombolo_engine::load::{Error, Job, Report, WindowReport, run};
+use tombolo_engine::load::{ChunkJob, ChunkReport, Error, Job, Report, WindowReport, run, run_chunks};
 use tombolo_engine::replay::Interrupted;
 
 fn job(store: Value, gateway: Value, windows: Value) -> Job {
@@ -222,4 +222,79 @@ fn what_makes_no_sense_is_refused_by_name() {
         run(&whole, &mut |_, _| Err(Interrupted)),
         Err(Error::Interrupted)
     ));
+}
+
+/// Files that are read from end to end, over a way of 100 ms and 1 MiB/s.
+fn chunk_job(chunk_bytes: u64, prefetch_chunks_max: u64, change: &Value) -> ChunkJob {
+    let mut job = json!({
+        "store": {"servers": 100, "base_ms": 100.0, "connection_mib_per_s": 1.0, "link_mib_per_s": 4.0},
+        "files": {"count": 50, "mean_bytes": 4_194_304.0, "sigma": 0.0, "exponent": 0.0, "request_bytes": 16_384,
+                  "run_requests": 1e6, "write_permille": 0, "from_beginning_permille": 1_000, "requests": 5_000,
+                  "think_ms": 5.0},
+        "chunk_bytes": chunk_bytes, "cache_bytes": 16 << 20, "prefetch_chunks_max": prefetch_chunks_max,
+        "write_back_s": 30.0, "seed": 1,
+    });
+    for (name, value) in change.as_object().unwrap() {
+        job["files"][name] = value.clone();
+    }
+    serde_json::from_value(job).unwrap()
+}
+
+fn chunks(chunk_bytes: u64, prefetch_chunks_max: u64, change: &Value) -> ChunkReport {
+    run_chunks(&chunk_job(chunk_bytes, prefetch_chunks_max, change), &mut |_, _| Ok(())).unwrap()
+}
+
+#[test]
+fn each_chunk_is_waited_for_once_and_takes_its_time() {
+    let found = chunks(64 << 10, 0, &json!({}));
+    assert_eq!(found.reads.latency_ms.count, 5_000);
+    let misses = 5_000 - found.reads.hits;
+    assert_eq!(found.demanded, misses, "one chunk for each miss");
+    assert!(
+        misses < 1_300 && misses > 900,
+        "a quarter, less what is still there: {misses}"
+    );
+    let expected_ms = 100.0 + 1_000.0 / 16.0;
+    assert!(
+        (found.download_ms.p50 - expected_ms).abs() < 0.1,
+        "{:?}",
+        found.download_ms
+    );
+    let waited_ms = found.reads.latency_ms.mean * 5_000.0 / misses as f64;
+    assert!(
+        (waited_ms / expected_ms - 1.0).abs() < 0.01,
+        "the last chunk of a file is shorter: {waited_ms}"
+    );
+}
+
+#[test]
+fn what_is_fetched_ahead_is_not_waited_for_in_full() {
+    let (without, with) = (chunks(64 << 10, 0, &json!({})), chunks(64 << 10, 8, &json!({})));
+    assert!(
+        with.prefetched > 800 && with.demanded < without.demanded / 2,
+        "{with:?}"
+    );
+    assert!(
+        with.reads.latency_ms.mean < without.reads.latency_ms.mean / 2.0,
+        "{with:?}"
+    );
+    // Large chunks come in each other's way: alone they take 1.1 s, with more than four at once longer.
+    let large = chunks(1 << 20, 8, &json!({"mean_bytes": 33_554_432.0}));
+    assert!(large.download_ms.p90 > 1_500.0, "{:?}", large.download_ms);
+}
+
+#[test]
+fn what_is_written_is_uploaded() {
+    let written = chunks(64 << 10, 0, &json!({"write_permille": 1_000}));
+    assert_eq!(
+        (written.reads.latency_ms.count, written.writes.latency_ms.count),
+        (0, 5_000)
+    );
+    // Four requests fill a chunk; at most one write-back comes in between, and the last 30 s are still dirty.
+    assert!((900..1_400).contains(&written.uploaded), "{}", written.uploaded);
+    assert_eq!(chunks(64 << 10, 0, &json!({})).uploaded, 0);
+    let mut bad = chunk_job(64 << 10, 0, &json!({}));
+    bad.write_back_s = 0.0;
+    let error = run_chunks(&bad, &mut |_, _| Ok(())).unwrap_err();
+    assert!(error.to_string().starts_with("write_back_s"), "{error}");
 }

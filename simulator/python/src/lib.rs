@@ -86,6 +86,26 @@ mod engine {
         })?)
     }
 
+    /// Gateways before a store that feels their load: `load::Job` to `load::Report`.
+    #[pyfunction]
+    #[pyo3(signature = (job, progress=None))]
+    fn load(py: Python<'_>, job: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+        let job = parse(job)?;
+        print(&watched(py, progress.as_ref(), |progress| {
+            tombolo_engine::load::run(&job, progress)
+        })?)
+    }
+
+    /// A cache of chunks before such a store: `load::ChunkJob` to `load::ChunkReport`.
+    #[pyfunction]
+    #[pyo3(signature = (job, progress=None))]
+    fn chunks(py: Python<'_>, job: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+        let job = parse(job)?;
+        print(&watched(py, progress.as_ref(), |progress| {
+            tombolo_engine::load::run_chunks(&job, progress)
+        })?)
+    }
+
     /// Counts of a trace: `Source` to `Info`.
     #[pyfunction]
     #[pyo3(signature = (source, progress=None))]

@@ -24,6 +24,12 @@ def keys(job: str, progress: Progress | None = None) -> str:
 def objects(job: str, progress: Progress | None = None) -> str:
     """`tombolo_engine::objects::Job` to `Report`."""
 
+def load(job: str, progress: Progress | None = None) -> str:
+    """`tombolo_engine::load::Job` to `Report`."""
+
+def chunks(job: str, progress: Progress | None = None) -> str:
+    """`tombolo_engine::load::ChunkJob` to `ChunkReport`."""
+
 def info(source: str, progress: Progress | None = None) -> str:
     """`tombolo_trace::Source` to `Info`."""
 

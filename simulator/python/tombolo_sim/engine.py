@@ -17,12 +17,14 @@ __all__ = [
     "Json",
     "Progress",
     "analyse",
+    "chunks",
     "convert",
     "digest",
     "expand",
     "history",
     "info",
     "keys",
+    "load",
     "replay",
     "shuffle",
 ]
@@ -43,6 +45,14 @@ def replay(job: Mapping[str, Any], store: Store | None = None, progress: Progres
 
 def keys(job: Mapping[str, Any], progress: Progress | None = None) -> Json:
     return _object(_engine.keys(json.dumps(job), progress))
+
+
+def load(job: Mapping[str, Any], progress: Progress | None = None) -> Json:
+    return _object(_engine.load(json.dumps(job), progress))
+
+
+def chunks(job: Mapping[str, Any], progress: Progress | None = None) -> Json:
+    return _object(_engine.chunks(json.dumps(job), progress))
 
 
 def info(source: Mapping[str, Any], progress: Progress | None = None) -> Json:

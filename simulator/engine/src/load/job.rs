@@ -263,7 +263,13 @@ impl From<Interrupted> for Error {
     }
 }
 
-fn check(field: &'static str, value: f64, least: f64, most: f64, permitted: &'static str) -> Result<(), Error> {
+pub(super) fn check(
+    field: &'static str,
+    value: f64,
+    least: f64,
+    most: f64,
+    permitted: &'static str,
+) -> Result<(), Error> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
@@ -310,7 +316,7 @@ impl Job {
 }
 
 impl StoreSpec {
-    fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Error> {
         for (field, count) in [("store.partitions", self.partitions), ("store.servers", self.servers)] {
             check(field, f64::from(count), 1.0, 65_536.0, "1 to 65536")?;
         }

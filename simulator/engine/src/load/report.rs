@@ -77,7 +77,7 @@ pub struct Sample {
 }
 
 impl Latency {
-    fn of(mut micros: Vec<u64>) -> Self {
+    pub(super) fn of(mut micros: Vec<u64>) -> Self {
         micros.sort_unstable();
         let count = micros.len();
         let at = |share: f64| {
