@@ -5,8 +5,8 @@
 //! how much latencies grew with them. It is 1 where requests do not feel each other, and 0 where all that is added waits in a queue;
 //! the limit is held between, where the last tenth of throughput would cost more in latency than it is worth. Latencies are compared
 //! by their logarithms, each with what is usual for its size and weighted by that, which is the part of the places in flight that
-//! such requests take; hence a mix of sizes that changes does not count for congestion, nor do rare requests that take very long. A store that becomes slow as such makes both sides slow, and
-//! leaves the limit where it is.
+//! such requests take; hence a mix of sizes that changes does not count for congestion, nor do rare requests that take very long. A
+//! store that becomes slow as such makes both sides slow, and leaves the limit where it is.
 //!
 //! "Slow down" halves the limit, once for a round trip, and for a while it stays below where that was said; so do losses if
 //! they are many. Where fewer requests are in flight than may be, nothing is learnt, and nothing grows.
@@ -229,7 +229,7 @@ impl Concurrency {
                 }
             }
             Outcome::Lost if is_of_this_trial => {
-                self.trial.lost += 1;
+                self.trial.lost = self.trial.lost.saturating_add(1);
                 let lost = self.trial.lost;
                 if lost >= 2 && lost.saturating_mul(LOSS_SHARE) >= self.trial.ended.max(LOSS_SHARE) {
                     self.halve(now);
@@ -359,7 +359,7 @@ impl Concurrency {
         let limit_min = self.parameters.limit_min;
         let factor = exp2(if self.is_starting { 1.0 } else { SPREAD });
         let low = (self.target + 0.5) as u32;
-        let high = ((self.target * factor) as u32).max(low + 1);
+        let high = ((self.target * factor) as u32).max(low.saturating_add(1));
         if high <= highest {
             return (low.max(limit_min), high);
         }

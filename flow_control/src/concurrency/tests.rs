@@ -317,7 +317,8 @@ fn any_completion() -> impl Strategy<Value = (u64, Completion)> {
 proptest! {
     #[test]
     fn keeps_its_bounds_whatever_it_is_told(
-        limit_min in 0u32..20, limit_max in prop_oneof![0u32..100, any::<u32>()], limit_initial in any::<u32>(),
+        limit_min in 0u32..20, limit_max in prop_oneof![0u32..100, any::<u32>(), Just(u32::MAX)],
+        limit_initial in prop_oneof![any::<u32>(), Just(u32::MAX)],
         completions in prop::collection::vec(any_completion(), 0..1_000),
     ) {
         let parameters = Parameters { limit_min, limit_max, limit_initial, pinned: None };

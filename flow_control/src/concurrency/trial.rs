@@ -59,8 +59,8 @@ impl Trial {
     }
 
     pub fn note_latency(&mut self, in_flight: u32, residual: f64, usual_us: f64) {
-        self.samples += 1;
-        self.in_flight_sum += u64::from(in_flight.max(1));
+        self.samples = self.samples.saturating_add(1);
+        self.in_flight_sum = self.in_flight_sum.saturating_add(u64::from(in_flight.max(1)));
         self.residual_sum += residual * usual_us;
         self.usual_us_sum += usual_us;
     }
