@@ -3,7 +3,8 @@
 //!
 //! | module    | holds                                                                                    |
 //! |-----------|------------------------------------------------------------------------------------------|
-//! | `job`     | what is asked for, and which jobs are refused                                            |
+//! | `job`     | what is asked for                                                                        |
+//! | `refusal` | which jobs are refused                                                                   |
 //! | `events`  | what happens when                                                                        |
 //! | `store`   | servers with queues, a shared link, refusals, losses, slow periods and pauses            |
 //! | `gateway` | operations, batches, requests in flight                                                  |
@@ -24,14 +25,16 @@ mod driver;
 mod events;
 mod gateway;
 mod job;
+mod refusal;
 mod report;
 mod rivals;
 mod store;
 
 pub use chunks::{Accesses, ChunkJob, ChunkReport, Files, run_chunks};
 pub use job::{
-    Batching, Bytes, Calibration, Error, GatewaySpec, Job, Limiter, Pause, SlowPeriod, Source, StoreSpec, StoutSpec,
+    Batching, Bytes, Calibration, GatewaySpec, Job, Limiter, Pause, SlowPeriod, Source, StoreSpec, StoutSpec,
 };
+pub use refusal::Error;
 pub use report::{Latency, Report, Sample, WindowReport};
 
 use crate::replay::Progress;

@@ -2,7 +2,8 @@
 
 use super::events::Events;
 use super::gateway::{Gateway, InFlight, Pending};
-use super::job::{Error, Job};
+use super::job::Job;
+use super::refusal::Error;
 use super::report::{Collector, Report};
 use super::store::{Store, StoreEvent, Ticket};
 use crate::replay::Progress;
