@@ -1,4 +1,4 @@
-"""`report tombolo` and `report gds-lc`."""
+"""`report tombolo`, `report gds-lc`, `report stout` and `report hou`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +8,11 @@ import typer
 
 from tombolo_sim.cli.options import Dask, Formats, Limit, TimeOrder, Workers, formats_of, output
 from tombolo_sim.gds_lc import report as gds_lc_report
+from tombolo_sim.hou import report as hou_report
 from tombolo_sim.report import tombolo as tombolo_report
 from tombolo_sim.report.options import ReportOptions
 from tombolo_sim.sources import Selection
+from tombolo_sim.stout import report as stout_report
 
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Folder of the report; finished runs in it are not done again.")
@@ -30,6 +32,12 @@ def register(app: typer.Typer) -> None:
     )(command(tombolo_report.run))
     group.command("gds-lc", help="The evaluation of the GDS-LC paper: cost-aware caching of objects.")(
         command(gds_lc_report.run)
+    )
+    group.command("stout", help="Stout's evaluation: intervals between batches to a store under load.")(
+        command(stout_report.run)
+    )
+    group.command("hou", help="Chunks, prefetch and parallelism as Hou et al. have them, and adaptive parallelism.")(
+        command(hou_report.run)
     )
     app.add_typer(group, name="report")
 

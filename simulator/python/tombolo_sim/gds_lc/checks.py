@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 from tombolo_sim.gds_lc import runs
 from tombolo_sim.gds_lc.figures import MIDDLE, TITLES
-from tombolo_sim.gds_lc.readings import with_reading
+from tombolo_sim.gds_lc.readings import READINGS
 from tombolo_sim.gds_lc.runs import Metric, Point, Results
 from tombolo_sim.gds_lc.scenarios import CACHE_SHARES, SCENARIOS, Workload
-from tombolo_sim.report.checks.base import Check, Finding, Verdict, general, particular, verdict_of
+from tombolo_sim.report.checks.base import Check, Finding, Verdict, general, particular, verdict_of, with_reading
 
 CLOSE = 0.05
 EQUAL = 0.01
@@ -277,4 +277,4 @@ def _less(where: str, value: Value, less: str, more: str, metric: Metric, factor
 
 
 def all_checks(results: Results, workloads: Sequence[Workload]) -> list[Check]:
-    return [with_reading(check) for check in Claims(results, workloads).all()]
+    return [with_reading(check, READINGS) for check in Claims(results, workloads).all()]

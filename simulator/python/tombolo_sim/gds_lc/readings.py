@@ -1,9 +1,6 @@
 """Why a claim of the paper may not hold here: our reading, added to a verdict where it does not."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-
-from tombolo_sim.report.checks.base import Check, Verdict
 
 _EGRESS = (
     "where bytes out are charged, GDS and its like evict large objects to keep many small ones, and pay in bytes (and, "
@@ -55,11 +52,3 @@ READINGS: Mapping[str, str] = {
     "Internet cloud, GDS(latency), 10 %": _STEADY,
     "Heterogeneous cloud, GDS(latency), 10 %": _STEADY,
 }
-
-
-def with_reading(check: Check) -> Check:
-    """The check, with why it may have failed where it has."""
-    if check.verdict is not Verdict.FAILS:
-        return check
-    found = next((reading for part, reading in READINGS.items() if part in check.claim), None)
-    return replace(check, reason=f"{check.reason}; our reading: {found}") if found else check

@@ -1,7 +1,7 @@
 """A claim, what was found of it where, and the verdict that follows."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 LEUNG = "it is about the CIFS traces of Leung et al. (Corp, Eng), which are not public"
@@ -50,3 +50,11 @@ def general(claim: str, source: str, printed: str, findings: Iterable[Finding]) 
 def particular(claim: str, source: str, printed: str, reason: str, findings: Iterable[Finding] = ()) -> Check:
     """A claim about something that is not here; the findings are what stands in for it."""
     return Check(claim, source, printed, Verdict.UNTESTABLE, reason, tuple(findings))
+
+
+def with_reading(check: Check, readings: Mapping[str, str]) -> Check:
+    """The check, with why it may have failed where it has; readings stand by parts of claims."""
+    if check.verdict is not Verdict.FAILS:
+        return check
+    found = next((reading for part, reading in readings.items() if part in check.claim), None)
+    return replace(check, reason=f"{check.reason}; our reading: {found}") if found else check
