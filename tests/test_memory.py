@@ -27,7 +27,6 @@ SMALL = {
     "flush": {"dirty_bytes_max": "32MiB"},
     "prefetch": {"policy": "none"},
     "journal": {"replay_records_max": 10_000},
-    "store": {"uploads_in_flight_max": 2, "downloads_in_flight_max": 2},
     "memory": {
         "map_cache_bytes": "2MiB",
         "descriptor_cache_bytes": "2MiB",
@@ -35,6 +34,8 @@ SMALL = {
         "fingerprint_fence_bytes": "1MiB",
         "fingerprint_memtable_entries": 16_384,
         "payload_bytes_max": "64MiB",
+        "transfer_bytes_max": "8MiB",
+        "upload_buffer_bytes_max": "4MiB",
     },
 }
 

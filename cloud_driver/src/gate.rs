@@ -10,6 +10,7 @@
 //! need not wait for a slow prefetch to end.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
@@ -82,10 +83,20 @@ struct State {
     waiting: [VecDeque<oneshot::Sender<Permit>>; 3],
 }
 
-#[derive(Debug)]
+/// Where the limits come from, asked before each admission.
+pub(crate) type LimitsNow = Box<dyn Fn() -> Limits + Send + Sync>;
+
 pub(crate) struct Gate {
-    limits: Limits,
+    limits: LimitsNow,
     state: Mutex<State>,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Gate")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One admitted request; its place is free again when this is dropped.
@@ -97,9 +108,9 @@ pub(crate) struct Permit {
 }
 
 impl Gate {
-    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+    pub(crate) fn new(limits: LimitsNow) -> Arc<Self> {
         Arc::new(Self {
-            limits: limits.at_least_one(),
+            limits,
             state: Mutex::default(),
         })
     }
@@ -159,14 +170,13 @@ impl Gate {
 
     fn may_enter(&self, state: &State, class: Class) -> bool {
         let [demands, prefetches, puts] = state.in_flight;
+        let limits = (self.limits)().at_least_one();
         let room_in_class = match class {
-            Class::Demand => demands + prefetches < self.limits.gets_max,
-            Class::Prefetch => demands + prefetches < self.limits.gets_max && prefetches < self.limits.prefetches_max,
-            Class::Put => puts < self.limits.puts_max,
+            Class::Demand => demands + prefetches < limits.gets_max,
+            Class::Prefetch => demands + prefetches < limits.gets_max && prefetches < limits.prefetches_max,
+            Class::Put => puts < limits.puts_max,
         };
-        room_in_class
-            && demands + prefetches + puts < self.limits.total_max
-            && !state.waiting[class as usize].is_empty()
+        room_in_class && demands + prefetches + puts < limits.total_max && !state.waiting[class as usize].is_empty()
     }
 
     fn release(&self, class: Class) {
@@ -210,9 +220,13 @@ mod tests {
         total_max: 4,
     };
 
+    fn fixed(limits: Limits) -> Arc<Gate> {
+        Gate::new(Box::new(move || limits))
+    }
+
     #[tokio::test]
     async fn demand_overtakes_prefetch_and_puts() {
-        let gate = Gate::new(Limits {
+        let gate = fixed(Limits {
             gets_max: 1,
             prefetches_max: 1,
             puts_max: 1,
@@ -241,7 +255,7 @@ mod tests {
 
     #[tokio::test]
     async fn prefetch_leaves_room_for_demand() {
-        let gate = Gate::new(LIMITS);
+        let gate = fixed(LIMITS);
         let _one = gate.admit(Class::Prefetch).await;
         let _two = gate.admit(Class::Prefetch).await;
         let third = tokio::spawn({
@@ -257,7 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancelled_waiter_loses_nothing() {
-        let gate = Gate::new(Limits { puts_max: 1, ..LIMITS });
+        let gate = fixed(Limits { puts_max: 1, ..LIMITS });
         let held = gate.admit(Class::Put).await;
         for _ in 0..10 {
             let waiter = tokio::spawn({
@@ -275,7 +289,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn limits_hold_under_load() {
-        let gate = Gate::new(LIMITS);
+        let gate = fixed(LIMITS);
         let running: Arc<[AtomicUsize; 3]> = Arc::default();
         let mut tasks = tokio::task::JoinSet::new();
         for index in 0..300 {

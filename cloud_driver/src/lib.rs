@@ -6,7 +6,7 @@
 //!   encryption ([`encryption`], [`keys`]), objects of metadata ([`metadata_object`], [`node_object`]), the timing of retries ([`retry`]), the error types ([`StoreError`]) and the store
 //!   URL ([`StoreUrl`]);
 //! * with it (the default), [`ObjectStore`] and its backends [`MemoryStore`], [`DirStore`] and [`S3Store`], and the
-//!   decorators [`Retrying`], [`Limited`] and [`Counting`], which work over any of them. The feature `kms` adds master keys
+//!   decorators [`Retrying`], [`Limited`], [`Paced`] and [`Counting`], which work over any of them. The feature `kms` adds master keys
 //!   that AWS KMS wraps.
 //!
 //! It owns the bytes of an object, their encryption, and the manners of a request. It does not own which object is written
@@ -44,6 +44,8 @@ mod memory;
 #[cfg(feature = "net")]
 mod open;
 #[cfg(feature = "net")]
+mod pace;
+#[cfg(feature = "net")]
 mod retrying;
 #[cfg(feature = "net")]
 mod s3;
@@ -62,6 +64,8 @@ pub use limited::{Limited, Priority};
 pub use memory::MemoryStore;
 #[cfg(feature = "net")]
 pub use open::{StoreSettings, open_store};
+#[cfg(feature = "net")]
+pub use pace::{Pace, PaceState, Paced};
 #[cfg(feature = "net")]
 pub use retrying::{RetryCounts, Retrying};
 #[cfg(feature = "net")]

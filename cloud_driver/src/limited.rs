@@ -26,11 +26,11 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// A handle for demand reads and puts.
-    pub fn new(inner: Arc<dyn ObjectStore>, limits: Limits) -> Self {
+    /// A handle for demand reads and puts. `limits` is asked before each admission.
+    pub fn new(inner: Arc<dyn ObjectStore>, limits: impl Fn() -> Limits + Send + Sync + 'static) -> Self {
         Self {
             inner,
-            gate: Gate::new(limits),
+            gate: Gate::new(Box::new(limits)),
             priority: Priority::Demand,
         }
     }

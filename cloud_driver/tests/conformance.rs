@@ -54,7 +54,7 @@ async fn limited_decorator() {
         total_max: 1,
     };
     for limits in [Limits::default(), narrow] {
-        let demand = Limited::new(memory(), limits);
+        let demand = Limited::new(memory(), move || limits);
         let prefetch = demand.with_priority(Priority::Prefetch);
         tokio::join!(
             conformance::run(Arc::new(demand.clone()), "demand"),
@@ -84,5 +84,5 @@ async fn counting_decorator() {
 async fn all_decorators_stacked() {
     let counted = Arc::new(Counting::new(memory()));
     let retrying = Arc::new(Retrying::new(counted, RetryPolicy::default()));
-    conformance::run(Arc::new(Limited::new(retrying, Limits::default())), "suite").await;
+    conformance::run(Arc::new(Limited::new(retrying, Limits::default)), "suite").await;
 }

@@ -19,8 +19,6 @@ ENTRY_BYTES_MAX, OVERLAY_OBJECTS_MAX, DESCRIPTOR_BYTES = 64 * MIB, 4096, 3200
 TRANSACTION_PAGES, SLOT_PAGE_BYTES = 4096, 64 * 33
 """The last transaction may bring every page of the slot index, 64 slots each, and each takes a page of LMDB."""
 MEMTABLE_ENTRY_BYTES, SORTED_ENTRY_BYTES, MERGE_BYTES = 48, 40, 4 * MIB
-OBJECT_BYTES = 256 * KIB
-"""A pack; it is held twice while it is made or unpacked."""
 CONNECTION_BYTES = (128 + 128 + 128) * KIB
 """Its own part of the payload, its input, and what its threads use of their stacks."""
 ALLOCATOR_BYTES, PROGRAM_BYTES = 8 * 4 * MIB, 32 * MIB
@@ -32,14 +30,13 @@ def in_force(gateway: Gateway) -> dict[str, Any]:
 
 def bounds(settings: dict[str, Any], connections: int | None = None) -> dict[str, int]:
     """Bytes of each part. `connections`: as many clients, where not all there may be."""
-    memory, store = settings["memory"], settings["store"]
+    memory = settings["memory"]
     slots = parse_size(settings["cache"]["size"]) // BLOCK_BYTES
     cap = settings["flush"].get("dirty_bytes_max")
     dirty = parse_size(cap) // BLOCK_BYTES if cap else slots // 2
     entries = memory["fingerprint_memtable_entries"]
     policy = settings["prefetch"]["policy"]
     clients = settings["nbd"]["connections_max"] + settings["files"]["connections_max"]
-    transfers = store["uploads_in_flight_max"] + store["downloads_in_flight_max"]
     return {
         "slots": slots * SLOT_BYTES,
         "dirty blocks": dirty * DIRTY_BLOCK_BYTES,
@@ -57,7 +54,8 @@ def bounds(settings: dict[str, Any], connections: int | None = None) -> dict[str
         "history of reads": parse_size(settings["prefetch"]["graph_memory_bytes_max"]) if policy == "graph" else 0,
         "payload": parse_size(memory["payload_bytes_max"]),
         "connections": (clients if connections is None else connections) * CONNECTION_BYTES,
-        "objects on their way": transfers * 2 * OBJECT_BYTES,
+        "objects on their way": 3 * parse_size(memory["transfer_bytes_max"])
+        + 2 * parse_size(memory["upload_buffer_bytes_max"]),
         "allocator": ALLOCATOR_BYTES,
         "program and its threads": PROGRAM_BYTES,
     }

@@ -60,6 +60,8 @@ pub struct Config {
     pub hash_jobs_max: usize,
     /// Objects on their way to the store at once, and as many verifications.
     pub uploads_max: usize,
+    /// Blocks of all objects on their way to the store at once; one object always may go.
+    pub upload_blocks_max: usize,
     /// Blocks of one object at the most; 1 to [`tombolo_base::OBJECT_BLOCKS_MAX`].
     pub object_blocks_max: usize,
     /// Objects of which it is remembered that the store has them; each is 100 bytes.
@@ -77,6 +79,8 @@ pub struct Config {
     pub followers_max: usize,
     /// GETs in flight at once; prefetch takes at most three quarters of them.
     pub fetches_max: usize,
+    /// Blocks that GETs in flight may bring at once: each is in memory twice for a moment, as it came and decoded.
+    pub fetch_blocks_max: usize,
     /// Delay before a failed upload is tried again; doubles up to the second.
     pub upload_retry_ms_min: u64,
     /// What the delay grows to at the most.
@@ -117,6 +121,7 @@ impl Default for Config {
             hash_blocks: 256,
             hash_jobs_max: 2,
             uploads_max: 8,
+            upload_blocks_max: 1 << 15,
             object_blocks_max: OBJECT_BLOCKS_MAX,
             followers_max: 2_048,
             present_objects_max: 1 << 16,
@@ -124,6 +129,7 @@ impl Default for Config {
             read_timeout_ms: 60_000,
             fingerprints_max: 1 << 18,
             fetches_max: 16,
+            fetch_blocks_max: 1 << 15,
             upload_retry_ms_min: 500,
             upload_retry_ms_max: 30_000,
             sweep_blocks_max: 4_096,

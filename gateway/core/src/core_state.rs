@@ -10,7 +10,7 @@ use crate::state::checkpoints::Checkpoints;
 use crate::state::dirty::Dirty;
 use crate::state::extent_map::Target;
 use crate::state::fetches::Fetches;
-use crate::state::flush_pipeline::Flush;
+use crate::state::flush_pipeline::{Flush, Lanes};
 use crate::state::group_commit::GroupCommit;
 use crate::state::journal::Journal;
 use crate::state::lost_blocks::Losses;
@@ -107,6 +107,7 @@ pub struct Core {
     pub(crate) metadata_loads: MetadataLoads,
     pub(crate) fetches: Fetches,
     pub(crate) flush: Flush,
+    pub(crate) lanes: Lanes,
     pub(crate) unpublished: Unpublished,
     pub(crate) verification: Verification,
     pub(crate) losses: Losses,

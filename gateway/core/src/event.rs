@@ -204,6 +204,13 @@ pub enum Event {
     },
     /// Upload everything that is dirty now.
     Drain,
+    /// So many requests suit the store now; never more than the [`crate::Config`] permits, and one at the least.
+    Lanes {
+        /// PUTs of objects at once.
+        uploads: usize,
+        /// GETs at once.
+        fetches: usize,
+    },
     /// Make a checkpoint now, whatever the interval (before a clean stop).
     CheckpointNow,
 

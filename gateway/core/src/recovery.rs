@@ -42,7 +42,7 @@ use crate::recovery::unpublished::load_unpublished;
 use crate::state::checkpoints::Checkpoints;
 use crate::state::dirty::Dirty;
 use crate::state::fetches::Fetches;
-use crate::state::flush_pipeline::Flush;
+use crate::state::flush_pipeline::{Flush, Lanes};
 use crate::state::group_commit::GroupCommit;
 use crate::state::journal::Journal;
 use crate::state::lost_blocks::Losses;
@@ -194,6 +194,7 @@ fn empty_core(
         .unwrap_or(0)
         .max(superblock.segment);
     Core {
+        lanes: Lanes::within(&config, config.uploads_max, config.fetches_max),
         now,
         wall: WallClock::new(now, parts.wall_micros),
         out: Vec::new(),

@@ -335,7 +335,7 @@ impl GatewayControl {
     /// Taken together with one status.
     fn metrics(&self) -> Metrics {
         let snapshot = self.gateway.snapshot();
-        let (store_retries, store_gate) = self.gateway.store_load();
+        let (store_retries, store_gate, store_pace) = self.gateway.store_load();
         Metrics {
             status: self.status_of(&snapshot),
             local: self.gateway.local_use(),
@@ -345,6 +345,7 @@ impl GatewayControl {
             store: self.gateway.store_counts(),
             store_retries,
             store_gate,
+            store_pace,
             core: snapshot,
         }
     }

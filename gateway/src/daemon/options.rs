@@ -8,8 +8,9 @@ use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
-use tombolo_cloud_driver::{Limits, StoreError, StoreUrl, open_store};
+use tombolo_cloud_driver::{Pace, StoreError, StoreUrl, open_store};
 use tombolo_core::Config;
+use tombolo_flow_control::concurrency::Parameters;
 use tombolo_fuse::protocol::TRANSFER_BYTES_MAX;
 use tombolo_transport::Budget;
 
@@ -33,7 +34,7 @@ pub fn options(settings: &Settings) -> Result<Options, StoreError> {
         accept_foreign_store: settings.store.accept_foreign,
         accept_loss: false,
         retry: retry_policy(settings),
-        limits: limits(settings),
+        pace: pace(settings),
         compression: match settings.compression.algorithm {
             CompressionAlgorithm::Off => Compression::Off,
             CompressionAlgorithm::Zstd => Compression::Zstd {
@@ -115,6 +116,9 @@ pub fn files_server_config(
     }
 }
 
+/// Requests to the store at once in each direction, at the most: beyond that bandwidth grows nowhere (docs/results/hou.md).
+const LANES_MAX: u32 = 64;
+
 fn blocks(bytes: u64) -> u32 {
     u32::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX)
 }
@@ -141,9 +145,11 @@ fn core_config(settings: &Settings) -> Config {
         hash_jobs_max: settings.threads.hash as usize,
         read_timeout_ms: 3 * flush.stall_timeout_ms,
         fingerprints_max: settings.memory.fingerprint_memtable_entries as usize,
-        uploads_max: store.uploads_in_flight_max as usize,
+        uploads_max: lanes_max(store.uploads_in_flight_max),
+        upload_blocks_max: blocks(settings.memory.transfer_bytes_max.0) as usize,
         object_blocks_max: blocks(store.object_bytes_max.0) as usize,
-        fetches_max: store.downloads_in_flight_max as usize,
+        fetches_max: lanes_max(store.downloads_in_flight_max),
+        fetch_blocks_max: blocks(settings.memory.transfer_bytes_max.0) as usize,
         sequential_floor: settings.cache.sequential_floor,
         ..Config::default()
     }
@@ -163,18 +169,22 @@ fn retry_policy(settings: &Settings) -> RetryPolicy {
     }
 }
 
-fn limits(settings: &Settings) -> Limits {
+/// Requests at once in each direction: what is set, else what is found out.
+fn pace(settings: &Settings) -> Arc<Pace> {
+    let parameters = |pinned: Option<u64>| Parameters {
+        limit_max: LANES_MAX,
+        pinned: pinned.map(|lanes| lanes as u32),
+        ..Parameters::default()
+    };
     let store = &settings.store;
-    let (puts_max, gets_max) = (
-        store.uploads_in_flight_max as usize,
-        store.downloads_in_flight_max as usize,
-    );
-    Limits {
-        puts_max,
-        gets_max,
-        prefetches_max: (gets_max * 3 / 4).max(1),
-        total_max: puts_max + gets_max,
-    }
+    Pace::new(
+        parameters(store.downloads_in_flight_max),
+        parameters(store.uploads_in_flight_max),
+    )
+}
+
+fn lanes_max(pinned: Option<u64>) -> usize {
+    pinned.map_or(LANES_MAX as usize, |lanes| lanes as usize)
 }
 
 #[cfg(test)]

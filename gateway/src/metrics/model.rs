@@ -3,7 +3,7 @@
 use super::requests::OperationMetrics;
 use crate::admin::model::Status;
 use crate::runtime::LocalUse;
-use tombolo_cloud_driver::{GateDepth, OperationCounts, RetryCounts};
+use tombolo_cloud_driver::{GateDepth, OperationCounts, PaceState, RetryCounts};
 use tombolo_core::Snapshot;
 
 /// Everything at one moment.
@@ -27,4 +27,6 @@ pub struct Metrics {
     pub store_retries: RetryCounts,
     /// Requests to the store that are under way or wait to be admitted.
     pub store_gate: GateDepth,
+    /// Requests that may be in flight to the store.
+    pub store_pace: PaceState,
 }

@@ -184,6 +184,36 @@ pub(super) const METRICS: &[Metric] = &[
         },
     ),
     gauge(
+        "tombolo_store_concurrency_limit",
+        "Requests that may be in flight to the store, by direction; found out unless pinned.",
+        |m| {
+            let (gets, puts) = (m.store_pace.gets.limit, m.store_pace.puts.limit);
+            let labelled = [("get", gets), ("put", puts)];
+            let labelled = labelled.map(|(name, limit)| (vec![("direction", name.to_owned())], u64::from(limit)));
+            Integers(labelled.to_vec())
+        },
+    ),
+    gauge(
+        "tombolo_store_rate_bytes_per_second",
+        "The highest rate of late, by direction.",
+        |m| {
+            let (gets, puts) = (m.store_pace.gets.bytes_per_s, m.store_pace.puts.bytes_per_s);
+            let labelled = [("get", gets), ("put", puts)];
+            let labelled = labelled.map(|(name, rate)| (vec![("direction", name.to_owned())], rate as u64));
+            Integers(labelled.to_vec())
+        },
+    ),
+    counter(
+        "tombolo_store_concurrency_halvings_total",
+        "Times that the store asked for less, or did not answer, and requests in flight were halved, by direction.",
+        |m| {
+            let (gets, puts) = (m.store_pace.gets.halvings, m.store_pace.puts.halvings);
+            let labelled = [("get", gets), ("put", puts)];
+            let labelled = labelled.map(|(name, halvings)| (vec![("direction", name.to_owned())], halvings));
+            Integers(labelled.to_vec())
+        },
+    ),
+    gauge(
         "tombolo_store_bytes",
         "Bytes of all objects, after deduplication and compression.",
         |m| Integer(m.status.stored_bytes),

@@ -5,8 +5,9 @@ use crate::admin::model::{
     Status, StoreState, StoreStatus, VolumeInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use tombolo_cloud_driver::{ErrorKind, GateDepth, Operation, OperationCounts, RetryCounts};
+use tombolo_cloud_driver::{ErrorKind, GateDepth, Operation, OperationCounts, PaceState, RetryCounts};
 use tombolo_core::{Counters, PolicyCounters, Snapshot, Tally};
+use tombolo_flow_control::concurrency::State;
 
 fn example() -> Metrics {
     let micros = Distribution {
@@ -92,6 +93,18 @@ fn example() -> Metrics {
         store_gate: GateDepth {
             demands_waiting: 2,
             ..GateDepth::default()
+        },
+        store_pace: PaceState {
+            gets: State {
+                limit: 12,
+                bytes_per_s: 2e6,
+                ..State::default()
+            },
+            puts: State {
+                limit: 4,
+                halvings: 3,
+                ..State::default()
+            },
         },
         store: vec![OperationCounts {
             operation: Operation::Put,

@@ -5,14 +5,14 @@ use super::Gateway;
 use super::buffer_pool::PooledBuffer;
 use super::execute::disk_error;
 use bytes::Bytes;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId};
 use tombolo_cloud_driver::object::{Compression, ObjectError, ObjectReader, byte_range, decode_object};
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
-    Counting, ErrorKind, GateDepth, Limited, Limits, ListedObject, ObjectStore, Priority, PutMode, RetryCounts,
-    Retrying, StoreCounts, StoreError,
+    Counting, ErrorKind, GateDepth, Limited, ListedObject, ObjectStore, Pace, PaceState, Paced, Priority, PutMode,
+    RetryCounts, Retrying, StoreCounts, StoreError,
 };
 use tombolo_core::local_metadata::{MetadataRead, Table};
 use tombolo_core::{BlockLoss, Event, FetchItem, JobId, Loss, LossCause, StoreFailure, UploadFailure};
@@ -23,6 +23,9 @@ pub struct Cloud {
     pub counts: StoreCounts,
     retrying: Arc<Retrying>,
     limited: Arc<Limited>,
+    pace: Arc<Pace>,
+    /// Uploads and downloads at once that the core was told of last.
+    lanes_told: Mutex<(usize, usize)>,
     pub compression: Compression,
     pub runtime: tokio::runtime::Runtime,
     /// So long after its first attempt a request may still be repeated.
@@ -32,19 +35,21 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// Counting sees every attempt; the gate is outside the retries, so a request that waits to be repeated keeps
+    /// Counting and pace see every attempt; the gate is outside the retries, so a request that waits to be repeated keeps
     /// its place and the store is not overrun.
     pub fn new(
         store: Arc<dyn ObjectStore>,
         policy: RetryPolicy,
-        limits: Limits,
+        pace: Arc<Pace>,
         compression: Compression,
         runtime: tokio::runtime::Runtime,
     ) -> Self {
         let counting = Counting::new(store);
         let counts = counting.counts();
-        let retrying = Arc::new(Retrying::new(Arc::new(counting), policy));
-        let limited = Arc::new(Limited::new(retrying.clone(), limits));
+        let paced = Paced::new(Arc::new(counting), pace.clone());
+        let retrying = Arc::new(Retrying::new(Arc::new(paced), policy));
+        let limits = pace.clone();
+        let limited = Arc::new(Limited::new(retrying.clone(), move || limits.limits()));
         let prefetch = Arc::new(limited.with_priority(Priority::Prefetch));
         Self {
             demand: limited.clone(),
@@ -52,6 +57,8 @@ impl Cloud {
             counts,
             retrying,
             limited,
+            pace,
+            lanes_told: Mutex::default(),
             compression,
             runtime,
             patience: policy.deadline,
@@ -67,8 +74,24 @@ impl Gateway {
     }
 
     /// What was repeated since the start, and what waits to be admitted now.
-    pub fn store_load(&self) -> (RetryCounts, GateDepth) {
-        (self.cloud.retrying.counts(), self.cloud.limited.depth())
+    pub fn store_load(&self) -> (RetryCounts, GateDepth, PaceState) {
+        let cloud = &self.cloud;
+        (cloud.retrying.counts(), cloud.limited.depth(), cloud.pace.state())
+    }
+
+    /// Tells the core how many requests suit the store, if that has changed.
+    pub(super) fn tell_lanes(self: &Arc<Self>) {
+        let limits = self.cloud.pace.limits();
+        let lanes = (limits.puts_max, limits.gets_max);
+        let told = std::mem::replace(&mut *self.lanes_told(), lanes);
+        if told != lanes {
+            let (uploads, fetches) = lanes;
+            self.submit(Event::Lanes { uploads, fetches });
+        }
+    }
+
+    fn lanes_told(&self) -> MutexGuard<'_, (usize, usize)> {
+        self.cloud.lanes_told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn store_failure(&self, error: &StoreError) -> StoreFailure {
@@ -103,6 +126,7 @@ impl Gateway {
                     .map_err(|error| worker.store_failure(&error))
                     .and_then(|bytes| worker.store_fetched(&descriptor, &items, range.start, &bytes));
                 worker.submit(Event::Fetched { fetch, result });
+                worker.tell_lanes();
             });
         });
     }
@@ -205,7 +229,10 @@ impl Gateway {
                 }
             };
             let worker = gateway.clone();
-            gateway.io.run(move || worker.submit(Event::Uploaded { job, result }));
+            gateway.io.run(move || {
+                worker.submit(Event::Uploaded { job, result });
+                worker.tell_lanes();
+            });
         });
     }
 }

@@ -40,7 +40,7 @@ use tombolo_base::{BlockSum, KeyId, Lcbn, ObjectDescriptor};
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
-use tombolo_cloud_driver::{ErrorKind, Limits, ObjectStore, Retrying, StoreError};
+use tombolo_cloud_driver::{ErrorKind, ObjectStore, Pace, Retrying, StoreError};
 use tombolo_core::cache_header::{CacheHeader, JournalMark, Mark, decode_marks};
 use tombolo_core::local_metadata::MetadataFault;
 use tombolo_core::publisher::{NotTheWriter, Publisher, RootWriter};
@@ -69,7 +69,7 @@ pub struct Options {
     /// Also on what is left of a state directory of which a part is lost.
     pub accept_loss: bool,
     pub retry: RetryPolicy,
-    pub limits: Limits,
+    pub pace: Arc<Pace>,
     /// Of blocks that are uploaded; others are read as they were stored.
     pub compression: Compression,
     /// Of objects that are uploaded.
@@ -411,7 +411,7 @@ impl Gateway {
             data_keys,
             publishing: Publishing::new(own_root.kept, options.writer),
             loading: Loading::default(),
-            cloud: Cloud::new(store, options.retry, options.limits, options.compression, runtime),
+            cloud: Cloud::new(store, options.retry, options.pace, options.compression, runtime),
             io: threads("io", options.io_threads, 0)?,
             lacking: threads("lacking", lacking_threads, 0)?,
             hashing: threads("hash", options.hash_threads, 10)?,
@@ -436,6 +436,7 @@ impl Gateway {
             }),
             false => gateway.start_renewing(),
         }
+        gateway.tell_lanes();
         // The recovered state gets a first checkpoint soon and the flush pipeline a first look.
         gateway.submit(Event::Tick);
         Ok(gateway)

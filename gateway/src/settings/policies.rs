@@ -1,5 +1,6 @@
 //! Policies by their names, and from settings to the policies themselves.
 
+use super::ByteSize;
 use super::value::{Value, quoted};
 use super::{Cache, Fault, Prefetch, PrefetchAddressing, Settings};
 use std::str::FromStr;
@@ -62,7 +63,7 @@ impl PolicySettings {
         };
         Self {
             replacement,
-            prefetch: config(replacement, name, prefetch),
+            prefetch: config(replacement, name, window_of(cache, prefetch), prefetch),
             addressing: match prefetch.addressing {
                 PrefetchAddressing::Logical => Addressing::Logical,
                 PrefetchAddressing::Pvbn => Addressing::Pvbn,
@@ -94,9 +95,14 @@ fn replacement_of(combination: Combination) -> (Policy, PolicyName) {
     (replacement, combination.prefetch())
 }
 
-fn config(replacement: Policy, name: PolicyName, settings: &Prefetch) -> PolicyConfig {
-    let blocks = |bytes: super::ByteSize| bytes.0 / BLOCK_BYTES as u64;
-    let window = blocks(settings.window_bytes_max);
+fn window_of(cache: &Cache, prefetch: &Prefetch) -> ByteSize {
+    let share = ByteSize(cache.size.0 / 8);
+    prefetch.window_bytes_max.unwrap_or(share.min(WINDOW_BYTES_MAX))
+}
+
+fn config(replacement: Policy, name: PolicyName, window: ByteSize, settings: &Prefetch) -> PolicyConfig {
+    let blocks = |bytes: ByteSize| bytes.0 / BLOCK_BYTES as u64;
+    let window = blocks(window);
     let mut config = PolicyConfig::of(name);
     match &mut config {
         PolicyConfig::Ramp { window_blocks_max } => *window_blocks_max = window,
@@ -126,6 +132,8 @@ fn config(replacement: Policy, name: PolicyName, settings: &Prefetch) -> PolicyC
 }
 
 const HOUR_MICROS: u64 = 3_600_000_000;
+/// How far ahead of one reader, unless set or the cache is small.
+const WINDOW_BYTES_MAX: ByteSize = ByteSize(64 << 20);
 /// In place of a value: what a file that does not mention the key says.
 const UNSET: &str = "unset";
 
@@ -234,7 +242,7 @@ mod tests {
                     prefetch.graph_forget_hours = 1;
                     prefetch.graph_memory_bytes_max = super::super::ByteSize(16 << 20);
                 }
-                assert_eq!(config(Policy::Sarc, name, &prefetch).validate(), []);
+                assert_eq!(config(Policy::Sarc, name, WINDOW_BYTES_MAX, &prefetch).validate(), []);
             }
         }
     }

@@ -129,16 +129,10 @@ fn check_sizes(settings: &Settings, faults: &mut Vec<Fault>) {
         ));
     }
     let window_max = ByteSize(cache.0 / 4);
-    if settings.prefetch.window_bytes_max > window_max {
+    if let Some(window) = settings.prefetch.window_bytes_max.filter(|window| *window > window_max) {
         let reason = format!("one reader's window must not crowd out the cache, and [cache] size = {cache}");
         let permitted = format!("at most a quarter of the cache, {window_max}");
-        faults.push(fault(
-            "prefetch",
-            "window_bytes_max",
-            settings.prefetch.window_bytes_max,
-            permitted,
-            reason,
-        ));
+        faults.push(fault("prefetch", "window_bytes_max", window, permitted, reason));
     }
     let (segment, checkpoint) = (
         settings.journal.segment_bytes,

@@ -126,6 +126,9 @@ section! {
         /// Blocks that were hashed are kept in memory for their upload, up to so much; others are read again.
         upload_buffer_bytes_max: ByteSize = ByteSize(32 * MIB), Permitted::bytes(0, 64 * GIB),
             "What is hashed ahead of the uploads, a few of the largest objects.";
+        /// Data of objects on their way to the store, and as much on its way from there.
+        transfer_bytes_max: ByteSize = ByteSize(64 * MIB), Permitted::bytes(8 * MIB, 64 * GIB),
+            "What fills five gigabits at 100 ms. What comes is in memory twice for a moment: as it came, and decoded.";
         /// Data of the requests of all clients together, NBD and files: of writes until answered, of reads until sent. One
         /// client holds at most a quarter of it; 128 KiB of each are its own and not counted. Who finds no room waits.
         payload_bytes_max: ByteSize = ByteSize(256 * MIB), Permitted::bytes(64 * MIB, TIB),
@@ -181,8 +184,8 @@ section! {
         addressing: PrefetchAddressing = PrefetchAddressing::Logical, Permitted::Words("`logical` or `pvbn`"),
             "A place keeps its history when it is overwritten; with `pvbn` clones and duplicates share theirs instead.";
         /// How far ahead of one reader, at the most (`ramp`, `amp`, `graph`, `linux`).
-        window_bytes_max: ByteSize = ByteSize(8 * MIB), Permitted::bytes(256 * KIB, GIB),
-            "At 100 ms per object this lets one reader take 80 MB/s; more crowds the cache.";
+        window_bytes_max: Option<ByteSize> = None, Permitted::bytes(256 * KIB, GIB),
+            "Unset: 64 MiB, at most an eighth of the cache. A window grows while its reader waits; at 100 ms this lets one take 640 MB/s.";
         /// How much at once (`seq`).
         degree_bytes: ByteSize = ByteSize(256 * KIB), Permitted::bytes(4 * KIB, GIB),
             "One object: more is another request.";

@@ -116,11 +116,11 @@ section! {
         object_bytes_max: ByteSize = ByteSize(4 << 20), Permitted::bytes(256 << 10, 4 << 20),
             "A request costs the same whatever its size: a TiB takes 262,144 puts, 1.3 $, and 21 $ in objects of 256 KiB.";
         /// Uploads at the same time.
-        uploads_in_flight_max: u64 = 8, Permitted::numbers(1, 256),
-            "Eight objects of 4 MiB fill a gigabit at 250 ms each; each holds at most twice its length of memory.";
+        uploads_in_flight_max: Option<u64> = None, Permitted::numbers(1, 64),
+            "Unset: as many as pay, found out while uploading, up to 64. A number pins it.";
         /// Downloads at the same time, prefetches included.
-        downloads_in_flight_max: u64 = 16, Permitted::numbers(1, 256),
-            "Twice the uploads, because readers wait for them; a quarter is kept for what is read right now.";
+        downloads_in_flight_max: Option<u64> = None, Permitted::numbers(1, 64),
+            "Unset: as many as pay, found out while downloading, up to 64. A quarter is kept for what is read right now.";
     }
 }
 

@@ -108,7 +108,11 @@ fn contradictions_are_refused() {
             "64MiB",
         ),
         ("[cache]\nsize = 67108865", "[cache] size", "blocks"),
-        ("[cache]\nsize = \"16MiB\"", "[prefetch] window_bytes_max", "quarter"),
+        (
+            "[cache]\nsize = \"16MiB\"\n[prefetch]\nwindow_bytes_max = \"8MiB\"",
+            "[prefetch] window_bytes_max",
+            "quarter",
+        ),
         (
             "[journal]\nsegment_bytes = \"512MiB\"",
             "[journal] segment_bytes",

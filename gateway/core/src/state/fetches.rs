@@ -88,6 +88,8 @@ pub struct Fetches {
     pub demand: VecDeque<JobId>,
     pub prefetch: VecDeque<JobId>,
     pub launched: usize,
+    /// Blocks that those bring.
+    pub launched_blocks: usize,
 }
 
 /// Blocks of one object whose gap is at most this far apart are fetched by one range.

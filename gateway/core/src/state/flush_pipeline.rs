@@ -1,6 +1,7 @@
 //! Dirty blocks on their way to the cloud: hash jobs, the open object, uploads, and the blocks that wait for them.
 
 use crate::Lsn;
+use crate::config::Config;
 use crate::event::{HashResult, JobId, UploadItem};
 use crate::format::local_metadata::OBJECT_SPAN_MAX;
 use crate::state::unreadable::Unreadable;
@@ -34,6 +35,23 @@ pub struct Pending {
     /// Dirty blocks of the same contents. They keep their slots until the confirmation: a redirect to a block that
     /// a crash, a bad slot or an overwrite might still take away would lose them with it.
     pub followers: Vec<Pvbn>,
+}
+
+/// How many requests may be in flight now.
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes {
+    pub uploads: usize,
+    pub fetches: usize,
+}
+
+impl Lanes {
+    /// What is asked for, as far as is permitted; one of each always is.
+    pub fn within(config: &Config, uploads: usize, fetches: usize) -> Self {
+        Self {
+            uploads: uploads.clamp(1, config.uploads_max.max(1)),
+            fetches: fetches.clamp(1, config.fetches_max.max(1)),
+        }
+    }
 }
 
 /// How far a drain has come.

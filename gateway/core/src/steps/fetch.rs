@@ -62,9 +62,9 @@ impl Core {
     }
 
     pub(crate) fn pump_fetches(&mut self) {
-        while self.fetches.launched < self.config.fetches_max {
+        while self.fetches.launched < self.lanes.fetches {
             // A quarter of the GETs in flight is kept free of prefetch, so that demand never waits for prefetch alone.
-            let prefetch_may = self.fetches.launched < (self.config.fetches_max * 3 / 4).max(1);
+            let prefetch_may = self.fetches.launched < (self.lanes.fetches * 3 / 4).max(1);
             let (job, from_demand) = match self.fetches.demand.front() {
                 Some(job) => (*job, true),
                 None if prefetch_may => match self.fetches.prefetch.front() {
@@ -73,6 +73,9 @@ impl Core {
                 },
                 None => return,
             };
+            if !self.may_bring(job) {
+                return;
+            }
             if !self.launch(job) {
                 if self.has_pending_transitions() {
                     self.want_sync();
@@ -85,6 +88,12 @@ impl Core {
                 self.fetches.prefetch.pop_front();
             }
         }
+    }
+
+    /// Whether there is memory for it; one always may go.
+    fn may_bring(&self, job: JobId) -> bool {
+        let blocks = self.fetches.fetches.get(&job).map_or(0, |fetch| fetch.blocks.len());
+        self.fetches.launched == 0 || self.fetches.launched_blocks + blocks <= self.config.fetch_blocks_max
     }
 
     /// False when there are no slots for it now.
@@ -115,6 +124,7 @@ impl Core {
         };
         assert_eq!(fetch.slots.len(), fetch.blocks.len(), "a slot for each block");
         self.fetches.launched += 1;
+        self.fetches.launched_blocks += fetch.slots.len();
         self.counters.fetches += 1;
         self.out.push(command);
         true
@@ -126,6 +136,7 @@ impl Core {
         };
         assert!(!fetch.slots.is_empty() && self.fetches.launched > 0, "it was launched");
         self.fetches.launched -= 1;
+        self.fetches.launched_blocks -= fetch.slots.len();
         for (index, _) in &fetch.blocks {
             let pvbn = fetch.descriptor.blocks()[usize::from(*index)].pvbn;
             let entry = self.fetches.blocks.remove(&pvbn);

@@ -123,7 +123,7 @@ impl Core {
     fn has_uploads_enough(&self) -> bool {
         let waiting = self.flush.uploads.values().filter(|upload| !upload.running);
         let blocks: usize = waiting.map(|upload| upload.items.len()).sum();
-        blocks >= 2 * self.config.object_blocks().max(self.config.uploads_max * PACK_BLOCKS)
+        blocks >= 2 * self.config.object_blocks().max(self.lanes.uploads * PACK_BLOCKS)
     }
 
     /// Every block that is hashed now may turn out to be another follower, and the batch that confirms an object
@@ -289,7 +289,7 @@ impl Core {
         if self.flush.drain.is_none() && self.unpublished.waiting.is_empty() {
             return most;
         }
-        let share = self.dirty.len().div_ceil(self.config.uploads_max.max(1));
+        let share = self.dirty.len().div_ceil(self.lanes.uploads);
         share.next_multiple_of(PACK_BLOCKS).clamp(1, most)
     }
 
@@ -322,6 +322,7 @@ impl Core {
     fn begin_uploads(&mut self) {
         let mut lanes = self.free_lanes();
         let mut room = self.index_room();
+        let mut memory = self.upload_memory();
         for (job, upload) in &mut self.flush.uploads {
             if lanes == 0 {
                 return;
@@ -333,10 +334,16 @@ impl Core {
                 self.checkpoints.is_wanted = true;
                 return;
             }
+            if upload.items.len() > memory {
+                return;
+            }
             upload.running = true;
             upload.retry_at = None;
             lanes -= 1;
             room -= upload.items.len();
+            memory = memory
+                .min(self.config.upload_blocks_max)
+                .saturating_sub(upload.items.len());
             self.out.push(Command::Upload {
                 job: *job,
                 items: upload.items.clone(),
@@ -346,7 +353,15 @@ impl Core {
 
     fn free_lanes(&self) -> usize {
         let in_flight = self.flush.uploads_in_flight();
-        self.config.uploads_max.saturating_sub(in_flight)
+        self.lanes.uploads.saturating_sub(in_flight)
+    }
+
+    /// Blocks of objects that there is memory for.
+    fn upload_memory(&self) -> usize {
+        match self.flush.blocks_in_flight() {
+            0 => self.config.upload_blocks_max.max(OBJECT_BLOCKS_MAX),
+            taken => self.config.upload_blocks_max.saturating_sub(taken),
+        }
     }
 
     /// Blocks whose fingerprints find room in the index's memory once those on their way are there; what does not might be stored
@@ -364,7 +379,7 @@ impl Core {
         if self.free_lanes() == 0 {
             return None;
         }
-        let room = self.index_room();
+        let room = self.index_room().min(self.upload_memory());
         let waiting = self.flush.uploads.values().filter(|upload| !upload.running);
         waiting
             .take_while(|upload| upload.items.len() <= room || upload.retry_at.is_some_and(|at| self.now < at))

@@ -123,7 +123,12 @@ impl World {
                 let nothing = no_span(volume);
                 self.ask(client, Kind::Delete, nothing, Vec::new());
             }
-            978..=987 => {
+            978..=983 => {
+                let (uploads, fetches) = (self.prng.below(6) as usize, self.prng.below(8) as usize);
+                self.step(Event::Lanes { uploads, fetches });
+                self.client_rests(client);
+            }
+            984..=991 => {
                 self.step(Event::Drain);
                 self.client_rests(client);
             }

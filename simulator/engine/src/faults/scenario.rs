@@ -291,6 +291,8 @@ pub(crate) fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u3
         slot_reads_max: 2 + prng.below(4) as u32,
         fingerprints_max: 64 + prng.below(400) as usize,
         fetches_max: 1 + prng.below(6) as usize,
+        fetch_blocks_max: tiny(prng, 1, 200, 1 << 15),
+        upload_blocks_max: tiny(prng, 1, 400, 1 << 15),
         upload_retry_ms_min: 1 + prng.below(20),
         upload_retry_ms_max: 20 + prng.below(500),
         sequential_floor: prng.chance(500),

@@ -1,0 +1,193 @@
+//! How many requests may be in flight, learnt from how they end: a [`Concurrency`] for downloads and one for uploads, told of
+//! every attempt by a decorator that stands below the retries.
+//!
+//! It owns the clock of the controllers and what counts as a sign of load. It holds nothing back itself: [`crate::Limited`] does,
+//! and asks for the limits here.
+
+use crate::gate::Limits;
+use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
+use crate::{ErrorKind, StoreError};
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::time::Instant as RealInstant;
+use tombolo_base::Instant;
+use tombolo_flow_control::Concurrency;
+use tombolo_flow_control::concurrency::{Completion, Outcome, Parameters, State};
+
+/// What both controllers have found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PaceState {
+    /// Of downloads.
+    pub gets: State,
+    /// Of uploads.
+    pub puts: State,
+}
+
+/// The limits of one store.
+#[derive(Debug)]
+pub struct Pace {
+    begun: RealInstant,
+    gets: Direction,
+    puts: Direction,
+}
+
+#[derive(Debug)]
+struct Direction {
+    in_flight: AtomicU32,
+    concurrency: Mutex<Concurrency>,
+}
+
+impl Direction {
+    fn new(parameters: Parameters) -> Self {
+        Self {
+            in_flight: AtomicU32::new(0),
+            concurrency: Mutex::new(Concurrency::new(parameters, Instant(0))),
+        }
+    }
+
+    fn concurrency(&self) -> MutexGuard<'_, Concurrency> {
+        self.concurrency.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pace {
+    /// Knows nothing of the store yet.
+    pub fn new(gets: Parameters, puts: Parameters) -> Arc<Self> {
+        Arc::new(Self {
+            begun: RealInstant::now(),
+            gets: Direction::new(gets),
+            puts: Direction::new(puts),
+        })
+    }
+
+    /// What may be in flight now. A quarter of the downloads is kept for demand.
+    pub fn limits(&self) -> Limits {
+        let gets_max = self.gets.concurrency().limit() as usize;
+        let puts_max = self.puts.concurrency().limit() as usize;
+        Limits {
+            puts_max,
+            gets_max,
+            prefetches_max: (gets_max * 3 / 4).max(1),
+            total_max: puts_max + gets_max,
+        }
+    }
+
+    /// For metrics.
+    pub fn state(&self) -> PaceState {
+        PaceState {
+            gets: self.gets.concurrency().state(),
+            puts: self.puts.concurrency().state(),
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Instant(u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// A request that is given up by its caller counts for nothing.
+    async fn watch<T>(
+        &self,
+        direction: &Direction,
+        bytes_of: impl Fn(&T) -> u64,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let in_flight = InFlight::enter(&direction.in_flight);
+        let sent = self.now();
+        let outcome = request.await;
+        let completion = Completion {
+            sent,
+            bytes: outcome.as_ref().map_or(0, bytes_of),
+            in_flight: in_flight.at_entry,
+            outcome: outcome.as_ref().map_or_else(outcome_of, |_| Outcome::Done),
+        };
+        direction.concurrency().on_completed(self.now(), &completion);
+        outcome
+    }
+}
+
+fn outcome_of(error: &StoreError) -> Outcome {
+    match error.kind() {
+        ErrorKind::Throttled => Outcome::SlowDown,
+        ErrorKind::Retry | ErrorKind::Unreachable => Outcome::Lost,
+        ErrorKind::AccessDenied
+        | ErrorKind::BucketMissing
+        | ErrorKind::OutOfSpace
+        | ErrorKind::Internal
+        | ErrorKind::NotFound
+        | ErrorKind::Precondition
+        | ErrorKind::Invalid
+        | ErrorKind::Corrupt => Outcome::Done,
+    }
+}
+
+struct InFlight<'c> {
+    count: &'c AtomicU32,
+    at_entry: u32,
+}
+
+impl<'c> InFlight<'c> {
+    fn enter(count: &'c AtomicU32) -> Self {
+        Self {
+            at_entry: count.fetch_add(1, Ordering::Relaxed) + 1,
+            count,
+        }
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A decorator that tells a [`Pace`] of every attempt. Requests without a body are too small to tell of load.
+#[derive(Debug)]
+pub struct Paced {
+    inner: Arc<dyn ObjectStore>,
+    pace: Arc<Pace>,
+}
+
+impl Paced {
+    /// Tells `pace` from now on.
+    pub fn new(inner: Arc<dyn ObjectStore>, pace: Arc<Pace>) -> Self {
+        Self { inner, pace }
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Paced {
+    async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
+        let size = bytes.len() as u64;
+        let request = self.inner.put(key, bytes, mode);
+        self.pace.watch(&self.pace.puts, |_| size, request).await
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+        let request = self.inner.get(key, range);
+        let size = |bytes: &Bytes| bytes.len() as u64;
+        self.pace.watch(&self.pace.gets, size, request).await
+    }
+
+    async fn head(&self, key: &str) -> Result<ObjectMeta> {
+        self.inner.head(key).await
+    }
+
+    async fn list(&self, prefix: &str, start_after: Option<&str>, limit: usize) -> Result<Vec<ListedObject>> {
+        self.inner.list(prefix, start_after, limit).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<()> {
+        self.inner.delete(key).await
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.inner.check().await
+    }
+}
+
+#[cfg(test)]
+#[path = "pace_tests.rs"]
+mod tests;
