@@ -3,8 +3,8 @@
 //! Two layers, split by the feature `net`:
 //!
 //! * without it, pure functions that the simulator shares with the gateway: the object format ([`object`]) and its
-//!   encryption ([`encryption`], [`keys`]), objects of metadata ([`metadata_object`], [`node_object`]), the timing of retries ([`retry`]), the error types ([`StoreError`]) and the store
-//!   URL ([`StoreUrl`]);
+//!   encryption ([`encryption`], [`keys`]), objects of metadata ([`metadata_object`], [`node_object`]), the timing of retries ([`retry`]), the error types ([`StoreError`]), the store
+//!   URL ([`StoreUrl`]), and tables of what a store was measured to take ([`latency_table`]);
 //! * with it (the default), [`ObjectStore`] and its backends [`MemoryStore`], [`DirStore`] and [`S3Store`], and the
 //!   decorators [`Retrying`], [`Limited`], [`Paced`] and [`Counting`], which work over any of them. The feature `kms` adds master keys
 //!   that AWS KMS wraps.
@@ -17,6 +17,7 @@ pub mod encryption;
 mod error;
 mod key;
 pub mod keys;
+pub mod latency_table;
 pub mod metadata_object;
 pub mod node_object;
 pub mod object;
