@@ -363,6 +363,54 @@ fn latencies_are_what_the_tables_say() {
 }
 
 #[test]
+fn measured_latencies_depend_on_size_and_parallelism() {
+    let cell = |size_bytes: u64, parallelism: u32, ms: f64| {
+        json!({"size_bytes": size_bytes, "parallelism": parallelism, "requests": 1, "failed": 0, "bytes_per_s": 1e6,
+               "mean_ms": ms, "mean_ms_deviation": 0, "latency_ms": [[0.5, ms]]})
+    };
+    let cells = json!([
+        cell(4096, 1, 20.0),
+        cell(4096, 2, 30.0),
+        cell(65_536, 1, 80.0),
+        cell(65_536, 2, 120.0)
+    ]);
+    let settings = json!({
+        "cache_blocks": 1000, "preload": "touched", "arrivals": "trace", "pack_blocks": 16,
+        "cloud": {"get_ms": cells, "put_ms": [[0.5, 1.0]], "rtt_ms": 5.0, "ms_per_mib": 1e5},
+        "disk": {"read_ms": [[0.5, 0.0]], "write_ms": [[0.5, 0.0]]},
+    });
+    let folder = Folder::new();
+    let latencies = |records: &[Record]| {
+        let report = replay(&folder.trace(records), settings.clone());
+        (report.read_latency.min, report.read_latency.max)
+    };
+    let near = |found: f64, ms: f64| assert!((found - ms).abs() < ms * 0.02, "{found} ms, not {ms}");
+    // Alone; beside another one; sixteen blocks, whose bytes alone decide.
+    near(latencies(&[read(0, 0, 1)]).1, 25.0);
+    let (first, second) = latencies(&[read(0, 0, 1), read(1_000, 1 << 20, 1)]);
+    near(first, 25.0);
+    near(second, 35.0);
+    near(latencies(&[read(0, 0, 1), read(500_000, 1 << 20, 1)]).1, 25.0);
+    near(latencies(&[read(0, 0, 16)]).1, 85.0);
+    let mut job = job(&folder.trace(&[read(0, 0, 1)]), settings);
+    job.disk.read_ms = job.cloud.get_ms.clone();
+    let error = run(&job, None, &mut |_, _| Ok(())).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "disk.read_ms: cells of a store that was measured stand for no disk"
+    );
+    job.disk = tombolo_engine::replay::Disk::default();
+    if let tombolo_engine::replay::Latency::Measured(cells) = &mut job.cloud.get_ms {
+        cells[1].parallelism = 1;
+    }
+    let error = run(&job, None, &mut |_, _| Ok(())).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "cloud.get_ms: cells: 4096 bytes, parallelism 1, stand there twice"
+    );
+}
+
+#[test]
 fn the_warm_up_is_left_out() {
     let folder = Folder::new();
     let path = folder.trace(&reads(9, 5_000));

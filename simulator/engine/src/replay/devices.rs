@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::job;
-use super::latency::{Stream, Table, unit};
+use super::latency::{RequestLatency, Stream, Table, unit};
 use hashbrown::HashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -89,11 +89,12 @@ impl DiskQueue {
 /// The cloud's latencies. How many requests are under way is the core's affair: its lanes are the cloud's.
 #[derive(Debug)]
 pub struct CloudLatency {
-    get: Table,
-    put: Table,
+    get: RequestLatency,
+    put: RequestLatency,
     micros_fixed: f64,
-    micros_per_byte: f64,
     seed: u64,
+    gets_under_way: u32,
+    puts_under_way: u32,
     /// GETs so far, by object.
     attempts: HashMap<u64, u32>,
 }
@@ -111,34 +112,46 @@ impl CloudLatency {
             let reason = "1 to 65536 requests".into();
             return Err(Error::Job { field, reason });
         }
+        let micros_per_byte = cloud.ms_per_mib * 1_000.0 / f64::from(1 << 20);
         Ok(Self {
-            get: Table::of(&cloud.get_ms, "cloud.get_ms")?,
-            put: Table::of(&cloud.put_ms, "cloud.put_ms")?,
+            get: RequestLatency::of(&cloud.get_ms, micros_per_byte, "cloud.get_ms")?,
+            put: RequestLatency::of(&cloud.put_ms, micros_per_byte, "cloud.put_ms")?,
             micros_fixed: cloud.rtt_ms * 1_000.0,
-            micros_per_byte: cloud.ms_per_mib * 1_000.0 / f64::from(1 << 20),
             seed,
+            gets_under_way: 0,
+            puts_under_way: 0,
             attempts: HashMap::new(),
         })
     }
 
+    /// How long a GET takes that begins now; [`CloudLatency::got`] ends it.
     pub fn get_micros(&mut self, request: &GetRequest, store: Option<&mut dyn Store>) -> Result<u64, Error> {
         let told = store.map(|store| told(store.get(request))).transpose()?.flatten();
+        self.gets_under_way += 1;
         let attempt = self.attempts.entry(request.object).or_insert(0);
         *attempt += 1;
-        let drawn = self
-            .get
-            .at(unit(self.seed, Stream::Get, request.object, u64::from(*attempt)));
-        Ok(told.unwrap_or_else(|| self.with_size(drawn, request.bytes)))
+        let drawn = unit(self.seed, Stream::Get, request.object, u64::from(*attempt));
+        let micros = self.micros_fixed + self.get.at(drawn, request.bytes, self.gets_under_way);
+        Ok(told.unwrap_or(micros as u64))
     }
 
+    /// How long a PUT takes that begins now; [`CloudLatency::has_put`] ends it.
     pub fn put_micros(&mut self, request: &PutRequest, store: Option<&mut dyn Store>) -> Result<u64, Error> {
         let told = store.map(|store| told(store.put(request))).transpose()?.flatten();
-        let drawn = self.put.at(unit(self.seed, Stream::Put, request.object, 0));
-        Ok(told.unwrap_or_else(|| self.with_size(drawn, request.bytes)))
+        self.puts_under_way += 1;
+        let drawn = unit(self.seed, Stream::Put, request.object, 0);
+        let micros = self.micros_fixed + self.put.at(drawn, request.bytes, self.puts_under_way);
+        Ok(told.unwrap_or(micros as u64))
     }
 
-    fn with_size(&self, drawn: f64, bytes: u64) -> u64 {
-        (drawn + self.micros_fixed + self.micros_per_byte * bytes as f64) as u64
+    /// A GET is over.
+    pub fn got(&mut self) {
+        self.gets_under_way -= 1;
+    }
+
+    /// A PUT is over.
+    pub fn has_put(&mut self) {
+        self.puts_under_way -= 1;
     }
 }
 

@@ -1,6 +1,7 @@
 //! What to replay: plain data, read from JSON. Times are virtual unless said otherwise.
 
 use serde::{Deserialize, Serialize};
+use tombolo_cloud_driver::latency_table::Cell;
 use tombolo_trace::Source;
 
 /// A trace, a gateway and its surroundings.
@@ -128,8 +129,8 @@ pub enum Preload {
     Pages,
 }
 
-/// Either a named latency table (see `replay::models`) or one's own, as (quantile, milliseconds) pairs in ascending
-/// order; between them latencies are interpolated, beyond them the nearest counts.
+/// A named latency table (see `replay::models`), one's own, as (quantile, milliseconds) pairs in ascending order, between
+/// which latencies are interpolated and beyond which the nearest counts, or the cells of a store that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Latency {
@@ -137,19 +138,21 @@ pub enum Latency {
     Named(String),
     /// (quantile, milliseconds).
     Table(Vec<(f64, f64)>),
+    /// By size and parallelism: `get` or `put` of a [`tombolo_cloud_driver::latency_table::LatencyTable`].
+    Measured(Vec<Cell>),
 }
 
 /// The store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cloud {
-    /// Of a GET of little.
+    /// Of a GET of little, or as measured.
     pub get_ms: Latency,
-    /// Of a PUT of little.
+    /// Of a PUT of little, or as measured.
     pub put_ms: Latency,
     /// Added to every latency: how far the store is from where the table was measured.
     pub rtt_ms: f64,
-    /// Added to a request's latency for its size.
+    /// Added to a request's latency for its size; not to one as measured, which depends on the size.
     pub ms_per_mib: f64,
     /// GETs under way at the most, and PUTs.
     pub parallel_requests: u32,

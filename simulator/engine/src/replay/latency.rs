@@ -4,12 +4,12 @@
 use super::error::Error;
 use super::job::Latency;
 use super::models::MODELS;
+use tombolo_cloud_driver::latency_table::{Cells, Quantiles};
 
-/// A distribution by its quantiles.
+/// A distribution by its quantiles, of every request alike.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// (quantile, microseconds), ascending in both; not empty.
-    points: Vec<(f64, f64)>,
+    micros: Quantiles,
 }
 
 /// A latency beyond this is a slip of the pen.
@@ -17,45 +17,65 @@ const MS_MAX: f64 = 3_600_000.0;
 
 impl Table {
     pub fn of(latency: &Latency, field: &'static str) -> Result<Self, Error> {
+        let refuse = |reason: String| Error::Job { field, reason };
         let points = match latency {
             Latency::Table(points) => points.clone(),
             Latency::Named(name) => match MODELS.iter().find(|(known, _)| known == name) {
                 Some((_, points)) => points.to_vec(),
                 None => {
                     let names: Vec<&str> = MODELS.iter().map(|(name, _)| *name).collect();
-                    let reason = format!("{name:?} is not a latency model; known are {}", names.join(" "));
-                    return Err(Error::Job { field, reason });
+                    let known = names.join(" ");
+                    return Err(refuse(format!("{name:?} is not a latency model; known are {known}")));
                 }
             },
+            Latency::Measured(_) => return Err(refuse("cells of a store that was measured stand for no disk".into())),
         };
-        let are_in_range = points
-            .iter()
-            .all(|(quantile, ms)| (0.0..=1.0).contains(quantile) && (0.0..=MS_MAX).contains(ms));
-        let ascend = points.is_sorted_by(|left, right| left.0 < right.0 && left.1 <= right.1);
-        if points.is_empty() || !are_in_range || !ascend {
-            let reason =
-                "quantiles must ascend within 0 to 1, with milliseconds that do not fall, up to an hour".into();
-            return Err(Error::Job { field, reason });
-        }
         let points = points.iter().map(|(quantile, ms)| (*quantile, ms * 1_000.0)).collect();
-        Ok(Self { points })
+        let micros = Quantiles::new(points, MS_MAX * 1_000.0).ok_or_else(|| refuse(Quantiles::RULE.into()))?;
+        Ok(Self { micros })
     }
 
     /// True when nothing ever takes any time.
     pub fn is_zero(&self) -> bool {
-        self.points.iter().all(|(_, micros)| *micros == 0.0)
+        self.micros.points().iter().all(|(_, micros)| *micros == 0.0)
     }
 
     /// The quantile `unit` of 0 to 1, in microseconds.
     pub fn at(&self, unit: f64) -> f64 {
-        let index = self.points.partition_point(|(quantile, _)| *quantile <= unit);
-        let (Some(left), Some(right)) = (
-            index.checked_sub(1).map(|left| self.points[left]),
-            self.points.get(index),
-        ) else {
-            return self.points[index.min(self.points.len() - 1)].1;
+        self.micros.at(unit)
+    }
+}
+
+/// Of a kind of request to the store.
+#[derive(Clone, Debug)]
+pub enum RequestLatency {
+    /// What a small request takes, and what is added for each byte.
+    Table { table: Table, micros_per_byte: f64 },
+    /// By size, and by how many requests of the kind are under way.
+    Measured(Cells),
+}
+
+impl RequestLatency {
+    pub fn of(latency: &Latency, micros_per_byte: f64, field: &'static str) -> Result<Self, Error> {
+        let Latency::Measured(cells) = latency else {
+            let table = Table::of(latency, field)?;
+            return Ok(Self::Table { table, micros_per_byte });
         };
-        left.1 + (right.1 - left.1) * (unit - left.0) / (right.0 - left.0)
+        match Cells::new(cells.clone()) {
+            Ok(cells) => Ok(Self::Measured(cells)),
+            Err(error) => Err(Error::Job {
+                field,
+                reason: error.within("cells").to_string(),
+            }),
+        }
+    }
+
+    /// The quantile `unit` of 0 to 1, in microseconds, of a request that is the last of `parallelism` under way.
+    pub fn at(&self, unit: f64, bytes: u64, parallelism: u32) -> f64 {
+        match self {
+            Self::Table { table, micros_per_byte } => table.at(unit) + micros_per_byte * bytes as f64,
+            Self::Measured(cells) => cells.latency_ms(bytes, parallelism, unit) * 1_000.0,
+        }
     }
 }
 

@@ -326,6 +326,7 @@ impl<'a> World<'a> {
             Completion::SlotsWritten(token) => Event::SlotsWritten { token, result: Ok(()) },
             Completion::Synced => Event::Synced { result: Ok(()) },
             Completion::Fetched(fetch, descriptor, items) => {
+                self.cloud.got();
                 self.arrived.extend(items.iter().map(|item| item.slot));
                 let block = |item: &FetchItem| {
                     self.filled[item.slot.0 as usize] = self.next_token;
@@ -335,6 +336,7 @@ impl<'a> World<'a> {
                 Event::Fetched { fetch, result }
             }
             Completion::Uploaded(job, descriptor) => {
+                self.cloud.has_put();
                 self.stored.add(self.now, descriptor.object_bytes() as u64);
                 let result = Ok(descriptor);
                 Event::Uploaded { job, result }
