@@ -84,6 +84,10 @@ pub struct Cell {
     pub requests: u64,
     /// Those that failed; they are in no other figure.
     pub failed: u64,
+    /// How often it was measured.
+    pub repeats: u32,
+    /// Repeats that were left out of means and bandwidth, as obvious outliers.
+    pub dropped: u32,
     /// Of all that were under way together; the mean of the repeats that were kept.
     pub bytes_per_s: f64,
     /// The mean of the means of the repeats that were kept.
@@ -307,6 +311,10 @@ fn check(cell: &Cell) -> Result<Quantiles, LatencyTableError> {
     }
     if cell.requests == 0 {
         return Err(refuse("requests", "a cell without requests says nothing"));
+    }
+    if cell.dropped >= cell.repeats {
+        let reason = format!("{} of {} repeats leave none", cell.dropped, cell.repeats);
+        return Err(refuse("dropped", reason));
     }
     if !(cell.bytes_per_s.is_finite() && cell.bytes_per_s > 0.0) {
         return Err(refuse("bytes_per_s", format!("{} is not above 0", cell.bytes_per_s)));

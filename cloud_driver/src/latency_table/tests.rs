@@ -7,6 +7,8 @@ fn cell(size_bytes: u64, parallelism: u32, median_ms: f64) -> Cell {
         parallelism,
         requests: 100,
         failed: 0,
+        repeats: 5,
+        dropped: 1,
         bytes_per_s: size_bytes as f64 * f64::from(parallelism) / median_ms * 1e3,
         mean_ms: median_ms,
         mean_ms_deviation: 0.0,
@@ -48,9 +50,11 @@ fn version_1_stays_readable() {
     let text = r#"{"format": "tombolo-latency-table", "version": 1,
         "measured": {"at": "2026-11-23T18:00:00Z", "store": "s3://b/p", "endpoint": null, "client": "boto3"},
         "round_trip_ms": 1.5,
-        "get": [{"size_bytes": 4096, "parallelism": 2, "requests": 7, "failed": 1, "bytes_per_s": 8e6, "mean_ms": 2.5,
+        "get": [{"size_bytes": 4096, "parallelism": 2, "requests": 7, "failed": 1, "repeats": 3, "dropped": 0,
+                 "bytes_per_s": 8e6, "mean_ms": 2.5,
                  "mean_ms_deviation": 0.5, "latency_ms": [[0.5, 2.0], [1.0, 4.0]]}],
-        "put": [{"size_bytes": 4096, "parallelism": 1, "requests": 1, "failed": 0, "bytes_per_s": 1e6, "mean_ms": 4,
+        "put": [{"size_bytes": 4096, "parallelism": 1, "requests": 1, "failed": 0, "repeats": 3, "dropped": 0,
+                 "bytes_per_s": 1e6, "mean_ms": 4,
                  "mean_ms_deviation": 0, "latency_ms": [[0.5, 4]]}]}"#;
     let read = LatencyTable::parse(text).unwrap();
     assert_eq!((read.round_trip_ms, &read.measured.client[..]), (1.5, "boto3"));
@@ -99,6 +103,11 @@ fn what_is_wrong_is_said_with_its_field() {
             "\"requests\": 100",
             "\"requests\": 0",
             "get[0].requests: a cell without requests says nothing",
+        ),
+        (
+            "\"dropped\": 1",
+            "\"dropped\": 5",
+            "get[0].dropped: 5 of 5 repeats leave none",
         ),
         (
             "\"mean_ms\": 14.0",

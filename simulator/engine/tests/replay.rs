@@ -365,8 +365,8 @@ fn latencies_are_what_the_tables_say() {
 #[test]
 fn measured_latencies_depend_on_size_and_parallelism() {
     let cell = |size_bytes: u64, parallelism: u32, ms: f64| {
-        json!({"size_bytes": size_bytes, "parallelism": parallelism, "requests": 1, "failed": 0, "bytes_per_s": 1e6,
-               "mean_ms": ms, "mean_ms_deviation": 0, "latency_ms": [[0.5, ms]]})
+        json!({"size_bytes": size_bytes, "parallelism": parallelism, "requests": 1, "failed": 0, "repeats": 1, "dropped": 0,
+               "bytes_per_s": 1e6, "mean_ms": ms, "mean_ms_deviation": 0, "latency_ms": [[0.5, ms]]})
     };
     let cells = json!([
         cell(4096, 1, 20.0),

@@ -10,6 +10,7 @@ mod graph;
 mod history;
 mod shuffle;
 mod store;
+mod store_client;
 mod watch;
 
 use pyo3::{create_exception, exceptions::PyValueError, prelude::*};
@@ -46,6 +47,8 @@ mod engine {
 
     #[pymodule_export]
     use super::EngineError;
+    #[pymodule_export]
+    use super::store_client::StoreClient;
 
     /// A trace through the gateway's core: `replay::Job` to `replay::Report`.
     #[pyfunction]
@@ -158,6 +161,13 @@ mod engine {
     #[pyfunction]
     fn models() -> PyResult<String> {
         print(&std::collections::BTreeMap::from(tombolo_engine::replay::MODELS))
+    }
+
+    /// A latency table as text, checked: the same with every field in its place.
+    #[pyfunction]
+    fn latency_table(text: &str) -> PyResult<String> {
+        let table = tombolo_cloud_driver::latency_table::LatencyTable::parse(text).map_err(refused)?;
+        table.print().map_err(refused)
     }
 
     /// The graph that given reads leave, and its expansion from one block: `expansion::Job` to `expansion::Report`.

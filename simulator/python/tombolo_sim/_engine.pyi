@@ -48,5 +48,15 @@ def history(job: str, progress: Progress | None = None) -> str:
 def models() -> str:
     """The latency tables by name: (quantile, milliseconds) pairs."""
 
+def latency_table(text: str) -> str:
+    """`tombolo_cloud_driver::latency_table::LatencyTable` as text, checked: the same with every field in its place."""
+
+class StoreClient:
+    """The gateway's own client of a store. `place` is `{url, endpoint, region}`; nothing is sent yet."""
+
+    def __init__(self, place: str) -> None: ...
+    def run(self, run: str, progress: Progress | None = None) -> str:
+        """`store_client::Run` to `Outcome`: requests of one kind and size, many at a time, each timed."""
+
 def expand(job: str) -> str:
     """The history graph of given reads, and its balanced expansion from one block."""
