@@ -12,8 +12,7 @@ from typing import Any
 
 from tombolo_sim import engine, plots
 from tombolo_sim.engine import EngineError, Json
-from tombolo_sim.jobs import BLOCK_BYTES, Choice, cache_blocks
-from tombolo_sim.models import CLOUDS
+from tombolo_sim.jobs import BLOCK_BYTES, Choice, cache_blocks, cloud_of
 from tombolo_sim.policies import COMBINATIONS, policy
 from tombolo_sim.progress import watching
 from tombolo_sim.report.results import quantile
@@ -260,7 +259,7 @@ def answer(question: Question, folder: Path, workers: int | None) -> Advice:
     ]
     outcomes = execute(tasks, folder, workers)
     scale = MONTH_SECONDS / span_seconds if span_seconds else 1.0
-    storage_price = CLOUDS[question.cloud].storage_usd_per_gib_month
+    storage_price = cloud_of(question.cloud).storage_usd_per_gib_month
     options = [
         _option(size, choice, outcome.require(), scale, storage_price)
         for (size, choice), outcome in zip(chosen, outcomes, strict=True)

@@ -2,9 +2,10 @@
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
-from tombolo_sim.models import CLOUDS, DISK_OF_CLOUD, DISKS
+from tombolo_sim.models import CLOUDS, DISK_OF_CLOUD, DISK_OF_MEASURED, DISKS, Cloud, measured
 from tombolo_sim.policies import Policy
 from tombolo_sim.sources import Trace
 
@@ -24,6 +25,11 @@ def known(models: dict[str, Model], name: str, what: str) -> Model:
         return models[name]
     except KeyError:
         raise OptionError(f"there is no {what} {name!r}; choose one of {', '.join(models)}") from None
+
+
+def cloud_of(name: str) -> Cloud:
+    """By its name, or of a table that `tombolo-sim measure` has written."""
+    return measured(Path(name)) if name.endswith(".json") else known(CLOUDS, name, "cloud")
 
 
 def cache_blocks(size: str, distinct_blocks: int | None = None) -> int:
@@ -67,8 +73,8 @@ class Choice:
     sequential_floor: bool = False
 
     def job(self) -> dict[str, Any]:
-        cloud = known(CLOUDS, self.cloud, "cloud")
-        disk = known(DISKS, self.disk or DISK_OF_CLOUD[self.cloud], "disk")
+        cloud = cloud_of(self.cloud)
+        disk = known(DISKS, self.disk or DISK_OF_CLOUD.get(self.cloud, DISK_OF_MEASURED), "disk")
         policy = self.policy.job_fields()
         policy["prefetch_settings"] = policy["prefetch_settings"] | self.settings
         return {

@@ -7,9 +7,11 @@ to a trace; the same models are used for all of them.
 import json
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from tombolo_sim import _engine
+from tombolo_sim.measure.table import Json, read
 
 Quantiles: TypeAlias = list[tuple[float, float]]
 """(quantile, milliseconds)."""
@@ -27,6 +29,7 @@ class Cloud:
     title: str
     basis: str
     get: str
+    """A latency table's name; without meaning where the store was measured."""
     put: str
     get_usd_per_1000: float
     put_usd_per_1000: float
@@ -35,16 +38,20 @@ class Cloud:
     rtt_ms: float = 0.0
     ms_per_mib: float = 0.0
     parallel_requests: int = 16
+    measured: Json | None = None
+    """A table of `tombolo-sim measure`, in place of the names."""
 
     def get_ms(self) -> Quantiles:
         """Of a small request."""
+        if self.measured:
+            return [(quantile, ms) for quantile, ms in self.measured["get"][0]["latency_ms"]]
         return [(quantile, ms + self.rtt_ms) for quantile, ms in tables()[self.get]]
 
     def job_fields(self) -> dict[str, Any]:
         return {
             "cloud": {
-                "get_ms": self.get,
-                "put_ms": self.put,
+                "get_ms": self.measured["get"] if self.measured else self.get,
+                "put_ms": self.measured["put"] if self.measured else self.put,
                 "rtt_ms": self.rtt_ms,
                 "ms_per_mib": self.ms_per_mib,
                 "parallel_requests": self.parallel_requests,
@@ -149,5 +156,25 @@ DISKS: dict[str, Disk] = {
     )
 }
 
+
+def measured(path: Path) -> Cloud:
+    """A store as `tombolo-sim measure` found it, at the prices of `modern`."""
+    table, prices = read(path), CLOUDS["modern"]
+    origin = table["measured"]
+    return Cloud(
+        name=str(path),
+        title=f"{origin['store']}, {origin['at']}",
+        basis=f"measured with {origin['client']}; list prices of 2025",
+        get="",
+        put="",
+        get_usd_per_1000=prices.get_usd_per_1000,
+        put_usd_per_1000=prices.put_usd_per_1000,
+        egress_usd_per_gib=prices.egress_usd_per_gib,
+        storage_usd_per_gib_month=prices.storage_usd_per_gib_month,
+        measured=table,
+    )
+
+
 # The disk that goes with a cloud's year.
+DISK_OF_MEASURED = "ssd"
 DISK_OF_CLOUD = {"s3-2014": "hdd-2014", "cloudfront-2014": "hdd-2014", "modern": "ssd", "modern-remote": "ssd"}

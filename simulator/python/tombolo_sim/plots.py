@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 mpl.use("Agg")
@@ -61,6 +63,23 @@ def steps(axis: Axes, series: Mapping[str, Points], xlabel: str, ylabel: str) ->
         axis.step([x for x, _ in points], [y for _, y in points], where="post", label=label)
     axis.set_xlabel(xlabel)
     axis.set_ylabel(ylabel)
+
+
+def heat_map(
+    axis: Axes, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]], label: str
+) -> None:
+    """Colours by the logarithm, each with its number; what is None stays blank."""
+    filled = np.array([[np.nan if value is None else value for value in row] for row in values], dtype=float)
+    image = axis.imshow(filled, norm=LogNorm(), aspect="auto")
+    middle = np.sqrt(np.nanmin(filled) * np.nanmax(filled))
+    for (row, column), value in np.ndenumerate(filled):
+        if not np.isnan(value):
+            colour = "black" if value > middle else "white"
+            axis.text(column, row, f"{value:.3g}", ha="center", va="center", color=colour, fontsize="x-small")
+    axis.set_xticks(range(len(columns)), columns)
+    axis.set_yticks(range(len(rows)), rows)
+    axis.grid(visible=False)
+    axis.figure.colorbar(image, ax=axis, label=label)
 
 
 def cumulative(pairs: Sequence[Sequence[float]]) -> list[tuple[float, float]]:

@@ -7,9 +7,11 @@ import typer
 from rich.markup import escape
 
 from tombolo_sim.capture import CaptureError
-from tombolo_sim.cli import advise, history, replay, report, sweep, trace
+from tombolo_sim.cli import advise, history, measure, replay, report, sweep, trace
 from tombolo_sim.engine import EngineError
 from tombolo_sim.jobs import OptionError
+from tombolo_sim.measure.checks import HarmfulStore
+from tombolo_sim.measure.place import MeasureError
 from tombolo_sim.progress import console
 from tombolo_sim.stores import StoreError
 
@@ -25,8 +27,10 @@ sweep.register(app)
 report.register(app)
 advise.register(app)
 history.register(app)
+measure.register(app)
 
 EXIT_REFUSED = 2
+EXIT_HARMFUL = 7
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
@@ -36,9 +40,16 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     try:
         app()
-    except (EngineError, OptionError, StoreError, CaptureError) as error:
-        console.print(f"[red]tombolo-sim:[/red] {escape(str(error))}", soft_wrap=True, highlight=False)
+    except HarmfulStore as error:
+        _tell(error)
+        sys.exit(EXIT_HARMFUL)
+    except (EngineError, OptionError, StoreError, CaptureError, MeasureError) as error:
+        _tell(error)
         sys.exit(EXIT_REFUSED)
     except KeyboardInterrupt:
         console.print("interrupted")
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _tell(error: Exception) -> None:
+    console.print(f"[red]tombolo-sim:[/red] {escape(str(error))}", soft_wrap=True, highlight=False)

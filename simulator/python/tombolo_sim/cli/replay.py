@@ -24,7 +24,9 @@ from tombolo_sim.report.results import quantile
 from tombolo_sim.sources import Trace
 from tombolo_sim.stores import open_store
 
-CloudName = Annotated[str, typer.Option("--cloud", help=f"Latencies and prices: {', '.join(CLOUDS)}.")]
+CloudName = Annotated[
+    str, typer.Option("--cloud", help=f"Latencies and prices: {', '.join(CLOUDS)}, or a FILE.json of measure.")
+]
 DiskName = Annotated[str | None, typer.Option("--disk", help="The cache's disk; by default one as old as the cloud.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the prefetcher.")]
 ArrivalsOption = Annotated[str, typer.Option("--arrivals", help="closed-loop, trace, or a rate such as 50/s.")]

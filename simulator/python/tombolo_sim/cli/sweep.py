@@ -41,7 +41,9 @@ def sweep_command(
     ],
     policies: PolicyNames = ["lru_seq", "lru_amp", "sarc_seq", "sarc_amp", "lru_graph", "sarc_graph"],  # noqa: B006
     caches: CacheSizes = ["10%", "20%", "30%"],  # noqa: B006
-    clouds: Annotated[list[str], typer.Option("--cloud", help=f"One or several of {', '.join(CLOUDS)}.")] = ["modern"],  # noqa: B006
+    clouds: Annotated[
+        list[str], typer.Option("--cloud", help=f"One or several of {', '.join(CLOUDS)}, or FILE.json.")
+    ] = ["modern"],  # noqa: B006
     seeds: Annotated[list[int], typer.Option("--seed")] = [1],  # noqa: B006
     settings: Settings = None,
     arrivals: ArrivalsOption = "closed-loop",
