@@ -44,11 +44,21 @@ class BucketChecks:
         before = datetime.now(UTC)
         try:
             answer = self._client.head_bucket(Bucket=self._bucket)
-            found = [Finding("bucket", Verdict.GOOD, f"{self._bucket} is there")]
+            found = [self._region(answer)]
         except ClientError as error:
             answer = error.response
             found = [self._no_bucket(error)]
         return [*found, *self._clock(answer, before, datetime.now(UTC))]
+
+    def _region(self, answer: dict[str, Any]) -> Finding:
+        """boto3 follows a bucket to its region; the gateway does not."""
+        lies_in = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("x-amz-bucket-region")
+        asked_for = self._client.meta.region_name
+        if not lies_in or lies_in == asked_for:
+            return Finding("bucket", Verdict.GOOD, f"{self._bucket} is there")
+        verdict = Verdict.ADVICE if self._place.endpoint else Verdict.MISSING
+        told = f"{self._bucket} lies in the region {lies_in}, requests are signed for {asked_for}"
+        return Finding("bucket", verdict, told, f"--region {lies_in}, and [store] region")
 
     def _no_bucket(self, error: ClientError) -> Finding:
         status = status_of(error)
@@ -57,7 +67,7 @@ class BucketChecks:
             told, advice = "it does not exist", f"aws s3api create-bucket --bucket {self._bucket}"
         elif status in (301, 307, 400) and headers.get("x-amz-bucket-region"):
             told = f"it lies in the region {headers['x-amz-bucket-region']}"
-            advice = f"--region {headers['x-amz-bucket-region']}, and the same as [store] region"
+            advice = f"--region {headers['x-amz-bucket-region']}, and [store] region"
         elif status == 403:
             told = "it is somebody else's, may not be listed, or the credentials are wrong"
             advice = f"allow s3:ListBucket on arn:aws:s3:::{self._bucket}, and check key, secret and clock"
