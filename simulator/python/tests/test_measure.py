@@ -103,10 +103,11 @@ def test_a_run_ends_at_its_time_and_after_failures(kind: str, server: S3Server) 
 
 
 class _Counting:
-    """A client that counts what is begun, by kind and size."""
+    """A client that counts what is begun, and what lies in the store after each run."""
 
-    def __init__(self, inner: Client) -> None:
-        self.name, self._inner = inner.name, inner
+    def __init__(self, inner: Client, server: S3Server) -> None:
+        self.name, self._inner, self._server = inner.name, inner, server
+        self.stored_max = 0
         self.bytes = {"put": 0, "get": 0}
         self.requests = {"put": 0, "get": 0}
 
@@ -114,6 +115,8 @@ class _Counting:
         outcome = self._inner.run(run)
         self.requests[run.operation] += outcome.begun
         self.bytes[run.operation] += outcome.begun * run.size_bytes
+        stored = self._server.client.list_objects_v2(Bucket=BUCKET, Prefix=place(self._server).prefix)["Contents"]
+        self.stored_max = max(self.stored_max, sum(entry["Size"] for entry in stored))
         return outcome
 
 
@@ -127,7 +130,7 @@ def test_a_measurement_has_its_cells_keeps_to_its_estimate_and_leaves_nothing(
     for name, kind_of in (("NativeClient", NativeClient), ("Boto3Client", Boto3Client)):
 
         def counted(*words: Any, kind_of: Any = kind_of) -> _Counting:  # noqa: ANN401
-            counting.append(_Counting(kind_of(*words)))
+            counting.append(_Counting(kind_of(*words), server))
             return counting[-1]
 
         monkeypatch.setattr(f"tombolo_sim.measure.measuring.{name}", counted)
@@ -148,6 +151,7 @@ def test_a_measurement_has_its_cells_keeps_to_its_estimate_and_leaves_nothing(
     # Every run here comes to its last request, so the bound is met, not only kept.
     assert (counts.requests["put"], counts.requests["get"]) == (estimate.puts, estimate.gets)
     assert (counts.bytes["put"], counts.bytes["get"]) == (estimate.bytes_up, estimate.bytes_down)
+    assert 64 * 64 * KIB < counts.stored_max <= estimate.stored_bytes + len(b"precious" + b"another's")
 
 
 def test_old_versions_are_removed_too(server: S3Server) -> None:
@@ -307,8 +311,8 @@ def test_an_estimate_counts_requests_bytes_and_prices() -> None:
     # Two cells of three repeats of ten; 64 objects to read; one that opens connections.
     assert (estimate.puts, estimate.bytes_up) == (60 + 64 + 1, 125 * MIB)
     assert (estimate.gets, estimate.bytes_down) == (60 + 2 * 3, 66 * MIB)
-    assert (estimate.seconds, estimate.stored_bytes) == (12.0, 74 * MIB)
-    wanted = (125 + 100 + 4 * 12) * 5e-6 + 66 * 4e-7 + 66 / 1024 * 0.09 + 74 / 1024 * 0.023 / 720
+    assert (estimate.seconds, estimate.stored_bytes) == (12.0, (74 + 64) * MIB)
+    wanted = (125 + 100 + 4 * 12) * 5e-6 + 66 * 4e-7 + 66 / 1024 * 0.09 + (74 + 64) / 1024 * 0.023 / 720
     assert estimate.dollars == pytest.approx(wanted)
     assert replace(plan, clients=2).estimate(CLOUDS["modern"]).dollars > 1.9 * wanted
     assert plan.estimate(None).dollars == 0
@@ -373,6 +377,28 @@ def test_the_paper_s_procedure_gives_the_paper_s_answers() -> None:
     assert not any(degree.unsure or degree.bounded for degree in found.degrees)
     size, peak = smallest_size(_PAPER)
     assert (size, round(peak / MIB)) == (4 * MIB, 40)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_made_up_stores_are_seen_through(seed: int) -> None:
+    """A store as in the paper's emulator: a fixed time, a bandwidth for each connection and one for all. What is
+    recommended follows from these numbers alone."""
+    random = Random(seed)
+    fixed_ms, alone, together = random.uniform(1, 200), random.uniform(1e6, 1e8), random.uniform(1e6, 1e9)
+
+    def latency_ms(size: int, count: int) -> float:
+        return fixed_ms + size / min(alone, together / count) * 1000
+
+    cells = [cell(size, count, latency_ms(size, count)) for size in SIZES for count in PARALLELISMS]
+    random.shuffle(cells)
+    found = advise(cells)
+    peak = max(size / latency_ms(size, 1) for size in SIZES)
+    assert found.size_bytes == next(size for size in SIZES if size / latency_ms(size, 1) >= 0.95 * peak), f"seed {seed}"
+    for degree in found.degrees:
+        # Without noise no larger size bears more than a smaller one, so where each began makes no difference.
+        bound = 1.1 * latency_ms(degree.size_bytes, 1)
+        most = max(count for count in PARALLELISMS if latency_ms(degree.size_bytes, count) <= bound)
+        assert (degree.parallelism, degree.bounded) == (most, most == 64), f"seed {seed}"
 
 
 def test_between_sizes_the_lower_parallelism_counts() -> None:

@@ -99,7 +99,8 @@ class Plan:
                 bytes_down += requests * size
             gets += opening * len(self.operations)
             bytes_down += opening * len(self.operations) * self.sizes[0]
-            stored = max(stored, (most + self.pool(size)) * size)
+            # The smallest objects stay: connections are opened with one of them.
+            stored = max(stored, (most + self.pool(size)) * size + self.pool(self.sizes[0]) * self.sizes[0])
         seconds = self.runs() * self.seconds * self.clients
         puts, gets, bytes_up, bytes_down = (value * self.clients for value in (puts, gets, bytes_up, bytes_down))
         upkeep = (_CHECK_REQUESTS + _RUN_LISTINGS * self.runs()) * self.clients
