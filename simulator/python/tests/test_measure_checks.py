@@ -207,6 +207,19 @@ def test_a_store_without_conditions_is_told(server: S3Server, connect: Callable[
     assert found["put if absent"].told == "the store does not offer it (501 NotImplemented: told by the test)"
 
 
+def test_a_condition_that_fails_otherwise_is_not_taken_for_kept(server: S3Server, connect: Callable[..., Any]) -> None:
+    client, seen = connect(), set()
+
+    def break_down(request: Any, **_: object) -> AWSResponse | None:  # noqa: ANN401
+        if request.url.endswith("/absent") and request.url in seen:
+            return AWSResponse(request.url, 500, {}, _Body(error("InternalError").encode()))
+        seen.add(request.url)
+        return None
+
+    client.meta.events.register("before-send.s3.PutObject", break_down)
+    assert verdicts(findings(client, place(server))) == {"put if absent": "missing"}
+
+
 # As AWS answers
 
 

@@ -13,10 +13,10 @@ from tombolo_sim.cli.options import AsJson, output, print_json, print_pairs
 from tombolo_sim.jobs import known
 from tombolo_sim.measure import plan as plans
 from tombolo_sim.measure.checks import Checked, Verdict, check
-from tombolo_sim.measure.figures import OPERATIONS, draw
+from tombolo_sim.measure.figures import draw
 from tombolo_sim.measure.measuring import CLIENTS, Measured, measure
 from tombolo_sim.measure.place import MeasureError, Place
-from tombolo_sim.measure.plan import GIB, KIB, MIB, Estimate, Plan, size_name, sizes_of
+from tombolo_sim.measure.plan import GIB, KIB, MIB, OPERATIONS, Estimate, Plan, size_name, sizes_of
 from tombolo_sim.measure.recommend import Advice, advise
 from tombolo_sim.measure.table import FILE, Json, cells_of, write
 from tombolo_sim.models import CLOUDS

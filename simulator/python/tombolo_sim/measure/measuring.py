@@ -15,7 +15,7 @@ import numpy as np
 from tombolo_sim.measure.clients import Boto3Client, Client, NativeClient, Outcome, Run
 from tombolo_sim.measure.own_keys import OwnKeys
 from tombolo_sim.measure.place import MeasureError, Place, line
-from tombolo_sim.measure.plan import Plan, size_name
+from tombolo_sim.measure.plan import OPERATIONS, Plan, size_name
 from tombolo_sim.measure.table import Cell, Json, table_of
 
 QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
@@ -114,11 +114,11 @@ class _Measuring:
         self._plan, self._keys, self._client, self._failures = plan, keys, client, failures
 
     def cells(self, tell: Callable[[str], object]) -> dict[str, list[Cell]]:
-        found: dict[str, list[Cell]] = {operation: [] for operation in self._plan.operations}
+        found: dict[str, list[Cell]] = {operation: [] for operation in OPERATIONS}
         smallest = self._plan.sizes[0]
         self._put(Run("put", smallest, 1, 0, 1, 1, _FILL_SECONDS))
         for size in self._plan.sizes:
-            for operation in self._plan.operations:
+            for operation in OPERATIONS:
                 if operation == "get":
                     pool = self._plan.pool(size)
                     self._put(Run("put", size, min(8, pool), 0, pool, pool, _FILL_SECONDS, seed=size))

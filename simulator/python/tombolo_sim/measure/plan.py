@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tombolo_sim.measure.place import MeasureError
 from tombolo_sim.models import Cloud
 
+# In the order in which they are measured.
+OPERATIONS = ("put", "get")
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = tuple(KIB << shift for shift in range(0, 15, 2))
 PARALLELISMS = (1, 2, 4, 8, 16, 32, 64)
@@ -39,7 +41,6 @@ class Estimate:
 class Plan:
     sizes: tuple[int, ...] = SIZES
     parallelisms: tuple[int, ...] = PARALLELISMS
-    operations: tuple[str, ...] = ("put", "get")
     repeats: int = 5
     seconds: float = 2.0
     """Of each repeat; the paper's take 60 or more."""
@@ -76,12 +77,10 @@ class Plan:
 
     def pool(self, size_bytes: int) -> int:
         """Objects that are put to be read."""
-        if "get" not in self.operations:
-            return 0
         return max(*self.parallelisms_of(size_bytes), min(_POOL_MIN, self.run_bytes_max // size_bytes))
 
     def runs(self) -> int:
-        return len(self.operations) * sum(len(self.parallelisms_of(size)) for size in self.sizes) * self.repeats
+        return len(OPERATIONS) * sum(len(self.parallelisms_of(size)) for size in self.sizes) * self.repeats
 
     def estimate(self, prices: Cloud | None) -> Estimate:
         gets = bytes_down = stored = 0
@@ -91,14 +90,11 @@ class Plan:
             most = max(self.run_requests(size, count) for count in self.parallelisms_of(size))
             # The first of each cell open connections with the smallest objects.
             opening = sum(self.parallelisms_of(size))
-            put = (requests if "put" in self.operations else 0) + self.pool(size)
+            put = requests + self.pool(size)
             puts += put
             bytes_up += put * size
-            if "get" in self.operations:
-                gets += requests
-                bytes_down += requests * size
-            gets += opening * len(self.operations)
-            bytes_down += opening * len(self.operations) * self.sizes[0]
+            gets += requests + opening * len(OPERATIONS)
+            bytes_down += requests * size + opening * len(OPERATIONS) * self.sizes[0]
             # The smallest objects stay: connections are opened with one of them.
             stored = max(stored, (most + self.pool(size)) * size + self.pool(self.sizes[0]) * self.sizes[0])
         seconds = self.runs() * self.seconds * self.clients
