@@ -9,6 +9,7 @@ from harness.tools import REPOSITORY, build_folder, run
 
 PURE = {
     "base/src/lib.rs": "tombolo-base",
+    "billing/src/lib.rs": "tombolo-billing",
     "cache/src/lib.rs": "tombolo-cache",
     "dedup/src/lib.rs": "tombolo-dedup",
     "flow_control/src/lib.rs": "tombolo-flow-control",

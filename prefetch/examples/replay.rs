@@ -6,9 +6,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::BufRead;
 use tombolo_base::{Instant, VolumeId};
+use tombolo_billing::Table;
 use tombolo_prefetch::{
     Access, Admission, Class, ClientId, Feedback, FutureRead, GraphConfig, Offer, Oracle, OracleConfig, Outcome,
-    PolicyConfig, PolicyName, PrefetchOutcome, Prefetcher, Prices, Suggestion, Tag,
+    PolicyConfig, PolicyName, PrefetchOutcome, Prefetcher, Suggestion, Tag,
 };
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -213,7 +214,7 @@ fn main() {
     }
     policies.push(("oracle".into(), None, Box::new(oracle)));
     // S3 Standard, and 100 ms for a fetch.
-    let prices = Prices::from_microdollars(400, 90_000);
+    let prices = Table::AwsS3Standard.prices().units();
     for (label, knob, mut policy) in policies
         .into_iter()
         .filter(|(label, ..)| chosen.is_empty() || chosen.contains(label))

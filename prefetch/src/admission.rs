@@ -13,29 +13,11 @@
 //! a dollar (1e-11 $), so that a GET of 0.4 microdollars is 40,000.
 
 use crate::{Class, Likelihood, Suggestion};
+use tombolo_billing::UnitPrices;
 
 /// Blocks that calibration remembers, about, in thousandths and a bit (1/1024).
 const CALIBRATION_MAX: u64 = 4096 << 10;
 const CALIBRATION_FLOOR: Likelihood = Likelihood::from_permille(20);
-
-/// Prices of the store, in 1e-11 dollars.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prices {
-    /// Of one GET.
-    pub get_request: u64,
-    /// Of 4 KiB that leave the cloud.
-    pub egress_per_block: u64,
-}
-
-impl Prices {
-    /// From the usual units: dollars in millionths per thousand requests, and per GiB.
-    pub const fn from_microdollars(per_thousand_gets: u64, egress_per_gib: u64) -> Self {
-        Self {
-            get_request: per_thousand_gets.saturating_mul(100),
-            egress_per_block: egress_per_gib.saturating_mul(100_000) / (1 << 18),
-        }
-    }
-}
 
 /// What a suggestion comes to when what is resident or in flight has been left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +76,7 @@ impl Calibration {
 /// Whether a suggestion is worth its price, by what came true of earlier ones.
 #[derive(Clone, Debug)]
 pub struct Admission {
-    prices: Prices,
+    prices: UnitPrices,
     /// What a second of waiting costs, in 1e-11 dollars; none: whatever the price.
     second_of_waiting: Option<u64>,
     fetch_micros: u64,
@@ -104,7 +86,7 @@ pub struct Admission {
 
 impl Admission {
     /// `microdollars_per_second`: the knob. `fetch_micros`: the latency of a fetch until one was measured.
-    pub fn new(prices: Prices, microdollars_per_second: Option<u64>, fetch_micros: u64) -> Self {
+    pub fn new(prices: UnitPrices, microdollars_per_second: Option<u64>, fetch_micros: u64) -> Self {
         // As if an object had been fetched and read.
         let calibration = Calibration {
             used: 64 << 10,
@@ -181,9 +163,10 @@ fn smoothed(mean: u64, sample: u64) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tombolo_billing::Table;
 
-    /// S3 Standard: 0.4 $ per million GETs, 0.09 $ per GiB.
-    const S3: Prices = Prices::from_microdollars(400, 90_000);
+    /// 0.4 $ per million GETs, 0.09 $ per GiB.
+    const S3: UnitPrices = Table::AwsS3Standard.prices().units();
 
     fn offer(likelihood_permille: u32, blocks: u64) -> Offer {
         Offer {
@@ -195,10 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn prices_are_those_of_the_store() {
-        assert_eq!(S3.get_request, 40_000);
-        // 4 KiB of 0.09 $ per GiB are 0.343 microdollars.
-        assert_eq!(S3.egress_per_block, 34_332);
+    fn an_offer_costs_its_requests_and_its_blocks() {
         let admission = Admission::new(S3, Some(1), 100_000);
         assert_eq!(admission.cost(&offer(1000, 16)), 40_000 + 16 * 34_332);
     }
@@ -211,7 +191,7 @@ mod tests {
         assert!(!admission.admits(&offer(580, 16)));
         assert!(Admission::new(S3, None, 0).admits(&offer(1, 1 << 40)));
         assert!(!Admission::new(S3, Some(0), 100_000).admits(&offer(1000, 1)));
-        assert!(Admission::new(Prices::default(), Some(0), 0).admits(&offer(1, 64)));
+        assert!(Admission::new(UnitPrices::default(), Some(0), 0).admits(&offer(1, 64)));
     }
 
     #[test]
@@ -256,7 +236,7 @@ mod tests {
 
         #[test]
         fn no_value_overflows(a: u64, b: u64, c: u64, d: u64, e: u64) {
-            let mut admission = Admission::new(Prices { get_request: a, egress_per_block: b }, Some(c), d);
+            let mut admission = Admission::new(UnitPrices { get_request: a, egress_per_block: b }, Some(c), d);
             admission.on_fetch(e);
             admission.on_hit(a);
             admission.on_used(Class::History, b);

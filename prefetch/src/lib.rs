@@ -32,7 +32,7 @@ mod table;
 #[cfg(test)]
 mod testing;
 
-pub use admission::{Admission, Offer, Prices};
+pub use admission::{Admission, Offer};
 pub use amp::{Amp, AmpConfig, TriggerGrowth};
 pub use configuration::{Addressing, Combination, ConfigError, PolicyConfig, PolicyName, ReplacementName};
 pub use graph::{Graph, GraphConfig};

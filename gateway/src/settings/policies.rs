@@ -5,9 +5,10 @@ use super::value::{Value, quoted};
 use super::{Cache, Fault, Prefetch, PrefetchAddressing, Settings};
 use std::str::FromStr;
 use tombolo_base::{BLOCK_BYTES, Named};
+use tombolo_billing::UnitPrices;
 use tombolo_cache::Policy;
 use tombolo_core::Economy;
-use tombolo_prefetch::{Addressing, Combination, PolicyConfig, PolicyName, Prices};
+use tombolo_prefetch::{Addressing, Combination, PolicyConfig, PolicyName};
 
 /// What the gateway runs with when nothing is set.
 pub(super) const DEFAULT_REPLACEMENT: Policy = Policy::Lru;
@@ -69,10 +70,10 @@ impl PolicySettings {
                 PrefetchAddressing::Pvbn => Addressing::Pvbn,
             },
             economy: Economy {
-                prices: Prices::from_microdollars(
-                    prefetch.get_microdollars_per_thousand,
-                    prefetch.egress_microdollars_per_gib,
-                ),
+                prices: UnitPrices {
+                    get_request: prefetch.get_microdollars_per_thousand.saturating_mul(100),
+                    egress_per_block: prefetch.egress_microdollars_per_gib.saturating_mul(100_000) / (1 << 18),
+                },
                 microdollars_per_second: prefetch.wait_microdollars_per_second,
             },
         }

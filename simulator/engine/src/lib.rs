@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs, clippy::unwrap_used)]
 
-mod dollars;
 pub mod faults;
 pub mod keys;
 pub mod load;
@@ -12,5 +11,5 @@ pub mod objects;
 mod random;
 pub mod replay;
 
-pub use dollars::Dollars;
 pub use faults::{Canary, Outcome, run_seed};
+pub use tombolo_billing::{Dollars, Growth, Prices, Table};

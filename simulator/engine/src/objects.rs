@@ -34,7 +34,7 @@ mod report;
 mod workload;
 mod write_back;
 
-pub use cloud::{Location, Prices};
+pub use cloud::Location;
 pub use job::{Arrivals, Error, Job, Local, Normalisation, WriteMode};
 pub use report::{LatencyMs, LocationReport, Report, RequestCounts, SizeBucket, Transfers, Uploads};
 pub use workload::{KeyedTrace, Netfs, SizeLaw, SizedTrace, WorkloadSpec, Zipf};

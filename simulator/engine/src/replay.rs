@@ -40,7 +40,7 @@ mod world;
 
 pub use devices::{GetRequest, PutRequest, Store};
 pub use error::{Error, Interrupted, Progress};
-pub use job::{Addressing, Arrivals, Clients, Cloud, Disk, Job, Latency, Preload, Prices};
+pub use job::{Addressing, Arrivals, Clients, Cloud, Disk, Job, Latency, Preload};
 pub use models::MODELS;
 pub use report::{CloudTraffic, Latencies, Point, PolicyState, Prefetched, Reads, Report, Series, Writes};
 pub(crate) use run::ratio;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tombolo_engine::objects::{Error, Job, Report, run};
 use tombolo_engine::replay::Interrupted;
+use tombolo_engine::{Prices, Table};
 
 const POLICIES: [&str; 11] = [
     "lru",
@@ -22,8 +23,7 @@ fn location(name: &str, round_trip_ms: f64, egress: f64) -> Value {
     json!({
         "name": name, "round_trip_ms": round_trip_ms, "get_ms": 30.0, "put_ms": 36.0,
         "get_mib_per_s": 25.0, "put_mib_per_s": 20.0, "service_sigma": 0.4, "round_trip_sigma": 0.1,
-        "prices": {"get_usd_per_1000": 0.0004, "put_usd_per_1000": 0.005, "egress_usd_per_gib": egress,
-                   "storage_usd_per_gib_month": 0.023},
+        "prices": Prices { egress_usd_per_gib: egress, ..Table::AwsS3Standard.prices() },
     })
 }
 

@@ -170,6 +170,24 @@ mod engine {
         table.print().map_err(refused)
     }
 
+    /// The shipped prices of stores by name, as they stand in jobs.
+    #[pyfunction]
+    fn prices() -> PyResult<String> {
+        let tables = tombolo_engine::Table::ALL.map(|table| (table.name(), table.prices()));
+        print(&std::collections::BTreeMap::from(tables))
+    }
+
+    /// What a GiB costs that lies in a store when that has grown for so many periods: equation (6) of the Tombolo paper.
+    #[pyfunction]
+    fn storage_usd_per_gib(initial_gib: f64, gib_per_period: f64, periods: f64, usd_per_gib_period: f64) -> f64 {
+        let growth = tombolo_engine::Growth {
+            initial_gib,
+            gib_per_period,
+            periods,
+        };
+        growth.usd_per_gib(usd_per_gib_period)
+    }
+
     /// The graph that given reads leave, and its expansion from one block: `expansion::Job` to `expansion::Report`.
     #[pyfunction]
     fn expand(job: &str) -> PyResult<String> {

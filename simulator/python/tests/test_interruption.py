@@ -10,6 +10,7 @@ import pytest
 from samples import made_up
 from tombolo_sim import _engine
 from tombolo_sim.jobs import Choice
+from tombolo_sim.models import shipped_prices
 from tombolo_sim.policies import policy
 from tombolo_sim.sources import Trace
 
@@ -18,8 +19,7 @@ Work = Callable[[Callable[[int, int], object]], Any]
 _PLACE = {
     "name": "only", "round_trip_ms": 10.0, "get_ms": 30.0, "put_ms": 36.0, "get_mib_per_s": 25.0,
     "put_mib_per_s": 20.0,
-    "prices": {"get_usd_per_1000": 0.0004, "put_usd_per_1000": 0.005, "egress_usd_per_gib": 0.09,
-               "storage_usd_per_gib_month": 0.023},
+    "prices": shipped_prices()["aws-s3-standard"],
 }  # fmt: skip
 _ZIPF = {"objects": 500, "requests": 200_000, "exponent": 0.9, "sizes": {"fixed": {"bytes": 100}}, "seed": 3}
 

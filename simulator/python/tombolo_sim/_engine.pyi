@@ -58,5 +58,11 @@ class StoreClient:
     def run(self, run: str, progress: Progress | None = None) -> str:
         """`store_client::Run` to `Outcome`: requests of one kind and size, many at a time, each timed."""
 
+def prices() -> str:
+    """The shipped prices of stores by name: `tombolo_billing::Prices`."""
+
+def storage_usd_per_gib(initial_gib: float, gib_per_period: float, periods: float, usd_per_gib_period: float) -> float:
+    """Equation (6) of the Tombolo paper."""
+
 def expand(job: str) -> str:
     """The history graph of given reads, and its balanced expansion from one block."""

@@ -13,6 +13,7 @@ from typing import Any
 from tombolo_sim import engine, plots
 from tombolo_sim.engine import EngineError, Json
 from tombolo_sim.jobs import BLOCK_BYTES, Choice, cache_blocks, cloud_of
+from tombolo_sim.models import operation_usd
 from tombolo_sim.policies import COMBINATIONS, policy
 from tombolo_sim.progress import watching
 from tombolo_sim.report.results import quantile
@@ -259,7 +260,7 @@ def answer(question: Question, folder: Path, workers: int | None) -> Advice:
     ]
     outcomes = execute(tasks, folder, workers)
     scale = MONTH_SECONDS / span_seconds if span_seconds else 1.0
-    storage_price = cloud_of(question.cloud).storage_usd_per_gib_month
+    storage_price = cloud_of(question.cloud).prices["storage_usd_per_gib_month"]
     options = [
         _option(size, choice, outcome.require(), scale, storage_price)
         for (size, choice), outcome in zip(chosen, outcomes, strict=True)
@@ -287,14 +288,13 @@ def _usual_sizes(distinct: int) -> tuple[str, ...]:
 
 
 def _option(size: str, choice: Choice, report: Json, scale: float, storage_price: float) -> Option:
-    cost = report["dollars"]
     return Option(
         size,
         choice.cache_blocks,
         choice.policy.name,
         report["reads"]["miss_ratio"],
         quantile(report, 0.99),
-        (cost["get"] + cost["put"] + cost["egress"]) * scale,
+        operation_usd(report["dollars"]) * scale,
         report["cloud"]["stored_bytes"] / _GIB * storage_price,
     )
 

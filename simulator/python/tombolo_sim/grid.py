@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tombolo_sim.engine import Json
-from tombolo_sim.models import CLOUDS
+from tombolo_sim.models import CLOUDS, operation_usd
 from tombolo_sim.policies import title
 from tombolo_sim.report.results import quantile
 
@@ -78,7 +78,7 @@ def summary(report: Json) -> Summary:
         prefetch_efficiency=report["prefetched"]["efficiency"],
         mean_ms=report["read_latency"]["mean"] if is_timed else None,
         p95_ms=quantile(report, 0.95) if is_timed else None,
-        usd=dollars["get"] + dollars["put"] + dollars["egress"],
+        usd=operation_usd(dollars),
     )
 
 

@@ -1,11 +1,12 @@
 """Clouds and disks by name: whose latencies they have, what they cost, and what that rests on.
 
-The latency tables are the engine's (`simulator/engine/src/replay/models.rs`); prices are list prices. Nothing is fitted
-to a trace; the same models are used for all of them.
+The latency tables are the engine's (`simulator/engine/src/replay/models.rs`); prices of today are those that are
+shipped (`billing/src/tables.rs`), those of 2014 stand here. Nothing is fitted to a trace; the same models are used for
+all of them.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,6 +24,27 @@ def tables() -> dict[str, Quantiles]:
     return {name: [(quantile, ms) for quantile, ms in points] for name, points in json.loads(_engine.models()).items()}
 
 
+@cache
+def shipped_prices() -> dict[str, dict[str, float]]:
+    """What stores charge, by the names of the gateway's settings."""
+    tables: dict[str, dict[str, float]] = json.loads(_engine.prices())
+    return tables
+
+
+def prices(get: float, put: float, egress: float, storage: float = 0.0) -> dict[str, float]:
+    """All fields of the engine's prices: a thousand requests, and GiB that leave or lie there for a month. Other
+    writing requests cost what a PUT does, other reading ones what a GET does."""
+    writing = dict.fromkeys(("put_usd_per_1000", "copy_usd_per_1000", "list_usd_per_1000"), put)
+    reading = dict.fromkeys(("get_usd_per_1000", "head_usd_per_1000"), get)
+    lasting = {"egress_usd_per_gib": egress, "storage_usd_per_gib_month": storage}
+    return shipped_prices()["free"] | writing | reading | lasting
+
+
+def operation_usd(dollars: dict[str, float]) -> float:
+    """All of a bill but storage."""
+    return sum(amount for item, amount in dollars.items() if item not in ("storage", "total"))
+
+
 @dataclass(frozen=True)
 class Cloud:
     name: str
@@ -31,10 +53,7 @@ class Cloud:
     get: str
     """A latency table's name; without meaning where the store was measured."""
     put: str
-    get_usd_per_1000: float
-    put_usd_per_1000: float
-    egress_usd_per_gib: float
-    storage_usd_per_gib_month: float
+    prices: dict[str, float] = field(hash=False)
     rtt_ms: float = 0.0
     ms_per_mib: float = 0.0
     parallel_requests: int = 16
@@ -56,12 +75,7 @@ class Cloud:
                 "ms_per_mib": self.ms_per_mib,
                 "parallel_requests": self.parallel_requests,
             },
-            "prices": {
-                "get_usd_per_1000": self.get_usd_per_1000,
-                "put_usd_per_1000": self.put_usd_per_1000,
-                "egress_usd_per_gib": self.egress_usd_per_gib,
-                "storage_usd_per_gib_month": self.storage_usd_per_gib_month,
-            },
+            "prices": self.prices,
         }
 
 
@@ -88,10 +102,7 @@ CLOUDS: dict[str, Cloud] = {
             "latency whatever the request's size; PUT as GET; list prices of 2014",
             get="s3-2014",
             put="s3-2014",
-            get_usd_per_1000=0.0004,
-            put_usd_per_1000=0.005,
-            egress_usd_per_gib=0.12,
-            storage_usd_per_gib_month=0.0295,
+            prices=prices(get=0.0004, put=0.005, egress=0.12, storage=0.0295),
         ),
         Cloud(
             name="cloudfront-2014",
@@ -100,10 +111,7 @@ CLOUDS: dict[str, Cloud] = {
             "prices of 2014 together",
             get="cloudfront-2014",
             put="s3-2014",
-            get_usd_per_1000=0.00115,
-            put_usd_per_1000=0.005,
-            egress_usd_per_gib=0.24,
-            storage_usd_per_gib_month=0.0295,
+            prices=prices(get=0.00115, put=0.005, egress=0.24, storage=0.0295),
         ),
         Cloud(
             name="modern",
@@ -112,10 +120,7 @@ CLOUDS: dict[str, Cloud] = {
             get="s3-2025-get",
             put="s3-2025-put",
             ms_per_mib=20.0,
-            get_usd_per_1000=0.0004,
-            put_usd_per_1000=0.005,
-            egress_usd_per_gib=0.09,
-            storage_usd_per_gib_month=0.023,
+            prices=shipped_prices()["aws-s3-standard"],
         ),
         Cloud(
             name="modern-remote",
@@ -125,10 +130,7 @@ CLOUDS: dict[str, Cloud] = {
             put="s3-2025-put",
             rtt_ms=74.0,
             ms_per_mib=20.0,
-            get_usd_per_1000=0.0004,
-            put_usd_per_1000=0.005,
-            egress_usd_per_gib=0.09,
-            storage_usd_per_gib_month=0.023,
+            prices=shipped_prices()["aws-s3-standard"],
         ),
     )
 }
@@ -159,7 +161,7 @@ DISKS: dict[str, Disk] = {
 
 def measured(path: Path) -> Cloud:
     """A store as `tombolo-sim measure` found it, at the prices of `modern`."""
-    table, prices = read(path), CLOUDS["modern"]
+    table = read(path)
     origin = table["measured"]
     return Cloud(
         name=str(path),
@@ -167,10 +169,7 @@ def measured(path: Path) -> Cloud:
         basis=f"measured with {origin['client']}; list prices of 2025",
         get="",
         put="",
-        get_usd_per_1000=prices.get_usd_per_1000,
-        put_usd_per_1000=prices.put_usd_per_1000,
-        egress_usd_per_gib=prices.egress_usd_per_gib,
-        storage_usd_per_gib_month=prices.storage_usd_per_gib_month,
+        prices=CLOUDS["modern"].prices,
         measured=table,
     )
 

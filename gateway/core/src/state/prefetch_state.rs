@@ -4,8 +4,9 @@ use crate::state::policy_counters::{PolicyCounters, Tally};
 use crate::state::prefetched::PrefetchTag;
 use alloc::{boxed::Box, vec::Vec};
 use tombolo_base::{BLOCK_BYTES, Instant};
+use tombolo_billing::UnitPrices;
 use tombolo_cache::{CostClass, Replacement};
-use tombolo_prefetch::{Addressing, Admission, PrefetchOutcome, Prefetcher, Prices, Suggestion};
+use tombolo_prefetch::{Addressing, Admission, PrefetchOutcome, Prefetcher, Suggestion};
 
 /// The policies that a core is built with.
 pub struct Policies {
@@ -35,7 +36,7 @@ impl Policies {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Economy {
     /// Of the store's requests.
-    pub prices: Prices,
+    pub prices: UnitPrices,
     /// What a second that a reader waits is worth, in millionths of a dollar; none: any price is paid.
     pub microdollars_per_second: Option<u64>,
 }

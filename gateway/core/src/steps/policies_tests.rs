@@ -4,8 +4,9 @@ use super::*;
 use crate::event::Command;
 use crate::state::slots::SlotState;
 use crate::test_bench::{Bench, FIRST_PVBN, SLOTS, Told, VOLUME, is_fetch};
+use tombolo_billing::Table;
 use tombolo_cache::{Access as Use, Capacity, Cause, Lru};
-use tombolo_prefetch::{Outcome, Prices};
+use tombolo_prefetch::Outcome;
 
 fn holding_fetches() -> Bench {
     Bench::new().holding(is_fetch)
@@ -140,7 +141,7 @@ fn fetches_are_counted_by_how_they_ended() {
 fn what_is_not_worth_its_price_is_not_fetched() {
     let mut bench = holding_fetches();
     bench.core.set_economy(Economy {
-        prices: Prices::from_microdollars(400, 90_000),
+        prices: Table::AwsS3Standard.prices().units(),
         microdollars_per_second: Some(0),
     });
     bench.suggest(1, 4);

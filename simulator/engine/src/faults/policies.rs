@@ -3,9 +3,10 @@
 use crate::faults::operation::Operation;
 use crate::faults::world::World;
 use tombolo_base::Prng;
+use tombolo_billing::Table;
 use tombolo_cache::{Capacity, Grouping, Policy};
 use tombolo_core::{Economy, Policies};
-use tombolo_prefetch::{Addressing, PolicyConfig, PolicyName, Prices};
+use tombolo_prefetch::{Addressing, PolicyConfig, PolicyName};
 
 /// Policies as data; each life of the gateway builds its own.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ impl PolicyChoice {
         };
         // About half of what a fetch of some blocks costs is worth waiting for.
         let economy = Economy {
-            prices: Prices::from_microdollars(400, 90_000),
+            prices: Table::AwsS3Standard.prices().units(),
             microdollars_per_second: prng.chance(300).then(|| prng.below(2_000)),
         };
         Self {

@@ -8,10 +8,10 @@ use super::job::{Error, check_amount, check_positive};
 use crate::random;
 use serde::{Deserialize, Serialize};
 use tombolo_base::Prng;
+use tombolo_billing::{Prices, Usage};
 use tombolo_cache::CostClass;
 
 const MIB: f64 = 1024.0 * 1024.0;
-const GIB: f64 = 1024.0 * MIB;
 
 /// One place in a cloud, as it is seen from the cache.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -40,21 +40,6 @@ pub struct Location {
     pub round_trip_sigma: f64,
     /// What its provider charges.
     pub prices: Prices,
-}
-
-/// In US dollars.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Prices {
-    /// Of a thousand GETs.
-    pub get_usd_per_1000: f64,
-    /// Of a thousand PUTs.
-    pub put_usd_per_1000: f64,
-    /// Of what leaves the cloud.
-    pub egress_usd_per_gib: f64,
-    /// Of what lies there.
-    #[serde(default)]
-    pub storage_usd_per_gib_month: f64,
 }
 
 fn ten_segments() -> f64 {
@@ -86,15 +71,11 @@ impl Location {
             ("put_ms", self.put_ms),
             ("service_sigma", self.service_sigma),
             ("round_trip_sigma", self.round_trip_sigma),
-            ("prices.get_usd_per_1000", self.prices.get_usd_per_1000),
-            ("prices.put_usd_per_1000", self.prices.put_usd_per_1000),
-            ("prices.egress_usd_per_gib", self.prices.egress_usd_per_gib),
-            (
-                "prices.storage_usd_per_gib_month",
-                self.prices.storage_usd_per_gib_month,
-            ),
         ] {
             check_amount(field(name), value)?;
+        }
+        for (name, value) in self.prices.fields() {
+            check_amount(field(&format!("prices.{name}")), value)?;
         }
         check_positive(field("get_mib_per_s"), self.get_mib_per_s)?;
         check_positive(field("put_mib_per_s"), self.put_mib_per_s)?;
@@ -159,28 +140,22 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    pub fn get_dollars(&self, prices: &Prices) -> f64 {
-        self.gets as f64 * prices.get_usd_per_1000 / 1e3
+    /// As it is charged.
+    pub fn used(&self) -> Usage {
+        Usage {
+            puts: self.puts,
+            gets: self.gets,
+            bytes_up: self.bytes_up,
+            bytes_down: self.bytes_down,
+            ..Usage::default()
+        }
     }
-
-    pub fn put_dollars(&self, prices: &Prices) -> f64 {
-        self.puts as f64 * prices.put_usd_per_1000 / 1e3
-    }
-
-    pub fn egress_dollars(&self, prices: &Prices) -> f64 {
-        self.bytes_down as f64 / GIB * prices.egress_usd_per_gib
-    }
-}
-
-/// What keeping bytes for so long costs.
-pub(super) fn storage_dollars(prices: &Prices, bytes: u64, seconds: f64) -> f64 {
-    const MONTH_S: f64 = 30.0 * 86_400.0;
-    bytes as f64 / GIB * prices.storage_usd_per_gib_month * seconds / MONTH_S
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tombolo_billing::Table;
 
     fn far() -> Location {
         Location {
@@ -193,12 +168,7 @@ mod tests {
             window_bytes: 16_384.0,
             service_sigma: 0.0,
             round_trip_sigma: 0.0,
-            prices: Prices {
-                get_usd_per_1000: 0.0004,
-                put_usd_per_1000: 0.005,
-                egress_usd_per_gib: 0.09,
-                storage_usd_per_gib_month: 0.0,
-            },
+            prices: Table::AwsS3Standard.prices(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! What a run tells.
 
-use super::cloud::{Location, Traffic, storage_dollars};
-use crate::Dollars;
+use super::cloud::{Location, Traffic};
 use serde::{Deserialize, Serialize};
+use tombolo_billing::{Dollars, Held};
 
 /// What came of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,14 +176,12 @@ pub(super) struct Holding {
 
 pub(super) fn location(place: &Location, traffic: &Traffic, holding: Holding, seconds: f64) -> LocationReport {
     let prices = &place.prices;
-    let mut dollars = Dollars {
-        get: traffic.get_dollars(prices),
-        put: traffic.put_dollars(prices),
-        egress: traffic.egress_dollars(prices),
-        storage: storage_dollars(prices, holding.bytes, seconds),
-        total: 0.0,
+    let held = Held {
+        bytes: holding.bytes,
+        objects: holding.objects,
     };
-    dollars.total = dollars.get + dollars.put + dollars.egress + dollars.storage;
+    let storage = prices.of_storage(prices.charged_bytes(&held) * seconds);
+    let dollars = prices.of_usage(&traffic.used()).with_storage(storage);
     LocationReport {
         name: place.name.clone(),
         objects: holding.objects,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use tombolo_cloud_driver::latency_table::Cell;
+use tombolo_billing::{Prices, Table};
 use tombolo_trace::Source;
 
 /// A trace, a gateway and its surroundings.
@@ -69,8 +70,8 @@ pub struct Job {
     /// Whether equal contents are stored once.
     #[serde(default = "yes")]
     pub dedup: bool,
-    /// What the store charges.
-    #[serde(default)]
+    /// What the store charges; S3 Standard's list prices when nothing is said.
+    #[serde(default = "s3_standard")]
     pub prices: Prices,
     /// What a second that a reader waits is worth, in millionths of a dollar: what is prefetched must be worth its price.
     /// Nothing: any price is paid.
@@ -192,29 +193,8 @@ impl Default for Disk {
     }
 }
 
-/// Of the cloud, in US dollars. The defaults are S3 Standard's list prices of 2025, us-east-1.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Prices {
-    /// Of a thousand GETs.
-    pub get_usd_per_1000: f64,
-    /// Of a thousand PUTs.
-    pub put_usd_per_1000: f64,
-    /// Of what leaves the cloud.
-    pub egress_usd_per_gib: f64,
-    /// Of what lies there.
-    pub storage_usd_per_gib_month: f64,
-}
-
-impl Default for Prices {
-    fn default() -> Self {
-        Self {
-            get_usd_per_1000: 0.0004,
-            put_usd_per_1000: 0.005,
-            egress_usd_per_gib: 0.09,
-            storage_usd_per_gib_month: 0.023,
-        }
-    }
+fn s3_standard() -> Prices {
+    Table::AwsS3Standard.prices()
 }
 
 fn lru() -> String {

@@ -1,9 +1,8 @@
 //! What is counted while a replay runs: latencies, traffic, stored bytes, and all of it by time.
 
-use super::job::Prices;
 use super::report::{CloudTraffic, Latencies, Point, Series};
-use crate::Dollars;
 use hdrhistogram::Histogram;
+use tombolo_billing::{Dollars, Prices, Usage};
 
 /// Latencies are counted up to a year, in microseconds.
 const MICROS_MAX: u64 = 366 * 24 * 3600 * 1_000_000;
@@ -130,28 +129,22 @@ impl Stored {
     }
 }
 
-const GIB: f64 = (1u64 << 30) as f64;
-/// A mean month of the Gregorian calendar.
-const MONTH_SECONDS: f64 = 365.2425 / 12.0 * 86_400.0;
-
 pub fn dollars(prices: &Prices, traffic: &CloudTraffic, stored: &Stored) -> Dollars {
-    let get = traffic.gets as f64 / 1_000.0 * prices.get_usd_per_1000;
-    let put = traffic.puts as f64 / 1_000.0 * prices.put_usd_per_1000;
-    let egress = traffic.bytes_down as f64 / GIB * prices.egress_usd_per_gib;
-    let storage = stored.byte_seconds / GIB / MONTH_SECONDS * prices.storage_usd_per_gib_month;
-    let total = get + put + egress + storage;
-    Dollars {
-        get,
-        put,
-        egress,
-        storage,
-        total,
-    }
+    let used = Usage {
+        puts: traffic.puts,
+        gets: traffic.gets,
+        bytes_up: traffic.bytes_up,
+        bytes_down: traffic.bytes_down,
+        ..Usage::default()
+    };
+    let storage = prices.of_storage(stored.byte_seconds);
+    prices.of_usage(&used).with_storage(storage)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tombolo_billing::{MONTH_SECONDS, Table};
 
     #[test]
     fn the_series_keeps_its_sums_while_it_grows() {
@@ -169,7 +162,7 @@ mod tests {
         let mut stored = Stored::default();
         stored.add(0, 1 << 30);
         stored.add((MONTH_SECONDS * 1e6) as u64, 0);
-        let prices = Prices::default();
+        let prices = Table::AwsS3Standard.prices();
         let dollars = dollars(&prices, &CloudTraffic::default(), &stored);
         assert!((dollars.storage - prices.storage_usd_per_gib_month).abs() < 1e-9);
     }

@@ -8,7 +8,7 @@ use tombolo_cache::{Capacity, Grouping, Policy};
 use tombolo_core::{Economy, Policies};
 use tombolo_prefetch::graph::{Expand, Populate, Scope};
 use tombolo_prefetch::{
-    AmpConfig, FutureRead, GraphConfig, Oracle, OracleConfig, PolicyConfig, PolicyName, Prefetcher, Prices, Trigger,
+    AmpConfig, FutureRead, GraphConfig, Oracle, OracleConfig, PolicyConfig, PolicyName, Prefetcher, Trigger,
     TriggerGrowth,
 };
 
@@ -22,11 +22,6 @@ pub fn build(job: &Job, future: Vec<FutureRead>) -> Result<Policies, Error> {
     let grouping = Grouping::Objects {
         evict_blocks: EVICT_BLOCKS,
     };
-    let micros = |dollars: f64| (dollars * 1e6).round() as u64;
-    let prices = Prices::from_microdollars(
-        micros(job.prices.get_usd_per_1000),
-        micros(job.prices.egress_usd_per_gib),
-    );
     Ok(Policies {
         replacement: replacement.build(Capacity::of_blocks(job.cache_blocks), grouping),
         prefetcher: prefetcher(job, future)?,
@@ -35,7 +30,7 @@ pub fn build(job: &Job, future: Vec<FutureRead>) -> Result<Policies, Error> {
             Addressing::Pvbn => tombolo_prefetch::Addressing::Pvbn,
         },
         economy: Economy {
-            prices,
+            prices: job.prices.units(),
             microdollars_per_second: job.microdollars_per_second,
         },
     })

@@ -1,8 +1,8 @@
 //! What came of a replay: plain data, written as JSON. Counts leave the warm-up out unless said otherwise.
 
 use super::accesses::CLASSES;
-use crate::Dollars;
 use serde::{Deserialize, Serialize};
+use tombolo_billing::Dollars;
 
 /// What came of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -17,7 +17,7 @@ from tombolo_sim.cli.options import (
 )
 from tombolo_sim.engine import Json
 from tombolo_sim.jobs import Choice, OptionError, cache_blocks
-from tombolo_sim.models import CLOUDS
+from tombolo_sim.models import CLOUDS, operation_usd
 from tombolo_sim.policies import DEFAULT, policy
 from tombolo_sim.progress import watching
 from tombolo_sim.report.results import quantile
@@ -124,7 +124,7 @@ def summary(report: Json) -> list[tuple[str, str]]:
         ("prefetched", f"{prefetched['blocks']:,} blocks, {prefetched['efficiency']:.1%} of them used"),
         ("writes", f"{writes['requests']:,}: {writes['blocks']:,} blocks, {writes['blocks_duplicate']:,} duplicates"),
         ("cloud", f"{cloud['gets']:,} GETs, {cloud['puts']:,} PUTs, {down:.3g} GiB down, {up:.3g} GiB up"),
-        ("dollars", f"{dollars['get'] + dollars['put'] + dollars['egress']:.4g} for requests and transfer"),
+        ("dollars", f"{operation_usd(dollars):.4g} for requests and transfer"),
         (
             "time",
             f"{report['virtual_seconds']:,.0f} s virtual, {report['wall_seconds']:.2f} s real, "

@@ -7,6 +7,7 @@ generator's own value.
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from tombolo_sim.models import prices
 from tombolo_sim.sources import Selection
 
 Json: TypeAlias = dict[str, Any]
@@ -23,12 +24,8 @@ _FLUCTUATION = {"service_sigma": 0.44, "round_trip_sigma": 0.1}
 
 
 def _location(name: str, round_trip_ms: float, get_per_10_000: float, put_per_1000: float, egress: float) -> Json:
-    prices = {
-        "get_usd_per_1000": get_per_10_000 / 10,
-        "put_usd_per_1000": put_per_1000,
-        "egress_usd_per_gib": egress,
-    }
-    return {"name": name, "round_trip_ms": round_trip_ms, "prices": prices} | _SERVICE | _FLUCTUATION
+    charged = prices(get=get_per_10_000 / 10, put=put_per_1000, egress=egress)
+    return {"name": name, "round_trip_ms": round_trip_ms, "prices": charged} | _SERVICE | _FLUCTUATION
 
 
 @dataclass(frozen=True)

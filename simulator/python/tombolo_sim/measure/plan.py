@@ -82,7 +82,7 @@ class Plan:
     def runs(self) -> int:
         return len(OPERATIONS) * sum(len(self.parallelisms_of(size)) for size in self.sizes) * self.repeats
 
-    def estimate(self, prices: Cloud | None) -> Estimate:
+    def estimate(self, cloud: Cloud | None) -> Estimate:
         gets = bytes_down = stored = 0
         puts, bytes_up = 1, self.sizes[0]
         for size in self.sizes:
@@ -101,13 +101,14 @@ class Plan:
         puts, gets, bytes_up, bytes_down = (value * self.clients for value in (puts, gets, bytes_up, bytes_down))
         upkeep = (_CHECK_REQUESTS + _RUN_LISTINGS * self.runs()) * self.clients
         dollars = 0.0
-        if prices:
+        if cloud:
+            prices = cloud.prices
             dollars = (
-                (puts + upkeep) * prices.put_usd_per_1000 / 1000
-                + gets * prices.get_usd_per_1000 / 1000
-                + bytes_down / GIB * prices.egress_usd_per_gib
+                (puts + upkeep) * prices["put_usd_per_1000"] / 1000
+                + gets * prices["get_usd_per_1000"] / 1000
+                + bytes_down / GIB * prices["egress_usd_per_gib"]
                 # For an hour at the least, however short it lies there.
-                + stored / GIB * prices.storage_usd_per_gib_month / 720 * max(1.0, seconds / 3600)
+                + stored / GIB * prices["storage_usd_per_gib_month"] / 720 * max(1.0, seconds / 3600)
             )
         return Estimate(puts, gets, bytes_up, bytes_down, stored, seconds, dollars)
 

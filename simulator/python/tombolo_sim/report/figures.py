@@ -9,6 +9,7 @@ from tombolo_sim import plots
 from tombolo_sim.engine import Json
 from tombolo_sim.jobs import BLOCK_BYTES
 from tombolo_sim.models import CLOUDS as CLOUD_MODELS
+from tombolo_sim.models import operation_usd
 from tombolo_sim.policies import COMBINATIONS, title
 from tombolo_sim.report.results import CLOUDS, DENOMINATORS, PERCENTS, TRACK_BLOCKS, Results
 
@@ -143,9 +144,8 @@ def _access_counts(results: Results, folder: Path) -> str:
 
 def operation_usd_per_gib(report: Json, analysis: Json) -> float:
     """Requests and transfer for each GiB that clients read or wrote."""
-    dollars = report["dollars"]
     traffic = (analysis["read_units"] + analysis["written_units"]) * BLOCK_BYTES / _GIB
-    return float(dollars["get"] + dollars["put"] + dollars["egress"]) / traffic if traffic else 0.0
+    return operation_usd(report["dollars"]) / traffic if traffic else 0.0
 
 
 def _cost(results: Results, folder: Path, cloud: str) -> str:

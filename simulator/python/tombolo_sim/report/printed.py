@@ -1,6 +1,8 @@
 """What the Tombolo paper prints (MSST'16), by table. Figures 4, 5 and 8 to 13 are pictures; the few numbers that the
 text gives of them stand with the claims."""
 
+from tombolo_sim import _engine
+
 ALGORITHMS = ("lru_seq", "lru_amp", "sarc_seq", "sarc_amp", "lru_graph", "sarc_graph")
 
 TABLE_1 = {
@@ -65,7 +67,5 @@ MONTHS = 36
 
 
 def storage_usd_per_gb(initial_gb: float, growth_gb_per_month: float, unit_price: float) -> float:
-    """Formulas (4) to (6)."""
-    final_gb = initial_gb + growth_gb_per_month * MONTHS
-    months_of_growth = MONTHS * (MONTHS + 1) / 2
-    return (initial_gb * MONTHS + growth_gb_per_month * months_of_growth) * unit_price / final_gb
+    """Formulas (4) to (6), which are the engine's."""
+    return _engine.storage_usd_per_gib(initial_gb, growth_gb_per_month, MONTHS, unit_price)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from tombolo_sim.jobs import BLOCK_BYTES
 from tombolo_sim.models import CLOUDS as CLOUD_MODELS
+from tombolo_sim.models import operation_usd
 from tombolo_sim.policies import COMBINATIONS, title
 from tombolo_sim.report import printed
 from tombolo_sim.report.markdown import Table
@@ -139,14 +140,12 @@ def _cost(results: Results) -> Table:
             continue
         stored = report["cloud"]["stored_bytes"] / _GIB
         span_us = results.analyses[trace.name]["span_us"]
-        storage = CLOUD_MODELS["cloudfront-2014"].storage_usd_per_gib_month * printed.MONTHS
+        storage = CLOUD_MODELS["cloudfront-2014"].prices["storage_usd_per_gib_month"] * printed.MONTHS
         if not span_us or not stored:
             rows.append([trace.name, f"{storage:.3f}", "-", "-", "no times in this trace"])
             continue
         dollars = report["dollars"]
-        operation = (
-            (dollars["get"] + dollars["put"] + dollars["egress"]) * printed.MONTHS * _MONTH_US / span_us / stored
-        )
+        operation = operation_usd(dollars) * printed.MONTHS * _MONTH_US / span_us / stored
         note = f"{span_us / 3.6e9:.3g} h extrapolated to 36 months; only what the trace touches is stored"
         rows.append([trace.name, f"{storage:.3f}", f"{operation:.3f}", f"{storage + operation:.3f}", note])
     head = ["$/GB over 3 years, SARC_GRAPH, 30 %, CloudFront", "storage", "operation", "total", ""]
