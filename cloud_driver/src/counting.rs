@@ -1,8 +1,10 @@
-//! A decorator that counts requests, bytes, failures and latencies per operation, for metrics.
+//! A decorator that counts requests, bytes, failures and latencies per operation, for metrics, and requests and bytes per operation
+//! and [`Cause`], for the bill.
 //!
 //! Plain relaxed atomics: the counters are monotonic and each is read on its own, so a snapshot may be off by the
 //! requests that end while it is taken.
 
+use crate::cause::{self, Cause};
 use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
 use crate::{ErrorKind, Operation, StoreError};
 use async_trait::async_trait;
@@ -56,11 +58,57 @@ pub struct OperationCounts {
     pub failures: Vec<(ErrorKind, u64)>,
 }
 
+/// One operation for one cause, all its requests so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CauseCounts {
+    /// Why it was asked for.
+    pub cause: Cause,
+    /// What was asked of the store.
+    pub operation: Operation,
+    /// Those that have ended, failed ones included.
+    pub requests: u64,
+    /// Those of them that a provider charges for ([`StoreError::is_charged`]).
+    pub charged: u64,
+    /// Payload of the successful ones: sent by put, received by get.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct CauseCounters {
+    requests: AtomicU64,
+    charged: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct AllCounters {
+    operations: [Counters; Operation::ALL.len()],
+    causes: [[CauseCounters; Operation::ALL.len()]; Cause::ALL.len()],
+}
+
 /// The shared counters; keep a clone to read them.
 #[derive(Clone, Debug, Default)]
-pub struct StoreCounts(Arc<[Counters; Operation::ALL.len()]>);
+pub struct StoreCounts(Arc<AllCounters>);
 
 impl StoreCounts {
+    /// One for each cause and operation, in the order of [`Cause::ALL`], then [`Operation::ALL`].
+    pub fn by_cause(&self) -> Vec<CauseCounts> {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let of = |cause: Cause| {
+            Operation::ALL.into_iter().map(move |operation| {
+                let counters = &self.0.causes[cause as usize][operation as usize];
+                CauseCounts {
+                    cause,
+                    operation,
+                    requests: read(&counters.requests),
+                    charged: read(&counters.charged),
+                    bytes: read(&counters.bytes),
+                }
+            })
+        };
+        Cause::ALL.into_iter().flat_map(of).collect()
+    }
+
     /// One for each operation, in the order of [`Operation::ALL`].
     pub fn snapshot(&self) -> Vec<OperationCounts> {
         Operation::ALL.into_iter().map(|operation| self.of(operation)).collect()
@@ -68,7 +116,7 @@ impl StoreCounts {
 
     /// The counts of one operation.
     pub fn of(&self, operation: Operation) -> OperationCounts {
-        let counters = &self.0[operation as usize];
+        let counters = &self.0.operations[operation as usize];
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         OperationCounts {
             operation,
@@ -82,14 +130,23 @@ impl StoreCounts {
         }
     }
 
-    fn record(&self, operation: Operation, micros: u64, outcome: Result<u64, &StoreError>) {
+    fn record(&self, cause: Cause, operation: Operation, micros: u64, outcome: Result<u64, &StoreError>) {
         let add = |counter: &AtomicU64, amount| {
             counter.fetch_add(amount, Ordering::Relaxed);
         };
-        let counters = &self.0[operation as usize];
+        let counters = &self.0.operations[operation as usize];
         counters.micros.count(micros);
+        let of_cause = &self.0.causes[cause as usize][operation as usize];
+        add(&of_cause.requests, 1);
+        add(
+            &of_cause.charged,
+            outcome.map_or_else(StoreError::is_charged, |_| true).into(),
+        );
         match outcome {
-            Ok(bytes) => add(&counters.bytes, bytes),
+            Ok(bytes) => {
+                add(&counters.bytes, bytes);
+                add(&of_cause.bytes, bytes);
+            }
             Err(error) => {
                 let kind = error.kind();
                 let index = ErrorKind::ALL.iter().position(|known| *known == kind);
@@ -104,13 +161,20 @@ impl StoreCounts {
 pub struct Counting {
     inner: Arc<dyn ObjectStore>,
     counts: StoreCounts,
+    unnamed: Cause,
 }
 
 impl Counting {
-    /// Counts what goes through it from now on.
+    /// Counts what goes through it from now on, requests that no handle gave a cause as [`Cause::Other`].
     pub fn new(inner: Arc<dyn ObjectStore>) -> Self {
+        Self::with_default(inner, Cause::Other)
+    }
+
+    /// As [`Self::new`], for requests without a cause with this one.
+    pub fn with_default(inner: Arc<dyn ObjectStore>, unnamed: Cause) -> Self {
         Self {
             inner,
+            unnamed,
             counts: StoreCounts::default(),
         }
     }
@@ -130,7 +194,8 @@ impl Counting {
         let outcome = request.await;
         let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         let recorded = outcome.as_ref().map(|value| payload_bytes(value) as u64);
-        self.counts.record(operation, micros, recorded);
+        let cause = cause::present().unwrap_or(self.unnamed);
+        self.counts.record(cause, operation, micros, recorded);
         outcome
     }
 }
@@ -168,7 +233,8 @@ impl ObjectStore for Counting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemoryStore;
+    use crate::retry::RetryPolicy;
+    use crate::{Limited, Limits, MemoryStore, Priority, Retrying};
 
     #[test]
     fn bounds_reach_from_a_fast_disk_to_half_a_minute() {
@@ -181,6 +247,87 @@ mod tests {
         for (index, operation) in Operation::ALL.into_iter().enumerate() {
             assert_eq!(operation as usize, index);
         }
+    }
+
+    #[test]
+    fn every_cause_has_its_own_place() {
+        for (index, cause) in Cause::ALL.into_iter().enumerate() {
+            assert_eq!(cause as usize, index);
+        }
+    }
+
+    #[tokio::test]
+    async fn every_attempt_is_counted_for_the_cause_of_its_handle() {
+        let memory = Arc::new(MemoryStore::new());
+        let counting = Counting::with_default(memory, Cause::Recovery);
+        let counts = counting.counts();
+        let retrying = Arc::new(Retrying::new(Arc::new(counting), RetryPolicy::default()));
+        let demand = Limited::new(retrying.clone(), Limits::default());
+        let flush = demand.with_priority(Priority::Prefetch).with_cause(Cause::Flush);
+        let bytes = Bytes::from_static(b"12345");
+        flush.put("a", bytes.clone(), PutMode::IfAbsent).await.unwrap();
+        flush.put("a", bytes, PutMode::IfAbsent).await.unwrap_err();
+        tokio::join!(demand.get("a", Some(1..3)), flush.head("a")).0.unwrap();
+        demand.get("b", None).await.unwrap_err();
+        // Past all handles.
+        retrying.delete("a").await.unwrap();
+        let found: Vec<_> = counts
+            .by_cause()
+            .into_iter()
+            .filter(|count| count.requests > 0)
+            .collect();
+        let count = |cause, operation, requests, bytes| CauseCounts {
+            cause,
+            operation,
+            requests,
+            // A refusal is charged.
+            charged: requests,
+            bytes,
+        };
+        let expected = [
+            count(Cause::Demand, Operation::Get, 2, 2),
+            count(Cause::Flush, Operation::Put, 2, 5),
+            count(Cause::Flush, Operation::Head, 1, 0),
+            count(Cause::Recovery, Operation::Delete, 1, 0),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_was_not_sent_and_what_the_store_failed_at_is_not_charged() {
+        let text = String::new;
+        let (store, key, detail, operation) = (text(), text(), text(), Operation::Get);
+        let failed = StoreError::Server {
+            store: text(),
+            operation,
+            key: text(),
+            status: 500,
+            detail: text(),
+        };
+        let throttled = StoreError::Throttled {
+            store: text(),
+            operation,
+            key: text(),
+            retry_after: None,
+            detail: text(),
+        };
+        let unreachable = StoreError::Unreachable {
+            store: text(),
+            detail: text(),
+        };
+        let lost = StoreError::Interrupted {
+            store,
+            operation,
+            key,
+            detail,
+        };
+        let counts = StoreCounts::default();
+        for error in [failed, throttled, unreachable, lost] {
+            counts.record(Cause::Demand, operation, 1, Err(&error));
+        }
+        let found = counts.by_cause().into_iter().find(|count| count.operation == operation);
+        // The answer that was lost.
+        assert!(found.is_some_and(|found| (found.requests, found.charged) == (4, 1)));
     }
 
     #[tokio::test]

@@ -261,6 +261,33 @@ impl StoreError {
         matches!(self, Self::Interrupted { .. } | Self::Server { .. })
     }
 
+    /// Whether a provider charges for the request although it failed. Amazon S3 does for what it refuses (4xx) and not for its own
+    /// failures (5xx, which includes SlowDown), see
+    /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/ErrorCodeBilling.html>. A request whose answer was lost may have been
+    /// carried out, so it counts; one that was never sent does not.
+    pub const fn is_charged(&self) -> bool {
+        match self {
+            Self::NotFound { .. }
+            | Self::Precondition { .. }
+            | Self::AccessDenied { .. }
+            | Self::BucketMissing { .. }
+            | Self::Interrupted { .. }
+            | Self::Conflict { .. }
+            | Self::RangeOutside { .. }
+            | Self::Corrupt { .. } => true,
+            Self::Rejected { status, .. } => *status >= 400,
+            Self::Credentials { .. }
+            | Self::Unreachable { .. }
+            | Self::Server { .. }
+            | Self::Throttled { .. }
+            | Self::InvalidKey { .. }
+            | Self::InvalidUrl { .. }
+            | Self::InvalidSetting { .. }
+            | Self::OutOfSpace { .. }
+            | Self::Local { .. } => false,
+        }
+    }
+
     /// How long the store asked to be left alone.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -28,6 +28,8 @@ pub use error::{Condition, ErrorKind, Operation, StoreError};
 pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, validate_key};
 pub use url::StoreUrl;
 
+#[cfg(feature = "net")]
+mod cause;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "net")]
@@ -54,7 +56,9 @@ mod s3;
 mod store;
 
 #[cfg(feature = "net")]
-pub use counting::{Counting, OperationCounts, StoreCounts};
+pub use cause::Cause;
+#[cfg(feature = "net")]
+pub use counting::{CauseCounts, Counting, OperationCounts, StoreCounts};
 #[cfg(feature = "net")]
 pub use dir::DirStore;
 #[cfg(feature = "net")]

@@ -1,5 +1,6 @@
 //! A decorator that bounds the requests in flight (see [`crate::gate`]).
 
+use crate::cause::{Cause, because};
 use crate::gate::{Class, Gate, GateDepth, Limits};
 use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
 use async_trait::async_trait;
@@ -16,22 +17,24 @@ pub enum Priority {
     Prefetch,
 }
 
-/// One handle on a gated store. [`Limited::with_priority`] gives another one at the same gate; the priority belongs to the
-/// handle, so that the interface of a store need not know of it.
+/// One handle on a gated store. [`Limited::with_priority`] and [`Limited::with_cause`] give another one at the same gate; priority
+/// and cause belong to the handle, so that the interface of a store need not know of them.
 #[derive(Clone, Debug)]
 pub struct Limited {
     inner: Arc<dyn ObjectStore>,
     gate: Arc<Gate>,
     priority: Priority,
+    cause: Cause,
 }
 
 impl Limited {
-    /// A handle for demand reads and puts. `limits` is asked before each admission.
+    /// A handle for demand reads. `limits` is asked before each admission.
     pub fn new(inner: Arc<dyn ObjectStore>, limits: impl Fn() -> Limits + Send + Sync + 'static) -> Self {
         Self {
             inner,
             gate: Gate::new(Box::new(limits)),
             priority: Priority::Demand,
+            cause: Cause::Demand,
         }
     }
 
@@ -41,6 +44,11 @@ impl Limited {
             priority,
             ..self.clone()
         }
+    }
+
+    /// Another handle at the same gate.
+    pub fn with_cause(&self, cause: Cause) -> Self {
+        Self { cause, ..self.clone() }
     }
 
     /// What is in flight and what waits, through all handles.
@@ -60,31 +68,31 @@ impl Limited {
 impl ObjectStore for Limited {
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
         let _permit = self.gate.admit(Class::Put).await;
-        self.inner.put(key, bytes, mode).await
+        because(self.cause, self.inner.put(key, bytes, mode)).await
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
         let _permit = self.gate.admit(self.read_class()).await;
-        self.inner.get(key, range).await
+        because(self.cause, self.inner.get(key, range)).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta> {
         let _permit = self.gate.admit(self.read_class()).await;
-        self.inner.head(key).await
+        because(self.cause, self.inner.head(key)).await
     }
 
     async fn list(&self, prefix: &str, start_after: Option<&str>, limit: usize) -> Result<Vec<ListedObject>> {
         let _permit = self.gate.admit(self.read_class()).await;
-        self.inner.list(prefix, start_after, limit).await
+        because(self.cause, self.inner.list(prefix, start_after, limit)).await
     }
 
     async fn delete(&self, key: &str) -> Result<()> {
         let _permit = self.gate.admit(Class::Put).await;
-        self.inner.delete(key).await
+        because(self.cause, self.inner.delete(key)).await
     }
 
     /// Not gated: an outage must be told from a full gate.
     async fn check(&self) -> Result<()> {
-        self.inner.check().await
+        because(self.cause, self.inner.check()).await
     }
 }
