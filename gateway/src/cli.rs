@@ -12,6 +12,7 @@ mod key;
 mod local;
 mod output;
 mod policy;
+mod prices;
 mod protocol_servers;
 mod recover;
 mod salvage;
@@ -81,6 +82,7 @@ fn carry_out(arguments: Arguments, daemon: &impl Daemon) -> Result<(), CliError>
         Command::Cache(command) => cache::run(&connection, &command, daemon),
         Command::CheckConfig { json } => local::check_config(&connection, json),
         Command::Settings { markdown, json } => local::settings(&connection, markdown, json),
+        Command::Prices { table, json } => prices::run(table, json),
         Command::Openapi => output::json(&crate::admin::openapi::document()),
         Command::Metrics(MetricsArguments { names: true }) => output::lines(crate::metrics::names()),
         Command::Metrics(MetricsArguments { names: false }) => output::text(&client(&connection)?.metrics()?),

@@ -8,6 +8,7 @@ pub(crate) use options::{options, share_options};
 use crate::admin::gateway::GatewayControl;
 use crate::admin::server::{self, AdminError};
 use crate::allocator;
+use crate::bill::{self, Bill, PriceFileError};
 use crate::frontends::VolumeExports;
 use crate::frontends::fuse::{ShareService, Shares};
 use crate::runtime::{
@@ -15,7 +16,7 @@ use crate::runtime::{
     recover_from_store, resize_cache,
 };
 use crate::salvage::{Salvage, salvage};
-use crate::settings::Settings;
+use crate::settings::{Settings, Usd};
 use crate::signals;
 use crate::unix_socket::{self, SocketError};
 use std::fs;
@@ -34,6 +35,9 @@ pub enum ServeError {
     /// The url cannot be used as it is; nothing was opened yet.
     #[error("[store] url: {0}")]
     Store(#[from] StoreError),
+    /// Nothing was opened yet.
+    #[error("[prices] file: {0}")]
+    Prices(#[from] PriceFileError),
     /// The state directory or the store cannot be served from; the message says what to do.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -46,6 +50,9 @@ pub enum ServeError {
     /// The admin API cannot be served, and without it nobody could ask what goes on.
     #[error("admin API: {0}")]
     Admin(#[from] AdminError),
+    /// The system gives no more of them.
+    #[error("cannot start threads: {0}")]
+    Threads(io::Error),
     /// Found only when all serves already: it stops in order, as it would at a signal.
     #[error("signals cannot be waited for: {0}")]
     Signals(io::Error),
@@ -59,8 +66,10 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     allocator::limit();
     end_on_panic();
+    let prices = bill::load(&settings.prices)?;
     let gateway = Gateway::open(Options {
         accept_loss,
+        policies: settings.policies(prices.prices.units()),
         ..options::options(&settings)?
     })?;
     let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(|error| match error {
@@ -76,7 +85,10 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     let files_config = options::files_server_config(&settings, &budget, STOP_PATIENCE);
     let service = Arc::new(ShareService(shares.clone()));
     let files_server = tombolo_fuse::Server::serve_unix(files_listener, service, files_config);
-    let control = GatewayControl::new(gateway.clone(), shares, server.clone(), &settings);
+    let budget = settings.prices.budget_usd_per_month.map(Usd::dollars);
+    let bill =
+        Bill::start(&gateway, &settings.directories.state_directory, prices, budget).map_err(ServeError::Threads)?;
+    let control = GatewayControl::new(gateway.clone(), shares, server.clone(), bill.clone(), &settings);
     let admin = server::Server::start(
         &settings.admin_socket(),
         settings.metrics_address(),
@@ -100,6 +112,7 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     }
     files_server.shutdown();
     gateway.stop(STOP_PATIENCE);
+    bill.stop();
     let _ = fs::remove_file(settings.nbd_socket());
     let _ = fs::remove_file(settings.files_socket());
     waited

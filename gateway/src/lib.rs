@@ -4,6 +4,7 @@
 
 pub mod admin;
 mod allocator;
+mod bill;
 pub mod cli;
 pub mod daemon;
 mod frontends;

@@ -80,7 +80,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as RealInstant};
 use tombolo_base::{Instant, VolumeId};
-use tombolo_cloud_driver::OperationCounts;
+use tombolo_cloud_driver::{CauseCounts, OperationCounts};
 use tombolo_core::{Answer, Command, Core, Event, Refusal, Snapshot, Volume};
 use tombolo_dedup::Index;
 use upload_buffers::UploadBuffers;
@@ -158,7 +158,7 @@ impl Gateway {
 
     /// Replaces the data key or the master key.
     pub fn rotate_key(&self, new: NewKey<'_>) -> Result<(), DataKeysError> {
-        self.data_keys.rotate(&self.cloud.runtime, &self.cloud.demand, new)
+        self.data_keys.rotate(&self.cloud.runtime, &self.cloud.other, new)
     }
 
     /// Steps the core with `event` and everything that follows from it on this thread.
@@ -305,6 +305,11 @@ impl Gateway {
 
     pub fn store_counts(&self) -> Vec<OperationCounts> {
         self.cloud.counts.snapshot()
+    }
+
+    /// Requests to the store by why they were made, since the start of this process, the start itself included.
+    pub fn cause_counts(&self) -> Vec<CauseCounts> {
+        self.cloud.counts.by_cause()
     }
 
     pub fn connections(&self, volume: VolumeId) -> u64 {

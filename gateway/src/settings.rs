@@ -18,9 +18,10 @@ pub(crate) use policies::PolicySettings;
 pub(crate) use section::Field;
 pub(crate) use sections::{
     Cache, Compression, CompressionAlgorithm, Directories, Files, Flush, Journal, Log, LogFormat, LogLevel, Memory,
-    Metrics, Nbd, Prefetch, PrefetchAddressing, Threads,
+    Metrics, Nbd, Prefetch, PrefetchAddressing, Prices, Threads,
 };
 pub(crate) use store::{SingleWriter, Store};
+pub(crate) use value::Usd;
 
 use section::{Section, qualified};
 use std::fmt;
@@ -39,6 +40,7 @@ pub struct Settings {
     pub(crate) memory: Memory,
     pub(crate) compression: Compression,
     pub(crate) prefetch: Prefetch,
+    pub(crate) prices: Prices,
     pub(crate) nbd: Nbd,
     pub(crate) files: Files,
     pub(crate) metrics: Metrics,
@@ -162,7 +164,7 @@ impl Settings {
         markdown::document(&Self::default())
     }
 
-    fn sections(&self) -> [(&'static str, &dyn Section); 12] {
+    fn sections(&self) -> [(&'static str, &dyn Section); 13] {
         [
             ("store", &self.store),
             ("cache", &self.cache),
@@ -171,6 +173,7 @@ impl Settings {
             ("memory", &self.memory),
             ("compression", &self.compression),
             ("prefetch", &self.prefetch),
+            ("prices", &self.prices),
             ("nbd", &self.nbd),
             ("files", &self.files),
             ("metrics", &self.metrics),
@@ -188,6 +191,7 @@ impl Settings {
             "memory" => &mut self.memory,
             "compression" => &mut self.compression,
             "prefetch" => &mut self.prefetch,
+            "prices" => &mut self.prices,
             "nbd" => &mut self.nbd,
             "files" => &mut self.files,
             "metrics" => &mut self.metrics,

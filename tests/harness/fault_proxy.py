@@ -42,6 +42,20 @@ class Faults:
     """Of method, path and headers: whether the request is answered as if the server were busy."""
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """One request that was answered."""
+
+    method: str
+    target: str
+    """Path and query."""
+    sent_bytes: int
+    """The body of the request."""
+    status: int
+    received_bytes: int
+    """The body of the answer."""
+
+
 @dataclass
 class Counts:
     forwarded: int = 0
@@ -50,6 +64,8 @@ class Counts:
     reply_bytes: int = 0
     """With their heads."""
     methods: dict[str, int] = field(default_factory=dict)
+    exchanges: list[Exchange] = field(default_factory=list)
+    """Whatever became of the answer. Those that never reached the server have 503, whatever was answered."""
 
 
 class FaultProxy:
@@ -126,10 +142,14 @@ class FaultProxy:
         is_refused = self.faults.refuses is not None and self.faults.refuses(method, path, headers)
         if is_refused or self._random.random() < self.faults.error_fraction:
             self.counts.refused_with_error += 1
+            self.counts.exchanges.append(Exchange(method, path, len(body), 503, 0))
             status, text = SLOW_DOWN if self._random.random() < 0.5 else INTERNAL_ERROR
             await answer(writer, status, b"" if method == "HEAD" else text)
             return True
         reply = await self._forward(method, without_expect(head), body)
+        reply_head, _, reply_body = reply.partition(b"\r\n\r\n")
+        code = int(reply_head.split(b" ", 2)[1])
+        self.counts.exchanges.append(Exchange(method, path, len(body), code, len(reply_body)))
         if self._random.random() < self.faults.lost_reply_fraction:
             self.counts.lost_replies += 1
             reset(writer)

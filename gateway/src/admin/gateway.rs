@@ -1,5 +1,6 @@
 //! The running gateway as the admin API sees it.
 
+mod bill;
 mod policies;
 mod store_check;
 
@@ -13,6 +14,7 @@ use crate::admin::model::{
     Status, StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WriteStatus,
 };
 use crate::admin::server::Handlers;
+use crate::bill::Bill;
 use crate::frontends::fuse::{self, Shares};
 use crate::metrics::model::Metrics;
 use crate::runtime::{DataKeyInfo, DataKeysError, Gateway, MasterKeyError, NewKey};
@@ -45,6 +47,7 @@ pub struct GatewayControl {
     started: Instant,
     rate: Mutex<Rate>,
     policy: PolicyControl,
+    bill: Arc<Bill>,
     store_check: Arc<StoreCheck>,
 }
 
@@ -60,11 +63,13 @@ impl GatewayControl {
         gateway: Arc<Gateway>,
         shares: Arc<Shares>,
         server: Arc<Mutex<Option<Server>>>,
+        bill: Arc<Bill>,
         settings: &Settings,
     ) -> Self {
         let now = Instant::now();
         Self {
-            policy: PolicyControl::new(gateway.clone(), settings),
+            policy: PolicyControl::new(gateway.clone(), settings, bill.unit_prices()),
+            bill,
             store_check: Arc::new(StoreCheck::new(&settings.directories.state_directory)),
             gateway,
             shares,
@@ -225,6 +230,7 @@ impl GatewayControl {
             policy: self.policy.status(&snapshot.policies),
             stored_bytes: totals.object_bytes,
             objects: totals.objects,
+            bill: bill::status(&self.bill.now(), &self.gateway.cause_counts()),
             journal: JournalStatus {
                 bytes: snapshot.journal_bytes,
                 last_checkpoint_age_s: age_s(snapshot.last_checkpoint),
@@ -343,6 +349,7 @@ impl GatewayControl {
             file_requests: self.shares.meters.snapshot(),
             check_findings: self.shares.checking.findings(),
             store: self.gateway.store_counts(),
+            store_causes: self.gateway.cause_counts(),
             store_retries,
             store_gate,
             store_pace,

@@ -1,6 +1,7 @@
 //! What the admin API and the command line tell of the running gateway: status, volumes, shares, errors, and the rules for
 //! names and sizes.
 
+mod bill;
 mod check;
 mod error;
 mod flush;
@@ -11,6 +12,7 @@ mod status;
 mod trace;
 mod volume;
 
+pub use bill::{BillStatus, CauseBill, OperationRequests};
 pub use check::{
     CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus, StoreCheckStage, StoreCheckStatus, StoreFinding,
     StoreFindingKind,

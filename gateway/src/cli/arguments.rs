@@ -113,6 +113,14 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show the shipped prices of stores, or print one table as a price file
+    Prices {
+        /// The table to print
+        table: Option<String>,
+        /// Print a JSON object of the table, or of all by name
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the gateway's metrics in Prometheus's text format
     Metrics(MetricsArguments),
     /// Print docs/openapi.json

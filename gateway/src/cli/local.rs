@@ -4,8 +4,9 @@ use super::Daemon;
 use super::arguments::{Connection, ServeOptions};
 use super::error::CliError;
 use super::output;
+use crate::bill;
 use crate::logging;
-use crate::settings::{Settings, SettingsError};
+use crate::settings::{Fault, Prices, Settings, SettingsError};
 use serde_json::json;
 use std::path::Path;
 
@@ -17,14 +18,30 @@ pub(super) fn serve(connection: &Connection, options: &ServeOptions, daemon: &im
 
 pub(super) fn check_config(connection: &Connection, as_json: bool) -> Result<(), CliError> {
     let path = config(connection)?;
-    let checked = Settings::load(path);
+    let checked = Settings::load(path).and_then(|settings| check_prices(&settings.prices));
     match (&checked, as_json) {
         (Err(SettingsError::Faults(faults)), true) => output::json(faults)?,
-        (Ok(_), true) => output::json(&json!([]))?,
-        (Ok(_), false) => output::text(&format!("{} is valid", path.display()))?,
+        (Ok(()), true) => output::json(&json!([]))?,
+        (Ok(()), false) => output::text(&format!("{} is valid", path.display()))?,
         (Err(_), _) => {}
     }
     checked.map(drop).map_err(CliError::from)
+}
+
+/// The one file that the settings name and a start reads.
+fn check_prices(settings: &Prices) -> Result<(), SettingsError> {
+    let loaded = bill::load(settings).map(drop);
+    loaded.map_err(|error| {
+        SettingsError::Faults(vec![Fault {
+            key: "[prices] file".into(),
+            value: settings
+                .file
+                .as_ref()
+                .map_or_else(String::new, |file| file.display().to_string()),
+            permitted: "a price file as `tombolo prices TABLE` prints it".into(),
+            reason: error.to_string(),
+        }])
+    })
 }
 
 pub(super) fn settings(connection: &Connection, markdown: bool, as_json: bool) -> Result<(), CliError> {

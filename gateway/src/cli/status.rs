@@ -1,5 +1,7 @@
 //! `tombolo status`: what an operator looks for first stands first.
 
+mod bill;
+
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
@@ -53,6 +55,8 @@ fn shown(status: &Status) -> String {
             HumanCount(status.objects)
         ),
     ));
+    lines.push(("bill", bill::month(&status.bill)));
+    lines.push(("bill a day", bill::day(&status.bill)));
     lines.push(("cache", cache(status)));
     lines.push(("writes", writes(status)));
     if let Some(damage) = damage(status) {

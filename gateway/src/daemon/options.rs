@@ -6,6 +6,7 @@ use crate::settings::{CompressionAlgorithm, Settings, SingleWriter};
 use std::sync::Arc;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
+use tombolo_billing::UnitPrices;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{Pace, StoreError, StoreUrl, open_store};
@@ -22,7 +23,8 @@ pub fn options(settings: &Settings) -> Result<Options, StoreError> {
     Ok(Options {
         state_directory: settings.directories.state_directory.clone(),
         runtime_directory: settings.directories.runtime_directory.clone(),
-        policies: settings.policies(),
+        // Who serves sets the prices.
+        policies: settings.policies(UnitPrices::default()),
         index: tombolo_dedup::Config {
             memtable_entries_max: settings.memory.fingerprint_memtable_entries as usize,
             filter_bytes_max: settings.memory.fingerprint_filter_bytes.0,

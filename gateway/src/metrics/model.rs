@@ -3,7 +3,7 @@
 use super::requests::OperationMetrics;
 use crate::admin::model::Status;
 use crate::runtime::LocalUse;
-use tombolo_cloud_driver::{GateDepth, OperationCounts, PaceState, RetryCounts};
+use tombolo_cloud_driver::{CauseCounts, GateDepth, OperationCounts, PaceState, RetryCounts};
 use tombolo_core::Snapshot;
 
 /// Everything at one moment.
@@ -23,6 +23,8 @@ pub struct Metrics {
     pub check_findings: Option<u64>,
     /// Attempts of requests to the store, one entry per operation.
     pub store: Vec<OperationCounts>,
+    /// The same by why they were made.
+    pub store_causes: Vec<CauseCounts>,
     /// What of them was repeated.
     pub store_retries: RetryCounts,
     /// Requests to the store that are under way or wait to be admitted.

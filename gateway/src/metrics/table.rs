@@ -3,8 +3,8 @@
 use super::model::Metrics;
 use super::requests::OperationMetrics;
 use super::{Kind, Labels, Metric, Reading};
-use crate::admin::model::{PolicyTally, SessionInfo, SessionKind, ShareInfo, StoreState};
-use tombolo_cloud_driver::OperationCounts;
+use crate::admin::model::{CauseBill, PolicyTally, SessionInfo, SessionKind, ShareInfo, StoreState};
+use tombolo_cloud_driver::{CauseCounts, OperationCounts};
 use tombolo_core::PolicyCounters;
 
 const fn counter(name: &'static str, help: &'static str, read: fn(&Metrics) -> Reading) -> Metric {
@@ -246,6 +246,62 @@ pub(super) const METRICS: &[Metric] = &[
     gauge("tombolo_fetches_in_flight", "Fetches under way.", |m| {
         Integer(m.core.fetches_in_flight)
     }),
+    // What it costs.
+    counter(
+        "tombolo_store_requests_total",
+        "Attempts of requests to the store, by operation and cause.",
+        |m| by_cause(m, |count| count.requests),
+    ),
+    counter(
+        "tombolo_store_requests_charged_total",
+        "Those of them that a provider charges for: not what the store itself failed at, or what was never sent.",
+        |m| by_cause(m, |count| count.charged),
+    ),
+    counter(
+        "tombolo_store_cause_bytes_total",
+        "Payload of requests to the store, by operation and cause.",
+        |m| by_cause(m, |count| count.bytes),
+    ),
+    counter(
+        "tombolo_bill_dollars_total",
+        "What requests to the store and transfers have cost since the start, by cause.",
+        |m| by_bill(m, |bill| bill.since_start_usd),
+    ),
+    gauge(
+        "tombolo_bill_month_dollars",
+        "What was spent in this calendar month so far, by cause, storage among them.",
+        |m| {
+            let bill = &m.status.bill;
+            let mut causes = bill_by_cause(m, |cause| cause.month_usd);
+            causes.push((vec![("cause", "storage".to_owned())], bill.month_storage_usd));
+            Floats(causes)
+        },
+    ),
+    gauge(
+        "tombolo_bill_dollars_per_day",
+        "What a day costs, by cause: requests and transfers as in the last day, and what is stored now.",
+        |m| {
+            let mut causes = bill_by_cause(m, |cause| cause.usd_per_day);
+            let storage = m.status.bill.storage_usd_per_day;
+            causes.push((vec![("cause", "storage".to_owned())], storage));
+            Floats(causes)
+        },
+    ),
+    gauge(
+        "tombolo_bill_hour_dollars_per_day",
+        "What a day of requests and transfers costs if all are as in the last hour.",
+        |m| Float(m.status.bill.usd_per_day_of_hour),
+    ),
+    gauge(
+        "tombolo_bill_forecast_dollars",
+        "What this calendar month comes to if it goes on like the last day.",
+        |m| Float(m.status.bill.forecast_usd),
+    ),
+    gauge(
+        "tombolo_bill_budget_dollars",
+        "What a calendar month may cost; absent without a budget.",
+        |m| m.status.bill.budget_usd.map_or(Floats(Vec::new()), Float),
+    ),
     // Deduplication.
     counter(
         "tombolo_dedup_blocks_total",
@@ -586,6 +642,24 @@ fn by_store_operation(metrics: &Metrics, read: fn(&OperationCounts) -> u64) -> R
             .map(|entry| (operation(entry.operation.name()), read(entry)))
             .collect(),
     )
+}
+
+fn by_cause(metrics: &Metrics, read: fn(&CauseCounts) -> u64) -> Reading {
+    let labelled = |count: &CauseCounts| {
+        let mut labels = operation(count.operation.name());
+        labels.push(("cause", count.cause.name().to_owned()));
+        (labels, read(count))
+    };
+    Integers(metrics.store_causes.iter().map(labelled).collect())
+}
+
+fn bill_by_cause(metrics: &Metrics, read: fn(&CauseBill) -> f64) -> Vec<(Labels, f64)> {
+    let labelled = |bill: &CauseBill| (vec![("cause", bill.cause.clone())], read(bill));
+    metrics.status.bill.causes.iter().map(labelled).collect()
+}
+
+fn by_bill(metrics: &Metrics, read: fn(&CauseBill) -> f64) -> Reading {
+    Floats(bill_by_cause(metrics, read))
 }
 
 fn pair(tally: &PolicyTally) -> Labels {

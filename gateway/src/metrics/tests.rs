@@ -1,11 +1,13 @@
 use super::requests::OperationMetrics;
 use super::*;
 use crate::admin::model::{
-    DedupStatus, FlushMode, PolicyStatus, PolicyTally, RecoveryPointStatus, SessionInfo, SessionKind, ShareInfo,
-    Status, StoreState, StoreStatus, VolumeInfo,
+    BillStatus, CauseBill, DedupStatus, FlushMode, PolicyStatus, PolicyTally, RecoveryPointStatus, SessionInfo,
+    SessionKind, ShareInfo, Status, StoreState, StoreStatus, VolumeInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use tombolo_cloud_driver::{ErrorKind, GateDepth, Operation, OperationCounts, PaceState, RetryCounts};
+use tombolo_cloud_driver::{
+    Cause, CauseCounts, ErrorKind, GateDepth, Operation, OperationCounts, PaceState, RetryCounts,
+};
 use tombolo_core::{Counters, PolicyCounters, Snapshot, Tally};
 use tombolo_flow_control::concurrency::State;
 
@@ -44,6 +46,21 @@ fn example() -> Metrics {
                     },
                 })],
                 graph_nodes: 17,
+                ..Default::default()
+            },
+            bill: BillStatus {
+                month_storage_usd: 0.5,
+                storage_usd_per_day: 0.25,
+                usd_per_day_of_hour: 3.0,
+                forecast_usd: 12.5,
+                budget_usd: Some(10.0),
+                causes: vec![CauseBill {
+                    cause: "flush".into(),
+                    since_start_usd: 0.125,
+                    month_usd: 1.5,
+                    usd_per_day: 2.0,
+                    ..Default::default()
+                }],
                 ..Default::default()
             },
             volumes: vec![VolumeInfo {
@@ -115,6 +132,13 @@ fn example() -> Metrics {
                 counts: vec![1, 0],
                 sum: 500_000,
             },
+        }],
+        store_causes: vec![CauseCounts {
+            cause: Cause::Flush,
+            operation: Operation::Put,
+            requests: 6,
+            charged: 5,
+            bytes: 7,
         }],
         core: Snapshot {
             counters: Counters {
@@ -202,6 +226,23 @@ fn values_arrive_under_their_names() {
         ("tombolo_file_request_duration_seconds_count{operation=\"lookup\"}", 6.0),
         ("tombolo_file_request_errors_total{operation=\"lookup\"}", 2.0),
         ("tombolo_check_findings", 0.0),
+        ("tombolo_store_requests_total{operation=\"put\",cause=\"flush\"}", 6.0),
+        (
+            "tombolo_store_requests_charged_total{operation=\"put\",cause=\"flush\"}",
+            5.0,
+        ),
+        (
+            "tombolo_store_cause_bytes_total{operation=\"put\",cause=\"flush\"}",
+            7.0,
+        ),
+        ("tombolo_bill_dollars_total{cause=\"flush\"}", 0.125),
+        ("tombolo_bill_month_dollars{cause=\"flush\"}", 1.5),
+        ("tombolo_bill_month_dollars{cause=\"storage\"}", 0.5),
+        ("tombolo_bill_dollars_per_day{cause=\"flush\"}", 2.0),
+        ("tombolo_bill_dollars_per_day{cause=\"storage\"}", 0.25),
+        ("tombolo_bill_hour_dollars_per_day", 3.0),
+        ("tombolo_bill_forecast_dollars", 12.5),
+        ("tombolo_bill_budget_dollars", 10.0),
         ("tombolo_store_retries_total", 7.0),
         ("tombolo_store_requests_given_up_total", 1.0),
         ("tombolo_store_requests_waiting{class=\"demand\"}", 2.0),
@@ -259,4 +300,5 @@ fn an_idle_gateway_has_metrics_too() {
     assert_eq!(samples["tombolo_uploads_total"], 0.0);
     assert!(!samples.contains_key("tombolo_store_last_success_age_seconds"));
     assert!(!samples.contains_key("tombolo_check_findings"));
+    assert!(!samples.contains_key("tombolo_bill_budget_dollars"));
 }

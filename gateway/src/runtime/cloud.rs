@@ -11,15 +11,26 @@ use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId};
 use tombolo_cloud_driver::object::{Compression, ObjectError, ObjectReader, byte_range, decode_object};
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
-    Counting, ErrorKind, GateDepth, Limited, ListedObject, ObjectStore, Pace, PaceState, Paced, Priority, PutMode,
+    Cause, ErrorKind, GateDepth, Limited, ListedObject, ObjectStore, Pace, PaceState, Paced, Priority, PutMode,
     RetryCounts, Retrying, StoreCounts, StoreError,
 };
 use tombolo_core::local_metadata::{MetadataRead, Table};
 use tombolo_core::{BlockLoss, Event, FetchItem, JobId, Loss, LossCause, StoreFailure, UploadFailure};
 
+/// The store, by why it is asked ([`Cause`]).
 pub struct Cloud {
     pub demand: Arc<dyn ObjectStore>,
     pub prefetch: Arc<dyn ObjectStore>,
+    pub flush: Arc<dyn ObjectStore>,
+    pub journal: Arc<dyn ObjectStore>,
+    pub tree: Arc<dyn ObjectStore>,
+    pub root: Arc<dyn ObjectStore>,
+    pub removal: Arc<dyn ObjectStore>,
+    pub recovery: Arc<dyn ObjectStore>,
+    /// The same, for what nobody waits for.
+    pub loading: Arc<dyn ObjectStore>,
+    pub check: Arc<dyn ObjectStore>,
+    pub other: Arc<dyn ObjectStore>,
     pub counts: StoreCounts,
     retrying: Arc<Retrying>,
     limited: Arc<Limited>,
@@ -35,25 +46,34 @@ pub struct Cloud {
 }
 
 impl Cloud {
-    /// Counting and pace see every attempt; the gate is outside the retries, so a request that waits to be repeated keeps
-    /// its place and the store is not overrun.
+    /// `counts` are those of `store`: counting is at the very bottom, so it sees every attempt, those of a start too, as the pace
+    /// does. The gate is outside the retries, so a request that waits to be repeated keeps its place and the store is not overrun.
     pub fn new(
         store: Arc<dyn ObjectStore>,
+        counts: StoreCounts,
         policy: RetryPolicy,
         pace: Arc<Pace>,
         compression: Compression,
         runtime: tokio::runtime::Runtime,
     ) -> Self {
-        let counting = Counting::new(store);
-        let counts = counting.counts();
-        let paced = Paced::new(Arc::new(counting), pace.clone());
+        let paced = Paced::new(store, pace.clone());
         let retrying = Arc::new(Retrying::new(Arc::new(paced), policy));
         let limits = pace.clone();
         let limited = Arc::new(Limited::new(retrying.clone(), move || limits.limits()));
-        let prefetch = Arc::new(limited.with_priority(Priority::Prefetch));
+        let handle =
+            |priority, cause| -> Arc<dyn ObjectStore> { Arc::new(limited.with_priority(priority).with_cause(cause)) };
         Self {
-            demand: limited.clone(),
-            prefetch,
+            demand: handle(Priority::Demand, Cause::Demand),
+            prefetch: handle(Priority::Prefetch, Cause::Prefetch),
+            flush: handle(Priority::Prefetch, Cause::Flush),
+            journal: handle(Priority::Demand, Cause::Journal),
+            tree: handle(Priority::Demand, Cause::Tree),
+            root: handle(Priority::Demand, Cause::Root),
+            removal: handle(Priority::Prefetch, Cause::Removal),
+            recovery: handle(Priority::Demand, Cause::Recovery),
+            loading: handle(Priority::Prefetch, Cause::Recovery),
+            check: handle(Priority::Prefetch, Cause::Check),
+            other: handle(Priority::Demand, Cause::Other),
             counts,
             retrying,
             limited,
@@ -176,7 +196,7 @@ impl Gateway {
         if self.data_keys.ring().lacks(descriptor.key_id()) {
             return Err(key_missing(descriptor));
         }
-        match self.cloud.prefetch.head(&key).await {
+        match self.cloud.flush.head(&key).await {
             Ok(found) if found.size_bytes == descriptor.object_bytes() as u64 => Ok(()),
             Ok(found) => Err(StoreFailure {
                 retryable: false,
@@ -218,7 +238,7 @@ impl Gateway {
         self.cloud.runtime.spawn(async move {
             let put = gateway
                 .cloud
-                .demand
+                .flush
                 .put(&descriptor.id().key(), Bytes::from_owner(object), PutMode::Overwrite)
                 .await;
             let result = match put {
@@ -276,7 +296,7 @@ impl Gateway {
         start_after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<ListedObject>, StoreError> {
-        let store = &self.cloud.prefetch;
+        let store = &self.cloud.check;
         self.cloud.runtime.block_on(store.list(prefix, start_after, limit))
     }
 
@@ -301,7 +321,7 @@ impl Gateway {
         let gets: Vec<_> = descriptors
             .iter()
             .map(|descriptor| {
-                let (store, key) = (self.cloud.prefetch.clone(), descriptor.id().key());
+                let (store, key) = (self.cloud.check.clone(), descriptor.id().key());
                 self.cloud.runtime.spawn(async move { store.get(&key, None).await })
             })
             .collect();
@@ -325,7 +345,7 @@ impl Gateway {
 
     /// Whether the table of objects has the one with this key. One that cannot be read is none of its.
     pub fn has_put(&self, key: &str) -> Result<bool, String> {
-        let get = self.cloud.prefetch.get(key, None);
+        let get = self.cloud.check.get(key, None);
         let object = match self.cloud.runtime.block_on(get) {
             Ok(object) => object,
             Err(StoreError::NotFound { .. }) => return Ok(false),

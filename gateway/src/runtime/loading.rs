@@ -56,7 +56,7 @@ impl Gateway {
         let listener = self.listener();
         let nodes = CachedNodes::told_to(
             handle.clone(),
-            self.cloud.demand.clone(),
+            self.cloud.recovery.clone(),
             ring.clone(),
             listener.clone(),
         );
@@ -68,7 +68,7 @@ impl Gateway {
         // What the tree has is needed, though no root may name it any more.
         let hold = self.publishing.state().removal.hold();
         let gateway = Arc::downgrade(self);
-        let nodes = WholeObjects::new(handle.clone(), self.cloud.prefetch.clone(), ring);
+        let nodes = WholeObjects::new(handle.clone(), self.cloud.loading.clone(), ring);
         let mut nodes = nodes.told_to(listener);
         let run = move || {
             run(&gateway, &behind.backing, &mut nodes);

@@ -65,7 +65,7 @@ impl Gateway {
             });
         };
         // With the lock, so that no root takes its place while it is read.
-        let found = self.cloud.runtime.block_on(find_root(&self.cloud.prefetch));
+        let found = self.cloud.runtime.block_on(find_root(&self.cloud.check));
         let ring = self.data_keys.ring();
         match found {
             Ok(Some(found)) if found.salt == salt => {
@@ -90,7 +90,7 @@ impl Gateway {
         };
         drop(state);
         let mut journal = JournalChanges::default();
-        let is_journal_whole = match self.journal_of(&root) {
+        let is_journal_whole = match self.journal_of(&self.cloud.check, &root) {
             Ok(parts) => {
                 parts.into_iter().for_each(|part| journal.lay(part));
                 true
@@ -138,7 +138,7 @@ impl Gateway {
         find: &mut dyn FnMut(MetadataFinding),
         tell: &mut dyn FnMut(u64),
     ) -> Result<u64, BucketTreeError<NodesError>> {
-        let (handle, store) = (self.cloud.runtime.handle().clone(), self.cloud.prefetch.clone());
+        let (handle, store) = (self.cloud.runtime.handle().clone(), self.cloud.check.clone());
         let mut nodes = WholeObjects::new(handle, store, self.data_keys.ring());
         let tree = BucketTree::decode(&root.tree).map_err(|error| BucketTreeError::Record {
             key: ROOT_NAME.into(),
@@ -189,7 +189,7 @@ impl Gateway {
                 reason: reason.to_owned(),
             });
         };
-        match self.usage_of(root) {
+        match self.usage_of(&self.cloud.check, root) {
             Ok((usage, Some(_))) => {
                 let mut table: BTreeMap<u64, u32> = usage.live().collect();
                 counted.retain(|object, count| table.remove(object) != Some(*count));

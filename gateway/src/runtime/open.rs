@@ -40,7 +40,7 @@ use tombolo_base::{BlockSum, KeyId, Lcbn, ObjectDescriptor};
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
-use tombolo_cloud_driver::{ErrorKind, ObjectStore, Pace, Retrying, StoreError};
+use tombolo_cloud_driver::{Cause, Counting, ErrorKind, ObjectStore, Pace, Retrying, StoreCounts, StoreError};
 use tombolo_core::cache_header::{CacheHeader, JournalMark, Mark, decode_marks};
 use tombolo_core::local_metadata::MetadataFault;
 use tombolo_core::publisher::{NotTheWriter, Publisher, RootWriter};
@@ -177,7 +177,13 @@ impl Gateway {
         durable_file::make_directory_durably(state)
             .map_err(first_start::disk(state, "cannot make the state directory"))?;
         let lock = lock(state)?;
-        let mut opened = Self::open_whole(options.clone(), &lock);
+        let counting = Counting::with_default(options.store.clone(), Cause::Recovery);
+        let counts = counting.counts();
+        let options = Options {
+            store: Arc::new(counting),
+            ..options.clone()
+        };
+        let mut opened = Self::open_whole(options.clone(), &counts, &lock);
         for _ in 0..LOST_PARTS_MAX {
             let refused = match opened {
                 Err(refused) if local_loss::is_one(&refused) => refused,
@@ -189,7 +195,7 @@ impl Gateway {
             };
             let refused = Box::new(refused);
             match found {
-                Ok(_) if options.accept_loss => opened = Self::open_whole(options.clone(), &lock),
+                Ok(_) if options.accept_loss => opened = Self::open_whole(options.clone(), &counts, &lock),
                 Ok(report) => {
                     let report = Box::new(report);
                     return Err(OpenError::Lost { refused, report });
@@ -204,7 +210,7 @@ impl Gateway {
     }
 
     /// On a state directory of which no part is lost.
-    fn open_whole(options: Options, lock: &File) -> Result<Arc<Self>, OpenError> {
+    fn open_whole(options: Options, counts: &StoreCounts, lock: &File) -> Result<Arc<Self>, OpenError> {
         let state = options.state_directory.clone();
         let disk = |action: &'static str, path: &Path| {
             let path = path.to_owned();
@@ -411,7 +417,14 @@ impl Gateway {
             data_keys,
             publishing: Publishing::new(own_root.kept, options.writer),
             loading: Loading::default(),
-            cloud: Cloud::new(store, options.retry, options.pace, options.compression, runtime),
+            cloud: Cloud::new(
+                store,
+                counts.clone(),
+                options.retry,
+                options.pace,
+                options.compression,
+                runtime,
+            ),
             io: threads("io", options.io_threads, 0)?,
             lacking: threads("lacking", lacking_threads, 0)?,
             hashing: threads("hash", options.hash_threads, 10)?,

@@ -388,10 +388,10 @@ impl Gateway {
         let ring = self.data_keys.ring();
         let retry = |error: &dyn std::fmt::Display| PutError::Retry(error.to_string());
         let mut changes = JournalChanges::default();
-        for part in self.journal_of(&root)? {
+        for part in self.journal_of(&self.cloud.tree, &root)? {
             changes.lay(part);
         }
-        let (mut usage, usage_at) = self.usage_of(&root)?;
+        let (mut usage, usage_at) = self.usage_of(&self.cloud.tree, &root)?;
         for object in state.removal.removed() {
             usage.remove(*object);
         }
@@ -402,7 +402,7 @@ impl Gateway {
             next_root: root.sequence + 1,
             shape: Shape::default(),
         };
-        let (runtime, store) = (&self.cloud.runtime, &self.cloud.demand);
+        let (runtime, store) = (&self.cloud.runtime, &self.cloud.tree);
         let mut nodes = StoreNodes::new(runtime, store, &ring);
         let folded = fold(&mut nodes, base, &changes).map_err(|error| retry(&error))?;
         let bytes = nodes.put().map_err(|error| retry(&error))?;
@@ -432,7 +432,7 @@ impl Gateway {
         let object = encode_metadata(MetadataKind::KeptRoot(root.sequence), &root.encode(), ring);
         let put = self
             .cloud
-            .demand
+            .root
             .put(&object.name, object.bytes.into(), PutMode::Overwrite);
         match self.cloud.runtime.block_on(put) {
             Ok(_) => {
@@ -444,7 +444,7 @@ impl Gateway {
     }
 
     /// The parts that the root names, in their order.
-    pub(super) fn journal_of(&self, root: &Root) -> Result<Vec<Part>, PutError> {
+    pub(super) fn journal_of(&self, store: &Arc<dyn ObjectStore>, root: &Root) -> Result<Vec<Part>, PutError> {
         let ring = self.data_keys.ring();
         let altered = |name: &str, error: &dyn std::fmt::Display| PutError::Object {
             name: name.to_owned(),
@@ -455,7 +455,7 @@ impl Gateway {
         for sequence in root.journal().rev() {
             let kind = MetadataKind::Journal(sequence);
             let name = kind.name(&salt.0);
-            let object = match self.cloud.runtime.block_on(self.cloud.demand.get(&name, None)) {
+            let object = match self.cloud.runtime.block_on(store.get(&name, None)) {
                 Err(error) if is_of_the_object(&error) => return Err(altered(&name, &error)),
                 object => object?,
             };
@@ -474,7 +474,7 @@ impl Gateway {
         if state.etag.is_some() && state.kept.publisher.attempts().is_empty() {
             return Ok(());
         }
-        let found = self.cloud.runtime.block_on(find_root(&self.cloud.demand))?;
+        let found = self.cloud.runtime.block_on(find_root(&self.cloud.root))?;
         match state.kept.publisher.found(found.as_ref().map(|found| found.salt)) {
             Ok(()) => {
                 state.etag = found.map(|found| found.etag);
@@ -507,7 +507,7 @@ impl Gateway {
             next += 1;
             let put = self
                 .cloud
-                .demand
+                .journal
                 .put(&object.name, object.bytes.into(), PutMode::Overwrite);
             self.cloud.runtime.block_on(put)?;
         }
@@ -529,7 +529,7 @@ impl Gateway {
             (Some(etag), false) => PutMode::IfMatch(etag.clone()),
             (None, false) => PutMode::IfAbsent,
         };
-        let put = self.cloud.demand.put(ROOT_NAME, object.bytes.into(), mode);
+        let put = self.cloud.root.put(ROOT_NAME, object.bytes.into(), mode);
         let put = self.cloud.runtime.block_on(put);
         // Whatever comes of it, the next put begins with a look unless this one is known to have arrived.
         state.etag = None;

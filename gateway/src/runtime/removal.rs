@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant as RealInstant};
 use tombolo_cloud_driver::metadata_object::{JOURNAL_PREFIX, KEPT_ROOTS_PREFIX, journal_sequence, kept_root_sequence};
 use tombolo_cloud_driver::node_object::{NODES_PREFIX, node_object_name, node_object_number};
-use tombolo_cloud_driver::{ListedObject, StoreError};
+use tombolo_cloud_driver::{ListedObject, ObjectStore, StoreError};
 use tombolo_core::publisher::KnownRoot;
 use tombolo_core::root::Root;
 use tombolo_metadata_tree::{Pointer, ReadUsageError, UsageTable};
@@ -102,7 +102,7 @@ impl Gateway {
         let is_given_up =
             |key: &str| kept_root_sequence(key).is_some_and(|found| found < root.sequence && !kept.contains(&found));
         self.remove(copies.iter().map(|object| &*object.key).filter(|key| is_given_up(key)))?;
-        let (usage, _) = self.usage_of(&root)?;
+        let (usage, _) = self.usage_of(&self.cloud.removal, &root)?;
         let unused = usage.unused(&kept).filter(|(_, died)| *died <= fold.root);
         let unused: Vec<u64> = unused.map(|(object, _)| object).collect();
         for object in unused {
@@ -141,7 +141,7 @@ impl Gateway {
         let Some(KnownRoot { root, .. }) = state.kept.publisher.current().cloned() else {
             return Ok(());
         };
-        let (usage, _) = self.usage_of(&root)?;
+        let (usage, _) = self.usage_of(&self.cloud.removal, &root)?;
         if !usage.is_complete() || !state.kept.publisher.attempts().is_empty() {
             return Ok(());
         }
@@ -157,20 +157,24 @@ impl Gateway {
         Ok(())
     }
 
-    pub(super) fn usage_of(&self, root: &Root) -> Result<(UsageTable, Option<Pointer>), PutError> {
+    pub(super) fn usage_of(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        root: &Root,
+    ) -> Result<(UsageTable, Option<Pointer>), PutError> {
         let ring = self.data_keys.ring();
-        let mut nodes = StoreNodes::new(&self.cloud.runtime, &self.cloud.demand, &ring);
+        let mut nodes = StoreNodes::new(&self.cloud.runtime, store, &ring);
         Ok(usage_of(&mut nodes, root)?)
     }
 
     fn list(&self, prefix: &str, after: Option<&str>) -> Result<Vec<ListedObject>, StoreError> {
-        let list = self.cloud.prefetch.list(prefix, after, LIST_KEYS);
+        let list = self.cloud.removal.list(prefix, after, LIST_KEYS);
         self.cloud.runtime.block_on(list)
     }
 
     fn remove<'k>(&self, keys: impl IntoIterator<Item = &'k str>) -> Result<(), StoreError> {
         for key in keys {
-            self.cloud.runtime.block_on(self.cloud.prefetch.delete(key))?;
+            self.cloud.runtime.block_on(self.cloud.removal.delete(key))?;
         }
         Ok(())
     }

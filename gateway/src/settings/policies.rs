@@ -5,7 +5,7 @@ use super::value::{Value, quoted};
 use super::{Cache, Fault, Prefetch, PrefetchAddressing, Settings};
 use std::str::FromStr;
 use tombolo_base::{BLOCK_BYTES, Named};
-use tombolo_billing::UnitPrices;
+use tombolo_billing::{Table, UnitPrices};
 use tombolo_cache::Policy;
 use tombolo_core::Economy;
 use tombolo_prefetch::{Addressing, Combination, PolicyConfig, PolicyName};
@@ -44,7 +44,7 @@ macro_rules! named {
     )+ };
 }
 
-named!(Policy, PolicyName, Combination);
+named!(Policy, PolicyName, Combination, Table);
 
 /// Everything that says which policies are at work, ready to be built.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ pub struct PolicySettings {
 
 impl PolicySettings {
     /// A combination decides over both policies.
-    pub fn of(cache: &Cache, prefetch: &Prefetch) -> Self {
+    pub fn of(cache: &Cache, prefetch: &Prefetch, prices: UnitPrices) -> Self {
         let (replacement, name) = match prefetch.combination {
             Some(combination) => replacement_of(combination),
             None => (cache.replacement, prefetch.policy),
@@ -70,10 +70,7 @@ impl PolicySettings {
                 PrefetchAddressing::Pvbn => Addressing::Pvbn,
             },
             economy: Economy {
-                prices: UnitPrices {
-                    get_request: prefetch.get_microdollars_per_thousand.saturating_mul(100),
-                    egress_per_block: prefetch.egress_microdollars_per_gib.saturating_mul(100_000) / (1 << 18),
-                },
+                prices,
                 microdollars_per_second: prefetch.wait_microdollars_per_second,
             },
         }
@@ -139,8 +136,14 @@ const WINDOW_BYTES_MAX: ByteSize = ByteSize(64 << 20);
 const UNSET: &str = "unset";
 
 impl Settings {
-    pub(crate) fn policies(&self) -> PolicySettings {
-        PolicySettings::of(&self.cache, &self.prefetch)
+    /// With the prices of `[prices]`, which may be in a file.
+    pub(crate) fn policies(&self, prices: UnitPrices) -> PolicySettings {
+        PolicySettings::of(&self.cache, &self.prefetch, prices)
+    }
+
+    /// Those of the settings alone, for comparing pairs.
+    pub(super) fn unpriced_policies(&self) -> PolicySettings {
+        self.policies(UnitPrices::default())
     }
 
     /// These settings with some of `[prefetch]` and the key `replacement` of `[cache]` changed; everything else takes a
@@ -152,7 +155,7 @@ impl Settings {
             changed.cache.replacement = DEFAULT_REPLACEMENT;
             changed.prefetch.policy = DEFAULT_PREFETCH;
         } else if changes.keys().any(|key| names(key)) {
-            let present = self.policies();
+            let present = self.unpriced_policies();
             changed.cache.replacement = present.replacement;
             changed.prefetch.policy = present.prefetch.name();
             changed.prefetch.combination = None;
@@ -198,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_default_pair_is_told_in_one_place() {
-        let policies = Settings::default().policies();
+        let policies = Settings::default().unpriced_policies();
         assert_eq!(policies.replacement, DEFAULT_REPLACEMENT);
         assert_eq!(policies.prefetch.name(), DEFAULT_PREFETCH);
         assert_eq!(policies.economy.microdollars_per_second, None);
@@ -227,7 +230,7 @@ mod tests {
     fn settings_reach_the_policies_and_their_own_rules_agree() {
         let text = "[cache]\nreplacement = \"sarc\"\n[prefetch]\npolicy = \"graph\"\ngraph_track_bytes = \"4KiB\"\n\
                     graph_threshold_hit_permille = 77\nwindow_bytes_max = \"1MiB\"\naddressing = \"pvbn\"";
-        let policies = Settings::parse(text).unwrap().policies();
+        let policies = Settings::parse(text).unwrap().unpriced_policies();
         let PolicyConfig::Graph(graph) = &policies.prefetch else {
             panic!("{policies:?}")
         };
@@ -252,7 +255,7 @@ mod tests {
     fn combinations_are_the_papers() {
         for combination in Combination::ALL {
             let text = format!("[prefetch]\ncombination = \"{combination}\"");
-            let policies = Settings::parse(&text).unwrap().policies();
+            let policies = Settings::parse(&text).unwrap().unpriced_policies();
             assert_eq!(policies.combination(), Some(combination));
             let (PolicyConfig::Amp(ours), PolicyConfig::Amp(papers)) = (&policies.prefetch, combination.prefetcher())
             else {
@@ -272,20 +275,29 @@ mod tests {
     fn changes_while_running_take_each_others_place() {
         let settings = Settings::default();
         let sarc_graph = settings.with_policies(table("combination = \"sarc_graph\"")).unwrap();
-        assert_eq!(sarc_graph.policies().combination(), Some(Combination::SarcGraph));
+        assert_eq!(
+            sarc_graph.unpriced_policies().combination(),
+            Some(Combination::SarcGraph)
+        );
         let arc_graph = sarc_graph.with_policies(table("replacement = \"arc\"")).unwrap();
-        assert_eq!(arc_graph.policies().replacement, Policy::Arc);
-        assert_eq!(arc_graph.policies().prefetch.name(), PolicyName::Graph);
+        assert_eq!(arc_graph.unpriced_policies().replacement, Policy::Arc);
+        assert_eq!(arc_graph.unpriced_policies().prefetch.name(), PolicyName::Graph);
         let lru_seq = arc_graph.with_policies(table("combination = \"lru_seq\"")).unwrap();
-        assert_eq!(lru_seq.policies().combination(), Some(Combination::LruSequential));
+        assert_eq!(
+            lru_seq.unpriced_policies().combination(),
+            Some(Combination::LruSequential)
+        );
         let tuned = lru_seq.with_policies(table("degree_bytes = 65536")).unwrap();
-        assert_eq!(tuned.policies().combination(), Some(Combination::LruSequential));
+        assert_eq!(
+            tuned.unpriced_policies().combination(),
+            Some(Combination::LruSequential)
+        );
         let priced = tuned.with_policies(table("wait_microdollars_per_second = 7")).unwrap();
-        assert_eq!(priced.policies().economy.microdollars_per_second, Some(7));
+        assert_eq!(priced.unpriced_policies().economy.microdollars_per_second, Some(7));
         let free = priced
             .with_policies(table("wait_microdollars_per_second = \"unset\""))
             .unwrap();
-        assert_eq!(free.policies(), tuned.policies());
+        assert_eq!(free.unpriced_policies(), tuned.unpriced_policies());
     }
 
     #[test]

@@ -10,12 +10,13 @@ use tombolo_base::BLOCK_BYTES;
 /// Leaves room for "/admin.sock" or "/files.sock" and the final zero in the 108 bytes of a socket's address.
 const RUNTIME_PATH_BYTES_MAX: usize = 96;
 /// What the gateway keeps in its state directory, and the servers that `tombolo export` configures.
-pub(super) const STATE_ENTRIES: [&str; 10] = [
+pub(super) const STATE_ENTRIES: [&str; 11] = [
     "cache",
     "journal",
     "metadata",
     "index",
     "history",
+    "bill",
     "generation",
     "lock",
     "ganesha",
@@ -29,6 +30,7 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
     check_sizes(settings, faults);
     check_policies(settings, faults);
     check_metrics(settings, faults);
+    check_prices(settings, faults);
 }
 
 pub(super) fn fault(
@@ -54,7 +56,7 @@ fn check_policies(settings: &Settings, faults: &mut Vec<Fault>) {
     let (cache, prefetch) = (&settings.cache, &settings.prefetch);
     if let Some(combination) = prefetch.combination {
         let named = (cache.replacement, prefetch.policy);
-        let pair = settings.policies();
+        let pair = settings.unpriced_policies();
         if named != (DEFAULT_REPLACEMENT, DEFAULT_PREFETCH) && named != (pair.replacement, pair.prefetch.name()) {
             let reason = format!(
                 "it contradicts [cache] replacement = {} or [prefetch] policy = {}",
@@ -145,6 +147,20 @@ fn check_sizes(settings: &Settings, faults: &mut Vec<Fault>) {
             "segment_bytes",
             segment,
             format!("at most {checkpoint}"),
+            reason,
+        ));
+    }
+}
+
+fn check_prices(settings: &Settings, faults: &mut Vec<Fault>) {
+    let file = settings.prices.file.as_deref();
+    if let Some(file) = file.filter(|file| !is_plain_absolute(file)) {
+        let reason = "the working directory of a service is nothing to rely on";
+        faults.push(fault(
+            "prices",
+            "file",
+            file.display(),
+            "an absolute path without ..",
             reason,
         ));
     }

@@ -4,9 +4,10 @@
 use super::ByteSize;
 use super::policies::{DEFAULT_PREFETCH, DEFAULT_REPLACEMENT};
 use super::section::{Field, Permitted, Section, section};
-use super::value::{Value, choice};
+use super::value::{Usd, Value, choice};
 use std::path::PathBuf;
 use tombolo_base::Named;
+use tombolo_billing::Table;
 use tombolo_cache::Policy;
 use tombolo_prefetch::{Combination, PolicyName};
 
@@ -206,13 +207,22 @@ section! {
             "Half a week to a week: patterns of working days come back within it.";
         /// What a second that a reader waits is worth, in millionths of a dollar: a prefetch must save more than it costs.
         wait_microdollars_per_second: Option<u64> = None, Permitted::numbers(0, 1_000_000_000),
-            "Unset: prefetch whatever the price. 100 means that 100 ms saved for certain are worth 10 blocks' egress from S3.";
-        /// Price of a thousand GET requests, in millionths of a dollar.
-        get_microdollars_per_thousand: u64 = 400, Permitted::numbers(0, 1_000_000_000),
-            "S3 Standard: 0.0004 $. It decides nothing unless the key above or a replacement policy by price is set.";
-        /// Price of a GiB out of the store, in millionths of a dollar.
-        egress_microdollars_per_gib: u64 = 90_000, Permitted::numbers(0, 1_000_000_000),
-            "S3 to the Internet: 0.09 $. Zero for a store of one's own.";
+            "Unset: prefetch whatever the price. 100 means that 100 ms saved for certain are worth 10 blocks' egress from S3. Prices: `[prices]`.";
+    }
+}
+
+section! {
+    /// What the store charges: for the bill in `tombolo status`, and for policies that weigh money.
+    Prices "prices" {
+        /// A shipped table of list prices; `tombolo prices` shows each with its date and source.
+        table: Table = Table::AwsS3Standard, Permitted::Names(Table::WORDS),
+            "The most common store. It decides nothing about data: only what is shown, and what prefetch and replacement by price weigh. `free` for a store of one's own.";
+        /// A file with one's own prices, in place of the table; `tombolo prices TABLE` prints one to begin with.
+        file: Option<PathBuf> = None, Permitted::Words("an absolute path"),
+            "Unset: the table. Contracts, other regions and large amounts have other prices.";
+        /// What a calendar month may cost, in US dollars. At 50, 80 and 100 % of it the forecast is warned of in the log.
+        budget_usd_per_month: Option<Usd> = None, Permitted::Words("an amount from 0 to 1000000000"),
+            "Unset: nothing is compared. It is a warning, not a limit: nothing is refused for it.";
     }
 }
 

@@ -35,6 +35,15 @@ fn sizes_may_be_integers_or_texts() {
 }
 
 #[test]
+fn a_budget_may_have_cents() {
+    let settings = Settings::parse("[prices]\nbudget_usd_per_month = 12.5").unwrap();
+    assert_eq!(settings.prices.budget_usd_per_month.map(Usd::dollars), Some(12.5));
+    assert_eq!(Settings::parse(&settings.to_toml()).unwrap(), settings);
+    let whole = Settings::parse("[prices]\nbudget_usd_per_month = 12").unwrap();
+    assert_eq!(whole.prices.budget_usd_per_month, Some(Usd(12_000_000)));
+}
+
+#[test]
 fn dirty_cap_defaults_to_half_of_the_cache() {
     assert_eq!(
         Settings::parse("[cache]\nsize = \"4GiB\"").unwrap().dirty_bytes_max(),
@@ -92,6 +101,22 @@ fn wrong_types_are_named() {
         ("[nbd]\nconnections_max = -1", "[nbd] connections_max", "negative"),
         ("[store]\nallow_http = 1", "[store] allow_http", "true or false"),
         ("state_directory = 7", "state_directory", "string"),
+        ("[prices]\ntable = \"s3\"", "[prices] table", "aws-s3-standard"),
+        (
+            "[prices]\nbudget_usd_per_month = -1",
+            "[prices] budget_usd_per_month",
+            "-1 is no amount",
+        ),
+        (
+            "[prices]\nbudget_usd_per_month = nan",
+            "[prices] budget_usd_per_month",
+            "NaN is no amount",
+        ),
+        (
+            "[prices]\nbudget_usd_per_month = \"10 $\"",
+            "[prices] budget_usd_per_month",
+            "dollars",
+        ),
     ] {
         let fault = only_fault(text);
         assert_eq!(fault.key, key, "{text}");
@@ -153,6 +178,7 @@ fn contradictions_are_refused() {
         ),
         ("[store]\nca_file = \"ca.pem\"", "[store] ca_file", "absolute"),
         ("[metrics]\nlisten = \"127.0.0.1\"", "[metrics] listen", "127.0.0.1"),
+        ("[prices]\nfile = \"prices.toml\"", "[prices] file", "absolute"),
         (
             "[metrics]\nlisten = \"0.0.0.0:9464\"",
             "[metrics] listen",

@@ -120,6 +120,39 @@ impl Value for Vec<String> {
     }
 }
 
+/// An amount of money, in millionths of a dollar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usd(pub u64);
+
+impl Usd {
+    const DOLLARS_MAX: f64 = 1e9;
+    const MICROS: f64 = 1e6;
+
+    pub fn dollars(self) -> f64 {
+        self.0 as f64 / Self::MICROS
+    }
+}
+
+impl Value for Usd {
+    const NAME: &'static str = "amount";
+
+    fn parse(value: toml::Value) -> Result<Self, String> {
+        let dollars = match value {
+            toml::Value::Float(dollars) => dollars,
+            toml::Value::Integer(dollars) => dollars as f64,
+            other => return Err(wanted("an amount in dollars", &other)),
+        };
+        if !(0.0..=Self::DOLLARS_MAX).contains(&dollars) {
+            return Err(format!("{dollars} is no amount from 0 to {}", Self::DOLLARS_MAX));
+        }
+        Ok(Self((dollars * Self::MICROS).round() as u64))
+    }
+
+    fn written(&self) -> Option<String> {
+        Some(toml::Value::Float(self.dollars()).to_string())
+    }
+}
+
 /// An optional key: absent is `None`.
 impl<T: Value> Value for Option<T> {
     const NAME: &'static str = T::NAME;

@@ -5,6 +5,7 @@ use crate::admin::model::{ControlError, ErrorKind, PolicySetting, PolicyStatus, 
 use crate::runtime::Gateway;
 use crate::settings::{Fault, PolicySettings, Settings};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tombolo_billing::UnitPrices;
 use tombolo_core::PolicySnapshot;
 use tombolo_prefetch::Addressing;
 
@@ -12,13 +13,15 @@ use tombolo_prefetch::Addressing;
 pub(super) struct PolicyControl {
     gateway: Arc<Gateway>,
     settings: Mutex<Settings>,
+    prices: UnitPrices,
 }
 
 impl PolicyControl {
-    pub fn new(gateway: Arc<Gateway>, settings: &Settings) -> Self {
+    pub fn new(gateway: Arc<Gateway>, settings: &Settings, prices: UnitPrices) -> Self {
         Self {
             gateway,
             settings: Mutex::new(settings.clone()),
+            prices,
         }
     }
 
@@ -34,7 +37,10 @@ impl PolicyControl {
         PolicyStatus {
             replacement: snapshot.replacement.into(),
             prefetch: snapshot.prefetch.into(),
-            combination: settings.policies().combination().map(|name| name.to_string()),
+            combination: settings
+                .policies(self.prices)
+                .combination()
+                .map(|name| name.to_string()),
             addressing: match snapshot.addressing {
                 Addressing::Logical => "logical".into(),
                 Addressing::Pvbn => "pvbn".into(),
@@ -55,7 +61,7 @@ impl PolicyControl {
     pub fn set(&self, changes: toml::Table) -> Result<(), ControlError> {
         let mut settings = self.settings();
         let changed = settings.with_policies(changes).map_err(|faults| invalid(&faults))?;
-        let (before, after) = (settings.policies(), changed.policies());
+        let (before, after) = (settings.policies(self.prices), changed.policies(self.prices));
         self.carry_out(&before, &after);
         *settings = changed;
         Ok(())

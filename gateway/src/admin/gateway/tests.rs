@@ -3,10 +3,11 @@
 use super::*;
 use crate::admin::openapi;
 use crate::admin::server::{RECEIVE_TIMEOUT, Server as AdminServer};
-use crate::daemon;
+use crate::{bill, daemon};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use tombolo_billing::Table;
 
 fn start(directory: &std::path::Path) -> (Arc<Gateway>, AdminServer) {
     let text = format!(
@@ -17,7 +18,9 @@ fn start(directory: &std::path::Path) -> (Arc<Gateway>, AdminServer) {
     let settings = Settings::parse(&text).unwrap();
     let gateway = Gateway::open(daemon::options(&settings).unwrap()).unwrap();
     let shares = Shares::open(&gateway, daemon::share_options(&settings)).unwrap();
-    let control = GatewayControl::new(gateway.clone(), shares, Arc::default(), &settings);
+    let prices = bill::shipped(Table::AwsS3Standard);
+    let bill = Bill::start(&gateway, &settings.directories.state_directory, prices, None).unwrap();
+    let control = GatewayControl::new(gateway.clone(), shares, Arc::default(), bill, &settings);
     let handlers = control.handlers();
     let server = AdminServer::start(&settings.admin_socket(), None, &handlers, RECEIVE_TIMEOUT).unwrap();
     (gateway, server)

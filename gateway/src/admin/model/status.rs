@@ -1,6 +1,6 @@
 //! What `tombolo status --json` prints. Names and units are a promise to scripts; fields are added, never changed.
 
-use super::{PolicyStatus, ShareInfo, VolumeInfo};
+use super::{BillStatus, PolicyStatus, ShareInfo, VolumeInfo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +52,9 @@ pub struct Status {
     pub stored_bytes: u64,
     /// How many there are; each is one PUT and holds up to 64 blocks.
     pub objects: u64,
+    /// What the store costs.
+    #[serde(default)]
+    pub bill: BillStatus,
     /// What the next start has to replay.
     pub journal: JournalStatus,
     /// Since the start, but for those that wait.

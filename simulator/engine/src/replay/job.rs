@@ -1,8 +1,8 @@
 //! What to replay: plain data, read from JSON. Times are virtual unless said otherwise.
 
 use serde::{Deserialize, Serialize};
-use tombolo_cloud_driver::latency_table::Cell;
 use tombolo_billing::{Prices, Table};
+use tombolo_cloud_driver::latency_table::Cell;
 use tombolo_trace::Source;
 
 /// A trace, a gateway and its surroundings.
