@@ -205,6 +205,21 @@ def test_a_crash_loses_no_more_than_what_was_not_written_yet(gateway: Gateway, p
     assert month_of_operation(gateway) == pytest.approx(charged_usd(proxy.counts.exchanges[begun:]), rel=1e-9)
 
 
+def test_a_recovery_is_on_the_bill(gateway: Gateway, proxy: FaultProxy) -> None:
+    gateway.start()
+    gateway.create_volume("vol", "32MiB")
+    work(gateway, 1)
+    gateway.stop()
+    gateway.lose_state()
+    begun = len(proxy.counts.exchanges)
+    gateway.recover()
+    before = seen(proxy)
+    assert len(proxy.counts.exchanges) > begun
+    gateway.start()
+    wait_counted(gateway, proxy, before)
+    assert month_of_operation(gateway) == pytest.approx(charged_usd(proxy.counts.exchanges[begun:]), rel=1e-9)
+
+
 def test_attempts_that_fail_count_and_only_refusals_are_charged(gateway: Gateway, proxy: FaultProxy) -> None:
     gateway.settings = merged(gateway.settings, {"store": {"retry_delay_ms_max": 100, "attempts_max": 30}})
     gateway.start()

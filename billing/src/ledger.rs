@@ -80,21 +80,38 @@ impl Ledger {
     }
 
     /// What was used since the last count and what lies in the store now. What lay there then lay there until now, also while
-    /// nobody counted. What came with the turn of a month counts for the new one. A clock that was set back adds no time, and
-    /// leads back into no month.
+    /// nobody counted. What came with the turn of a month counts for the new one.
+    ///
+    /// A clock that was set back adds no time. One that was wrong for a while, and leads back into the month before, goes on with
+    /// that, and what was counted meanwhile is its own.
     pub fn count(&mut self, now_s: u64, used: &[Usage], removed: Held, held: Held) {
-        let month = Month::at(now_s).max(self.month.month);
+        let month = Month::at(now_s);
         if month > self.month.month {
             self.lie_until(self.month.month.end_s());
-            let fresh = MonthTally::new(month, month.start_s());
-            self.previous = Some(core::mem::replace(&mut self.month, fresh));
-            self.told_percent = 0;
             self.counted_s = self.counted_s.max(month.start_s());
+        }
+        if month != self.month.month {
+            self.turn_to(month, now_s);
         }
         self.lie_until(now_s);
         self.month.add(used, removed);
         self.held = held;
         self.counted_s = now_s;
+    }
+
+    fn turn_to(&mut self, month: Month, now_s: u64) {
+        self.told_percent = 0;
+        if let Some(mut before) = self.previous.take_if(|previous| previous.month == month) {
+            before.add(&self.month.used, self.month.removed);
+            self.month = before;
+            return;
+        }
+        let begun_s = match month > self.month.month {
+            true => month.start_s(),
+            false => now_s,
+        };
+        let fresh = MonthTally::new(month, begun_s);
+        self.previous = Some(core::mem::replace(&mut self.month, fresh));
     }
 
     fn lie_until(&mut self, time_s: u64) {

@@ -222,9 +222,32 @@ fn a_month_ends_where_it_ends_also_while_nobody_counts() {
         ledger.month.byte_seconds,
         GIB * (later - ledger.month.month.start_s()) as f64,
     );
-    // A clock that is set back leads back into no month.
-    ledger.count(NOON_S, &[puts(1)], Held::default(), held);
-    assert!(ledger.month.month > november);
+}
+
+#[test]
+fn a_clock_that_is_wrong_for_a_while_costs_no_counts() {
+    let held = Held {
+        bytes: 1 << 30,
+        objects: 1,
+    };
+    for wrong_s in [0, NOON_S - 40 * 86_400, NOON_S + 40 * 86_400, u64::MAX] {
+        let mut ledger = Ledger::new(NOON_S);
+        ledger.count(NOON_S, &[puts(1)], Held::default(), held);
+        ledger.count(wrong_s, &[puts(20)], held, held);
+        assert_eq!(
+            (ledger.month.month, ledger.month.of_cause(0)),
+            (Month::at(wrong_s), puts(20))
+        );
+        ledger.count(NOON_S + 60, &[puts(300)], held, held);
+        assert_eq!(
+            (ledger.month.month, ledger.month.of_cause(0)),
+            (Month::at(NOON_S), puts(321))
+        );
+        assert_eq!((ledger.previous.clone(), ledger.month.removed.objects), (None, 2));
+        // Never more than the month is long.
+        assert!(ledger.month.byte_seconds <= GIB * 31.0 * 86_400.0);
+        assert!(ledger.forecast::<1>(&S3, None, 0.0).total < 1.0);
+    }
 }
 
 #[test]

@@ -68,8 +68,18 @@ struct State {
     /// What the ledger has of this life.
     counted: Used,
     rates: Rates<CAUSES>,
-    /// What of this life was written.
-    written: Option<Used>,
+    /// What of this life was written, and which share of the budget was told of then.
+    written: Option<(Used, u32)>,
+}
+
+/// Notes what was asked of the store by something else than a gateway that serves, such as a recovery, in the state directory that
+/// it has made.
+pub fn note(state_directory: &Path, counts: &[CauseCounts]) -> std::io::Result<()> {
+    let (file, now_s, used) = (LedgerFile::new(state_directory), wall_s(), used(counts));
+    let mut ledger = file.read().unwrap_or_else(|| Ledger::new(now_s));
+    let held = ledger.held;
+    ledger.count(now_s, &used, removed(&used, &used), held);
+    file.write(&ledger)
 }
 
 /// The bill at one moment.
@@ -223,10 +233,11 @@ impl Bill {
     fn write(&self) {
         let (ledger, counted) = {
             let state = self.state();
-            if state.written == Some(state.counted) {
+            let counted = (state.counted, state.ledger.told_percent);
+            if state.written == Some(counted) {
                 return;
             }
-            (state.ledger.clone(), state.counted)
+            (state.ledger.clone(), counted)
         };
         match self.file.write(&ledger) {
             Ok(()) => self.state().written = Some(counted),

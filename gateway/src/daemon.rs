@@ -24,7 +24,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tombolo_cloud_driver::StoreError;
+use tombolo_cloud_driver::{Cause, Counting, StoreError};
 use tombolo_files::FileError;
 use tombolo_nbd::Server;
 use tombolo_transport::Budget;
@@ -134,7 +134,15 @@ impl crate::cli::Daemon for Daemon {
     ) -> Result<Recovered, String> {
         allocator::limit();
         let options = options::options(settings).map_err(|error| error.to_string())?;
-        recover_from_store(options, how, tell).map_err(|error| error.to_string())
+        let counting = Counting::with_default(options.store.clone(), Cause::Recovery);
+        let (counts, state) = (counting.counts(), options.state_directory.clone());
+        let store = Arc::new(counting);
+        let recovered = recover_from_store(Options { store, ..options }, how, tell);
+        let recovered = recovered.map_err(|error| error.to_string())?;
+        if let Err(error) = bill::note(&state, &counts.by_cause()) {
+            tracing::warn!(%error, "what the recovery has asked of the store cannot be noted; it is left out of the bill");
+        }
+        Ok(recovered)
     }
 
     fn salvage(&self, settings: &Settings, target: Option<&Path>, tell: &dyn Fn(&str)) -> Result<Salvage, String> {
