@@ -9,10 +9,12 @@ use crate::{Candidate, ChangesArguments, Failure, SegmentShape, SnapshotsArgumen
 use serde_json::Value;
 use std::time::Instant;
 use tombolo_base::Prng;
+use tombolo_billing::Prices;
 
-const PUT_DOLLARS: f64 = 0.005 / 1000.0;
-const GET_DOLLARS: f64 = 0.0004 / 1000.0;
-const GIGABYTE_MONTH_DOLLARS: f64 = 0.023;
+const S3: Prices = tombolo_billing::Table::AwsS3Standard.prices();
+const PUT_DOLLARS: f64 = S3.put_usd_per_1000 / 1000.0;
+const GET_DOLLARS: f64 = S3.get_usd_per_1000 / 1000.0;
+const GIGABYTE_MONTH_DOLLARS: f64 = S3.storage_usd_per_gib_month;
 const MILLION: f64 = 1e6;
 const COLD_READS: u64 = 200;
 
