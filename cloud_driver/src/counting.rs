@@ -262,7 +262,7 @@ mod tests {
         let counting = Counting::with_default(memory, Cause::Recovery);
         let counts = counting.counts();
         let retrying = Arc::new(Retrying::new(Arc::new(counting), RetryPolicy::default()));
-        let demand = Limited::new(retrying.clone(), Limits::default());
+        let demand = Limited::new(retrying.clone(), Limits::default);
         let flush = demand.with_priority(Priority::Prefetch).with_cause(Cause::Flush);
         let bytes = Bytes::from_static(b"12345");
         flush.put("a", bytes.clone(), PutMode::IfAbsent).await.unwrap();
