@@ -10,6 +10,7 @@ struct Places {
     free: tokio::sync::Semaphore,
     service: Duration,
     refuses: bool,
+    served: AtomicU32,
 }
 
 impl Places {
@@ -19,6 +20,7 @@ impl Places {
             free: tokio::sync::Semaphore::new(places),
             service,
             refuses,
+            served: AtomicU32::new(0),
         })
     }
 
@@ -27,7 +29,9 @@ impl Places {
             false => self.free.acquire().await.ok(),
             true => self.free.try_acquire().ok(),
         };
-        sleep(self.service).await;
+        // Not all alike, or requests would end and begin in step.
+        let turn = self.served.fetch_add(1, Ordering::Relaxed) % 7;
+        sleep(self.service.mul_f64(0.85 + 0.05 * f64::from(turn))).await;
         match place {
             Some(_) => Ok(()),
             None => Err(StoreError::Throttled {

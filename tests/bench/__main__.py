@@ -17,6 +17,7 @@ from bench.files import FRONT_ENDS, compare_files
 from bench.protection import measure_protection
 from bench.recovery import measure_recovery
 from bench.report import Section
+from bench.round_trips import measure_round_trips
 from bench.simulator import measure_simulator
 from harness.gateway import Gateway, merged
 from harness.object_store import S3Server
@@ -32,12 +33,24 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument(
         "--part",
-        choices=("all", "blocks", "files", "simulator", "bucket-cost", "recovery", "protection", "builds"),
+        choices=(
+            "all",
+            "blocks",
+            "files",
+            "simulator",
+            "bucket-cost",
+            "recovery",
+            "protection",
+            "round-trips",
+            "builds",
+        ),
         default="all",
         help="what to measure",
     )
     parser.add_argument(
-        "--other", type=Path, help="of the parts builds and protection: the daemon's binary to measure beside"
+        "--other",
+        type=Path,
+        help="of the parts builds, protection and round-trips: the daemon's binary to measure beside",
     )
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per workload")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one round of a block workload")
@@ -45,6 +58,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--cloud-size-mib", type=int, default=512, help="data per round of a cloud workload")
     parser.add_argument(
         "--blocks", type=int, nargs="+", default=[100_000, 1_000_000], help="of the part recovery: sizes of the volume"
+    )
+    parser.add_argument(
+        "--round-trips-ms", type=float, nargs="+", default=[0, 20, 100], help="of the part round-trips: of the path"
     )
     parser.add_argument("--quick-files", action="store_true", help="only see that the file part runs")
     parser.add_argument(
@@ -108,6 +124,12 @@ def measure_protected(options: argparse.Namespace, folder: Path, _: ExitStack) -
     return measure_protection(folder, other, size, options.seconds, options.rounds), {}
 
 
+def measure_path(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    other = options.other and Path(options.other).resolve(strict=True)
+    size = options.cloud_size_mib * MIB
+    return measure_round_trips(folder, options.round_trips_ms, other, size, options.rounds, stack), {}
+
+
 def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     scale = QUICK if options.quick_files else FULL
     other = Path(options.other).resolve(strict=True)
@@ -125,6 +147,7 @@ def main(arguments: list[str]) -> int:
         "bucket-cost": measure_cost,
         "recovery": measure_recoveries,
         "protection": measure_protected,
+        "round-trips": measure_path,
     }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds

@@ -118,7 +118,7 @@ fn a_write_over_stale_edges_is_noticed() {
 
 #[test]
 fn a_rename_in_two_steps_is_noticed_after_a_crash() {
-    assert_noticed(Canary::SplitRename, 0..400);
+    assert_noticed(Canary::SplitRename, 0..1_000);
 }
 
 #[test]

@@ -1,0 +1,106 @@
+"""The cloud path over a network: drains and cold sequential reads through a proxy that delays, beside the best that
+plain parallel requests reach over the same path, of all sizes and parallelisms tried."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from bench.blocks import FILL
+from bench.cloud import COLD_READ, raw_binary
+from bench.fio import measure
+from bench.report import Section
+from bench.rotation import Figures, beside, rotate
+from harness.gateway import Gateway
+from harness.object_store import S3Server
+from harness.process import Process
+from harness.tools import REPOSITORY, can_connect, free_port, run
+
+MIB = 1 << 20
+SIZES = (1 << 20, 4 << 20, 16 << 20)
+PARALLELISMS = (4, 8, 16, 32)
+BUCKET = "tombolo-round-trips"
+UNITS = {"drain": "MiB/s", "cold sequential read": "MiB/s"}
+OURS, PLAIN, OTHER = "gateway", "best plain requests", "the other build"
+
+
+def measure_round_trips(
+    folder: Path, round_trips_ms: list[float], other: Path | None, size: int, rounds: int, stack: ExitStack
+) -> list[Section]:
+    server = S3Server(folder / "s3")
+    stack.callback(server.close)
+    server.start()
+    server.create_bucket(BUCKET)
+    sections = []
+    for round_trip_ms in round_trips_ms:
+        with ExitStack() as path:
+            endpoint = delayed(server, round_trip_ms, folder, path)
+            once: dict[str, Callable[[], Figures]] = {
+                OURS: partial(one_round, folder / "gateway", None, endpoint, server, size),
+                PLAIN: partial(best_plain, endpoint, server, size),
+            }
+            if other is not None:
+                once[OTHER] = partial(one_round, folder / "other", other, endpoint, server, size)
+            measured = rotate(once, rounds, lambda: None)
+        sections += [
+            Section(f"{round_trip_ms:g} ms, beside {name}", (OURS, name), beside(measured, OURS, name, UNITS))
+            for name in once
+            if name != OURS
+        ]
+    return sections
+
+
+def delayed(server: S3Server, round_trip_ms: float, folder: Path, stack: ExitStack) -> str:
+    if round_trip_ms == 0:
+        return server.endpoint
+    port = free_port()
+    proxy = Process("delay_proxy", folder / "delay_proxy.log")
+    stack.callback(proxy.kill9)
+    binary = raw_binary().with_name("delay_proxy")
+    proxy.start([binary, f"127.0.0.1:{port}", f"127.0.0.1:{server.port}", str(round_trip_ms)])
+    proxy.wait_until(lambda: can_connect(port), 20, "listening socket")
+    return f"http://127.0.0.1:{port}"
+
+
+def one_round(folder: Path, binary: Path | None, endpoint: str, server: S3Server, size: int) -> Figures:
+    """A new gateway and prefix each time, so that all rounds begin alike."""
+    prefix = f"{folder.name}-{time.monotonic_ns()}"
+    settings = {
+        "store": {"url": f"s3://{BUCKET}/{prefix}", "endpoint": endpoint, "allow_http": True},
+        "cache": {"size": f"{4 * size // MIB}MiB"},
+        "flush": {"flush_delay_ms": 3_600_000, "dirty_bytes_max": f"{3 * size // MIB}MiB"},
+    }
+    gateway = Gateway(folder, settings, server.environment, binary)
+    gateway.start()
+    try:
+        gateway.create_volume("bench", str(size))
+        measure(FILL, gateway.nbd_uri("bench"), size, None)
+        begun = time.monotonic()
+        gateway.drain(600)
+        drained = size / MIB / (time.monotonic() - begun)
+        gateway.stop()
+        gateway.cache_file.unlink()
+        gateway.start()
+        read = measure(COLD_READ, gateway.nbd_uri("bench"), size, None).value
+        return dict(zip(UNITS, (drained, read), strict=True))
+    finally:
+        gateway.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(server.folder / BUCKET / prefix, ignore_errors=True)
+
+
+def best_plain(endpoint: str, server: S3Server, size: int) -> Figures:
+    puts, gets = [], []
+    for object_bytes in SIZES:
+        words: list[str | Path] = [raw_binary(), "--store", f"s3://{BUCKET}/plain", "--endpoint", endpoint]
+        words += ["--sizes", str(object_bytes), "--concurrency", ",".join(map(str, PARALLELISMS))]
+        words += ["--count", str(size // object_bytes)]
+        done = run(words, limit_s=600, environment=server.environment, cwd=REPOSITORY)
+        for line in done.stdout.splitlines():
+            measured = json.loads(line)
+            puts.append(float(measured["put"]["mebibytes_per_second"]))
+            gets.append(float(measured["get"]["mebibytes_per_second"]))
+    return dict(zip(UNITS, (max(puts), max(gets)), strict=True))
