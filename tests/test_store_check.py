@@ -176,7 +176,9 @@ def test_what_the_fingerprint_index_has_lost_is_counted_and_what_is_damaged_foun
 @pytest.fixture
 def slow(make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy) -> Gateway:
     """Its store takes so long that a check is under way for a while."""
-    gateway = make_gateway(s3_settings(proxy.endpoint), s3.environment).start()
+    settings = s3_settings(proxy.endpoint)
+    settings["store"]["object_bytes_max"] = "256KiB"
+    gateway = make_gateway(settings, s3.environment).start()
     gateway.create_volume("vol", "256MiB")
     with gateway.disk("vol") as disk:
         for number in range(48):
