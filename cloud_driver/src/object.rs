@@ -125,7 +125,7 @@ pub fn encode_object_into(
     for ((packed, (_, _, block)), number) in descriptor.blocks().iter().zip(blocks).zip(1..) {
         let text = match packed.encoding {
             BlockEncoding::Plain => block,
-            BlockEncoding::Zstd => frames.split_off(..packed.stored_bytes.into()).unwrap_or_default(),
+            BlockEncoding::Zstd => next_frame(&mut frames, packed.stored_bytes),
         };
         let start = object.len();
         assert_eq!(
@@ -149,10 +149,17 @@ fn name_of(key: Option<&SecretKey>, stored: &[(Pvbn, Fingerprint, u16, BlockEnco
         digest.update(&stored_bytes.to_le_bytes());
         digest.update(&[encoding.code()]);
         if *encoding == BlockEncoding::Zstd {
-            digest.update(frames.split_off(..usize::from(*stored_bytes)).unwrap_or_default());
+            digest.update(next_frame(&mut frames, *stored_bytes));
         }
     }
     ObjectId(digest.finish())
+}
+
+/// Frames lie one after the other, in the order of their blocks.
+fn next_frame<'f>(frames: &mut &'f [u8], stored_bytes: u16) -> &'f [u8] {
+    let (frame, rest) = frames.split_at(stored_bytes.into());
+    *frames = rest;
+    frame
 }
 
 fn head_of(descriptor: &ObjectDescriptor) -> Head {

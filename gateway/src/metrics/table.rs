@@ -6,6 +6,7 @@ use super::{Kind, Labels, Metric, Reading};
 use crate::admin::model::{CauseBill, PolicyTally, SessionInfo, SessionKind, ShareInfo, StoreState};
 use tombolo_cloud_driver::{CauseCounts, OperationCounts};
 use tombolo_core::PolicyCounters;
+use tombolo_flow_control::concurrency::State;
 
 const fn counter(name: &'static str, help: &'static str, read: fn(&Metrics) -> Reading) -> Metric {
     Metric {
@@ -186,32 +187,17 @@ pub(super) const METRICS: &[Metric] = &[
     gauge(
         "tombolo_store_concurrency_limit",
         "Requests that may be in flight to the store, by direction; found out unless pinned.",
-        |m| {
-            let (gets, puts) = (m.store_pace.gets.limit, m.store_pace.puts.limit);
-            let labelled = [("get", gets), ("put", puts)];
-            let labelled = labelled.map(|(name, limit)| (vec![("direction", name.to_owned())], u64::from(limit)));
-            Integers(labelled.to_vec())
-        },
+        |m| by_direction(m, |state| u64::from(state.limit)),
     ),
     gauge(
         "tombolo_store_rate_bytes_per_second",
         "The highest rate of late, by direction.",
-        |m| {
-            let (gets, puts) = (m.store_pace.gets.bytes_per_s, m.store_pace.puts.bytes_per_s);
-            let labelled = [("get", gets), ("put", puts)];
-            let labelled = labelled.map(|(name, rate)| (vec![("direction", name.to_owned())], rate as u64));
-            Integers(labelled.to_vec())
-        },
+        |m| by_direction(m, |state| state.bytes_per_s as u64),
     ),
     counter(
         "tombolo_store_concurrency_halvings_total",
         "Times that the store asked for less, or did not answer, and requests in flight were halved, by direction.",
-        |m| {
-            let (gets, puts) = (m.store_pace.gets.halvings, m.store_pace.puts.halvings);
-            let labelled = [("get", gets), ("put", puts)];
-            let labelled = labelled.map(|(name, halvings)| (vec![("direction", name.to_owned())], halvings));
-            Integers(labelled.to_vec())
-        },
+        |m| by_direction(m, |state| state.halvings),
     ),
     gauge(
         "tombolo_store_bytes",
@@ -642,6 +628,12 @@ fn by_store_operation(metrics: &Metrics, read: fn(&OperationCounts) -> u64) -> R
             .map(|entry| (operation(entry.operation.name()), read(entry)))
             .collect(),
     )
+}
+
+fn by_direction(metrics: &Metrics, read: fn(&State) -> u64) -> Reading {
+    let directions = [("get", &metrics.store_pace.gets), ("put", &metrics.store_pace.puts)];
+    let labelled = directions.map(|(name, state)| (vec![("direction", name.to_owned())], read(state)));
+    Integers(labelled.to_vec())
 }
 
 fn by_cause(metrics: &Metrics, read: fn(&CauseCounts) -> u64) -> Reading {
