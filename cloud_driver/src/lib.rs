@@ -29,6 +29,8 @@ pub use key::{COMPONENT_BYTES_MAX, KEY_BYTES_MAX, validate_key};
 pub use url::StoreUrl;
 
 #[cfg(feature = "net")]
+mod buffer_pool;
+#[cfg(feature = "net")]
 mod cause;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -56,6 +58,8 @@ mod s3;
 mod store;
 
 #[cfg(feature = "net")]
+pub use buffer_pool::{BufferPool, PooledBuffer};
+#[cfg(feature = "net")]
 pub use cause::Cause;
 #[cfg(feature = "net")]
 pub use counting::{CauseCounts, Counting, OperationCounts, StoreCounts};
@@ -70,7 +74,7 @@ pub use memory::MemoryStore;
 #[cfg(feature = "net")]
 pub use open::{StoreSettings, open_store};
 #[cfg(feature = "net")]
-pub use pace::{Pace, PaceState, Paced};
+pub use pace::{Pace, PaceState, Paced, with_room_for_demand};
 #[cfg(feature = "net")]
 pub use retrying::{RetryCounts, Retrying};
 #[cfg(feature = "net")]

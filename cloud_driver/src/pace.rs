@@ -63,9 +63,18 @@ impl Pace {
         })
     }
 
-    /// What may be in flight now. A quarter of the downloads is kept for demand.
+    /// What may be in flight now. A quarter of the downloads is kept for demand, on top of a limit that was found out: what is
+    /// fetched ahead alone can use that up, and so show whether more would pay.
     pub fn limits(&self) -> Limits {
-        let gets_max = self.gets.concurrency().limit() as usize;
+        let gets_max = {
+            let gets = self.gets.concurrency();
+            let limit = gets.limit() as usize;
+            if gets.is_pinned() {
+                limit
+            } else {
+                with_room_for_demand(limit)
+            }
+        };
         let puts_max = self.puts.concurrency().limit() as usize;
         Limits {
             puts_max,
@@ -106,6 +115,11 @@ impl Pace {
         direction.concurrency().on_completed(self.now(), &completion);
         outcome
     }
+}
+
+/// Downloads at once, three quarters of which come to this limit.
+pub fn with_room_for_demand(limit: usize) -> usize {
+    limit + limit.div_ceil(3)
 }
 
 fn outcome_of(error: &StoreError) -> Outcome {

@@ -130,6 +130,24 @@ async fn what_is_pinned_stays() {
     assert_eq!((limits.gets_max, limits.prefetches_max, limits.total_max), (5, 3, 10));
 }
 
+#[test]
+fn what_is_fetched_ahead_alone_can_use_the_limit_up() {
+    for limit in 1..200 {
+        let found = Parameters {
+            limit_min: limit,
+            limit_initial: limit,
+            limit_max: limit,
+            ..Parameters::default()
+        };
+        let limits = Pace::new(found, found).limits();
+        assert_eq!(limits.prefetches_max, limit as usize);
+        assert!(
+            limits.gets_max > limits.prefetches_max,
+            "there is room for demand beside it"
+        );
+    }
+}
+
 #[tokio::test]
 async fn requests_that_are_given_up_are_not_in_flight() {
     let pace = Pace::new(Parameters::default(), Parameters::default());

@@ -18,6 +18,7 @@ mod settings;
 pub use environment::Environment;
 pub use settings::{AddressingStyle, S3Settings, Secret, StaticCredentials, UploadChecksum};
 
+use crate::buffer_pool::BufferPool;
 use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
 use crate::{Condition, Operation, StoreError, validate_key};
 use async_trait::async_trait;
@@ -28,15 +29,19 @@ use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum, 
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
 use object_store::{
-    Certificate, ClientOptions, GetOptions, GetRange, ObjectStore as Backend, ObjectStoreExt, PutOptions, PutPayload,
-    RetryConfig, UpdateVersion,
+    Certificate, ClientOptions, GetOptions, GetRange, GetResult, ObjectStore as Backend, ObjectStoreExt, PutOptions,
+    PutPayload, RetryConfig, UpdateVersion,
 };
 use observer::{Observing, chain, observe};
 use settings::Endpoint;
 use std::fmt;
+use std::future::poll_fn;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
+/// Smaller bodies are not worth a buffer of the pool's.
+const POOLED_BYTES_MIN: usize = 64 << 10;
 /// S3 returns at most this many keys at a time.
 const LIST_PAGE_KEYS_MAX: usize = 1_000;
 
@@ -49,6 +54,8 @@ pub struct S3Store {
     authority: String,
     /// Empty, or ends in '/'.
     prefix: String,
+    /// For the bodies of answers.
+    buffers: Arc<BufferPool>,
 }
 
 /// `object_store`'s own description could reveal more with any new version.
@@ -108,6 +115,7 @@ impl S3Store {
         Ok(Self {
             backend,
             authority: without_default_port(authority, endpoint.scheme).into(),
+            buffers: BufferPool::new(settings.kept_buffer_bytes_max),
             name,
             prefix: format!("{prefix}{slash}"),
         })
@@ -282,6 +290,24 @@ fn with_source(builder: AmazonS3Builder, identity: &Identity) -> AmazonS3Builder
     }
 }
 
+impl S3Store {
+    /// In one piece; a body that is longer than announced ends one chunk behind that.
+    async fn body(&self, got: GetResult, expected_bytes: usize) -> object_store::Result<Bytes> {
+        if expected_bytes < POOLED_BYTES_MIN {
+            return got.bytes().await;
+        }
+        let mut body = self.buffers.take(expected_bytes);
+        body.bytes.clear();
+        let mut chunks = got.into_stream();
+        while body.bytes.len() <= expected_bytes
+            && let Some(chunk) = poll_fn(|context| chunks.as_mut().poll_next(context)).await
+        {
+            body.bytes.extend_from_slice(&chunk?);
+        }
+        Ok(Bytes::from_owner(body))
+    }
+}
+
 #[async_trait]
 impl ObjectStore for S3Store {
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
@@ -331,7 +357,7 @@ impl ObjectStore for S3Store {
             outcome => outcome?,
         };
         let expected_bytes = got.range.end - got.range.start;
-        let bytes = run(&request, got.bytes()).await?;
+        let bytes = run(&request, self.body(got, expected_bytes as usize)).await?;
         if bytes.len() as u64 != expected_bytes {
             return Err(request.interrupted(format!("{} of {expected_bytes} bytes arrived", bytes.len())));
         }

@@ -182,6 +182,11 @@ impl Concurrency {
         self.parameters.pinned.unwrap_or(self.limit)
     }
 
+    /// Whether the limit is set by hand.
+    pub fn is_pinned(&self) -> bool {
+        self.parameters.pinned.is_some()
+    }
+
     /// Bytes under way that fill the link, in requests of this size; zero before anything is known.
     pub fn bandwidth_delay_bytes(&self, request_bytes: u64) -> u64 {
         self.path.bandwidth_delay_bytes(request_bytes)

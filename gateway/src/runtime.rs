@@ -6,7 +6,6 @@
 //! hashing, checkpoints, reads that the kernel cannot serve from memory) goes to workers. docs/decisions/0005-threading.md
 //! has the measurement.
 
-mod buffer_pool;
 mod cache_file;
 mod cache_resize;
 mod checkpointer;
@@ -60,7 +59,6 @@ pub use requests::Reply;
 pub use trace_recorder::Recorder;
 
 use crate::metrics::requests::{BlockOperation, Meters, OperationMetrics};
-use buffer_pool::BufferPool;
 use cache_file::CacheFile;
 use checkpointer::IndexCheckpoint;
 use clock::Clock;
@@ -80,6 +78,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as RealInstant};
 use tombolo_base::{Instant, VolumeId};
+use tombolo_cloud_driver::BufferPool;
 use tombolo_cloud_driver::{CauseCounts, OperationCounts};
 use tombolo_core::{Answer, Command, Core, Event, Refusal, Snapshot, Volume};
 use tombolo_dedup::Index;

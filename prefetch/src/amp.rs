@@ -83,7 +83,7 @@ struct Set {
     open: bool,
     /// Its last block came to the end of the eviction order.
     old: bool,
-    /// Its first arrival was seen.
+    /// Its first block has come.
     arrived: bool,
 }
 
@@ -263,7 +263,8 @@ impl Amp {
         }
     }
 
-    /// Rule 6, and how long fetches take.
+    /// Rule 6, and how long fetches take. A set comes in pieces, one of each object that it lies in, in any order; the one with
+    /// its first block tells.
     fn on_arrival(&mut self, now: Instant, feedback: &Feedback, waited: bool) {
         let config = self.config;
         let Some(stream) = self.streams.get_mut(feedback.tag.0) else {
@@ -273,7 +274,7 @@ impl Amp {
         let Some(set) = degree
             .sets
             .iter_mut()
-            .find(|set| (set.first..set.end).contains(&feedback.first))
+            .find(|set| set.first == feedback.first && set.end > set.first)
         else {
             return;
         };
@@ -281,7 +282,7 @@ impl Amp {
             return;
         }
         self.fetch_micros = smoothed(self.fetch_micros, now.micros_since(set.issued).min(1 << 40));
-        if waited && feedback.first == set.first {
+        if waited {
             let length = set.end - set.first;
             let by = if config.growth == TriggerGrowth::SetLength {
                 length

@@ -87,6 +87,8 @@ pub struct S3Settings {
     pub idle_timeout_ms: u64,
     /// Idle connections that are kept for each host.
     pub idle_connections_max: usize,
+    /// Of the buffers for answers, which are used again and again.
+    pub kept_buffer_bytes_max: usize,
     /// What the server verifies an upload against.
     pub upload_checksum: UploadChecksum,
     /// Over TLS, spares a SHA-256 of every upload; the checksum and TLS still protect the data.
@@ -109,7 +111,8 @@ impl Default for S3Settings {
             // The largest object, 4 MiB, over a slow line of 2 Mbit/s takes 17 s.
             request_timeout_ms: 30_000,
             idle_timeout_ms: 15_000,
-            idle_connections_max: 64,
+            idle_connections_max: 160,
+            kept_buffer_bytes_max: 16 << 20,
             upload_checksum: UploadChecksum::Sha256,
             unsigned_payload: false,
             environment: Environment::Process,

@@ -9,7 +9,7 @@ use tombolo_base::BLOCK_BYTES;
 use tombolo_billing::UnitPrices;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
-use tombolo_cloud_driver::{Pace, StoreError, StoreUrl, open_store};
+use tombolo_cloud_driver::{Pace, StoreError, StoreSettings, StoreUrl, open_store, with_room_for_demand};
 use tombolo_core::Config;
 use tombolo_flow_control::concurrency::Parameters;
 use tombolo_fuse::protocol::TRANSFER_BYTES_MAX;
@@ -32,7 +32,7 @@ pub fn options(settings: &Settings) -> Result<Options, StoreError> {
             ..tombolo_dedup::Config::default()
         },
         metadata_map_bytes: settings.memory.metadata_map_bytes_max.0,
-        store: open_store(&url, &settings.store.driver_settings())?,
+        store: open_store(&url, &driver_settings(settings))?,
         accept_foreign_store: settings.store.accept_foreign,
         accept_loss: false,
         retry: retry_policy(settings),
@@ -120,6 +120,9 @@ pub fn files_server_config(
 
 /// Requests to the store at once in each direction, at the most: beyond that bandwidth grows nowhere (docs/results/hou.md).
 const LANES_MAX: u32 = 64;
+/// Before anything is known of the store. On a wide-area path all of them pay, and a store beside the gateway is found out in a
+/// moment; what they hold is bounded by bytes.
+const LANES_INITIAL: u32 = 32;
 
 fn blocks(bytes: u64) -> u32 {
     u32::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX)
@@ -147,10 +150,10 @@ fn core_config(settings: &Settings) -> Config {
         hash_jobs_max: settings.threads.hash as usize,
         read_timeout_ms: 3 * flush.stall_timeout_ms,
         fingerprints_max: settings.memory.fingerprint_memtable_entries as usize,
-        uploads_max: lanes_max(store.uploads_in_flight_max),
+        uploads_max: store.uploads_in_flight_max.unwrap_or(LANES_MAX.into()) as usize,
         upload_blocks_max: blocks(settings.memory.transfer_bytes_max.0) as usize,
         object_blocks_max: blocks(store.object_bytes_max.0) as usize,
-        fetches_max: lanes_max(store.downloads_in_flight_max),
+        fetches_max: fetches_max(store.downloads_in_flight_max),
         fetch_blocks_max: blocks(settings.memory.transfer_bytes_max.0) as usize,
         sequential_floor: settings.cache.sequential_floor,
         ..Config::default()
@@ -171,10 +174,17 @@ fn retry_policy(settings: &Settings) -> RetryPolicy {
     }
 }
 
+fn driver_settings(settings: &Settings) -> StoreSettings {
+    let mut driver = settings.store.driver_settings();
+    driver.s3.kept_buffer_bytes_max = settings.memory.transfer_bytes_max.0 as usize;
+    driver
+}
+
 /// Requests at once in each direction: what is set, else what is found out.
 fn pace(settings: &Settings) -> Arc<Pace> {
     let parameters = |pinned: Option<u64>| Parameters {
         limit_max: LANES_MAX,
+        limit_initial: LANES_INITIAL,
         pinned: pinned.map(|lanes| lanes as u32),
         ..Parameters::default()
     };
@@ -185,8 +195,8 @@ fn pace(settings: &Settings) -> Arc<Pace> {
     )
 }
 
-fn lanes_max(pinned: Option<u64>) -> usize {
-    pinned.map_or(LANES_MAX as usize, |lanes| lanes as usize)
+fn fetches_max(pinned: Option<u64>) -> usize {
+    pinned.map_or(with_room_for_demand(LANES_MAX as usize), |lanes| lanes as usize)
 }
 
 #[cfg(test)]

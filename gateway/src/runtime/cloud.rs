@@ -2,12 +2,12 @@
 //! fetched blocks into their slots.
 
 use super::Gateway;
-use super::buffer_pool::PooledBuffer;
 use super::execute::disk_error;
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId};
+use tombolo_cloud_driver::PooledBuffer;
 use tombolo_cloud_driver::object::{Compression, ObjectError, ObjectReader, byte_range, decode_object};
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
@@ -16,6 +16,9 @@ use tombolo_cloud_driver::{
 };
 use tombolo_core::local_metadata::{MetadataRead, Table};
 use tombolo_core::{BlockLoss, Event, FetchItem, JobId, Loss, LossCause, StoreFailure, UploadFailure};
+
+/// Blocks that are decoded and written to the cache file in one go: they are still in the processor's cache then.
+const STORED_AT_ONCE_BLOCKS: usize = 64;
 
 /// The store, by why it is asked ([`Cause`]).
 pub struct Cloud {
@@ -151,7 +154,7 @@ impl Gateway {
         });
     }
 
-    /// Decrypts, decodes and verifies each block, then stores runs of consecutive slots with one write each: writers of one file
+    /// Decrypts, decodes and verifies blocks, and stores runs of consecutive slots with one write each: writers of one file
     /// take turns, so a write per block would have the threads wait for each other.
     fn store_fetched(
         &self,
@@ -161,12 +164,19 @@ impl Gateway {
         bytes: &[u8],
     ) -> Result<Vec<Result<BlockSum, BlockLoss>>, StoreFailure> {
         let reader = ObjectReader::new(descriptor, &self.data_keys.ring()).map_err(|_| key_missing(descriptor))?;
-        let mut blocks = vec![0; items.len() * BLOCK_BYTES];
-        let mut results: Vec<_> = items
-            .iter()
-            .zip(blocks.chunks_exact_mut(BLOCK_BYTES))
-            .map(|(item, block)| decode_fetched(descriptor, &reader, item, base, bytes, block))
-            .collect();
+        let most = items.len().min(STORED_AT_ONCE_BLOCKS) * BLOCK_BYTES;
+        let mut buffer = self.buffers.take(most).with_length(most);
+        let mut results = Vec::with_capacity(items.len());
+        for items in items.chunks(STORED_AT_ONCE_BLOCKS) {
+            let begun = results.len();
+            let blocks = items.iter().zip(buffer.bytes.chunks_exact_mut(BLOCK_BYTES));
+            results.extend(blocks.map(|(item, block)| decode_fetched(descriptor, &reader, item, base, bytes, block)));
+            self.store_decoded(items, &buffer.bytes, &mut results[begun..]);
+        }
+        Ok(results)
+    }
+
+    fn store_decoded(&self, items: &[FetchItem], blocks: &[u8], results: &mut [Result<BlockSum, BlockLoss>]) {
         let mut done = 0;
         for run in items.chunk_by(|left, right| left.slot.0 + 1 == right.slot.0) {
             let range = done..done + run.len();
@@ -177,7 +187,6 @@ impl Gateway {
                 results[range].fill(Err(loss));
             }
         }
-        Ok(results)
     }
 
     /// Asks for the object without reading it.

@@ -1,13 +1,13 @@
 //! Hash and upload jobs: slots to fingerprints, slots to objects.
 
 use super::Gateway;
-use super::buffer_pool::PooledBuffer;
 use super::execute::disk_error;
 use super::upload_buffers::KeptBlock;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tombolo_base::{BLOCK_BYTES, BlockSum, Fingerprint, ObjectDescriptor, Pvbn};
+use tombolo_cloud_driver::PooledBuffer;
 use tombolo_cloud_driver::object::encode_object_into;
 use tombolo_core::{Event, HashItem, HashResult, JobId, UploadFailure, UploadItem};
 

@@ -1,7 +1,6 @@
 //! Opens a state directory: lock, cache file, journal, metadata, index; recovers the core; starts the threads.
 
 use super::Gateway;
-use super::buffer_pool::BufferPool;
 use super::cache_file::{self, CacheFile};
 use super::clock::{self, Clock};
 use super::cloud::Cloud;
@@ -37,6 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tombolo_base::{BlockSum, KeyId, Lcbn, ObjectDescriptor};
+use tombolo_cloud_driver::BufferPool;
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;

@@ -2,10 +2,10 @@
 //! read and verify it again. It is a matter of speed alone: what is not here, or was given up for newer blocks, is read in the
 //! cache file. A PVBN names the same contents for ever, so what is kept is never stale.
 
-use super::buffer_pool::PooledBuffer;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use tombolo_base::{BLOCK_BYTES, Pvbn};
+use tombolo_cloud_driver::PooledBuffer;
 
 #[derive(Debug)]
 pub struct UploadBuffers {
@@ -129,7 +129,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::buffer_pool::BufferPool;
+    use tombolo_cloud_driver::BufferPool;
 
     fn block(content: u8) -> Vec<u8> {
         vec![content; BLOCK_BYTES]

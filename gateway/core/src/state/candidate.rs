@@ -14,6 +14,9 @@ pub struct Candidate {
     pub likelihood: Likelihood,
     pub tag: Tag,
     pub generation: u32,
+    /// How many pieces of metadata are yet brought before anything of it is fetched, so that all that lies in one object is one
+    /// request. Afterwards what is known goes at once.
+    pub gathers: u16,
 }
 
 impl Candidate {

@@ -74,6 +74,11 @@ impl Absent {
 
 /// A read and a suggestion further apart than this do not belong to one group.
 const GROUP_BLOCKS_MAX: u64 = 4096;
+/// A suggestion is looked up in pieces of so many blocks: blocks that were written beside each other are in few objects, and
+/// those of one object within a piece are one request.
+const PIECE_BLOCKS: u64 = 4096;
+/// Pages and descriptors that a piece waits for before anything of it is fetched: each has it looked up anew.
+const GATHERS_MAX: u16 = 32;
 
 impl Core {
     /// Takes up what the prefetcher has suggested at a read of `span`.
@@ -84,7 +89,7 @@ impl Core {
         let mut suggestions = core::mem::take(&mut self.prefetch_state.suggestions);
         for suggestion in suggestions.drain(..) {
             self.expect_rest_of_group(span, &suggestion);
-            self.issue(Candidate {
+            let whole = Candidate {
                 volume: suggestion.volume,
                 first: suggestion.first,
                 count: suggestion.count,
@@ -92,7 +97,15 @@ impl Core {
                 likelihood: suggestion.likelihood,
                 tag: suggestion.tag,
                 generation: self.prefetch_state.generation,
-            });
+                gathers: GATHERS_MAX,
+            };
+            for first in (0..whole.count).step_by(PIECE_BLOCKS as usize) {
+                self.issue(Candidate {
+                    first: whole.first + first,
+                    count: PIECE_BLOCKS.min(whole.count - first),
+                    ..whole
+                });
+            }
         }
         self.prefetch_state.suggestions = suggestions;
     }
@@ -130,6 +143,14 @@ impl Core {
         }
         let mut absent = Absent::default();
         let stop = self.find_absent(candidate, &mut absent);
+        if let Some(gathers) = candidate.gathers.checked_sub(1) {
+            let whole = Candidate { gathers, ..candidate };
+            match stop {
+                Stop::NeedPage(page, _) => return self.load_page_for_candidate(whole, page),
+                Stop::NeedDescriptor(pvbn, _) => return self.load_descriptor_for_candidate(whole, pvbn),
+                Stop::AtEnd | Stop::NoRoom(_) => {}
+            }
+        }
         self.offer(candidate, absent);
         match stop {
             Stop::AtEnd => {}
@@ -139,9 +160,14 @@ impl Core {
         }
     }
 
-    /// Nothing is known to hold the first block of the candidate: it goes on behind it.
+    /// Nothing is known to hold a block of the candidate: it goes on behind it.
     pub(crate) fn issue_rest(&mut self, candidate: Candidate) {
-        if candidate.count > 1 {
+        if candidate.gathers > 0 {
+            self.issue(Candidate {
+                gathers: 0,
+                ..candidate
+            });
+        } else if candidate.count > 1 {
             self.issue(candidate.rest_at(candidate.first + 1));
         }
     }

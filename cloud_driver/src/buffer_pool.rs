@@ -14,11 +14,13 @@ pub struct BufferPool {
 /// A buffer that goes back when it is dropped.
 #[derive(Debug)]
 pub struct PooledBuffer {
+    /// Its contents.
     pub bytes: Vec<u8>,
     pool: Arc<BufferPool>,
 }
 
 impl BufferPool {
+    /// Keeps up to `bytes_max` bytes of buffers that nobody uses.
     pub fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self {
             bytes_max,
