@@ -9,18 +9,20 @@ use super::cloud::store_failure;
 use super::durable_file;
 use super::removal::Removal;
 use super::tree_nodes::StoreNodes;
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant as RealInstant};
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 use tombolo_base::{DecodeError, KeyId};
 use tombolo_cloud_driver::encryption::KeyRing;
 use tombolo_cloud_driver::metadata_object::{
     MetadataKind, MetadataObjectError, decode_metadata, encode_metadata, object_key_id, salt_of_object,
 };
-use tombolo_cloud_driver::{ETag, ErrorKind, ObjectStore, PutMode, StoreError};
+use tombolo_cloud_driver::{ETag, ErrorKind, ObjectStore, PutMode, Result as StoreResult, StoreError};
 use tombolo_core::bucket_journal::{PART_BYTES_MAX, Part, Parts, Salt};
 use tombolo_core::bucket_tree::{BucketTree, FoldBase, JournalChanges, fold};
 use tombolo_core::publisher::{Journaled, KnownRoot, NotTheWriter, Publisher, RootWriter};
@@ -30,6 +32,8 @@ use tombolo_metadata_tree::Shape;
 
 /// A journal of so many bytes is folded into the tree at once.
 const FOLD_BYTES: u64 = 16 << 20;
+/// Parts of a point on their way at once.
+const JOURNAL_PUTS_MAX: usize = 4;
 /// How long a start waits for the root.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the end of a gateway waits to say that it has stopped.
@@ -494,29 +498,41 @@ impl Gateway {
         }
     }
 
-    /// All parts of the point, each under a name that tells its contents: one that comes late does no harm.
+    /// All parts of the point, each under a name that tells its contents: one that comes late does no harm, and they may
+    /// arrive in any order, since the root that names them waits for all.
     fn put_journal(&self, publisher: &Publisher, point: &RecoveryPoint) -> Result<Journaled, PutError> {
         let ring = self.data_keys.ring();
         let (first, mut salt) = publisher.next_journal();
         let (mut next, mut bytes) = (first, 0);
         let mut parts = Parts::new(point);
+        let mut puts = VecDeque::new();
         while let Some(part) = parts.next(next, publisher.epoch(), salt) {
             let object = encode_metadata(MetadataKind::Journal(next), &part, &ring);
             bytes += object.bytes.len() as u64;
             salt = Salt(object.salt);
             next += 1;
-            let put = self
-                .cloud
-                .journal
-                .put(&object.name, object.bytes.into(), PutMode::Overwrite);
-            self.cloud.runtime.block_on(put)?;
+            if puts.len() >= JOURNAL_PUTS_MAX
+                && let Some(first) = puts.pop_front()
+            {
+                self.wait_for_put(first)?;
+            }
+            let store = self.cloud.journal.clone();
+            let put = async move { store.put(&object.name, object.bytes.into(), PutMode::Overwrite).await };
+            puts.push_back(self.cloud.runtime.spawn(put));
         }
+        puts.into_iter().try_for_each(|put| self.wait_for_put(put))?;
         Ok(Journaled {
             first,
             last: next - 1,
             salt,
             bytes,
         })
+    }
+
+    fn wait_for_put(&self, put: JoinHandle<StoreResult<ETag>>) -> Result<(), PutError> {
+        let ended = self.cloud.runtime.block_on(put);
+        let put = ended.map_err(|error| PutError::Retry(error.to_string()))?;
+        Ok(put.map(|_| ())?)
     }
 
     fn put_root(&self, state: &mut State, root: &Root) -> Result<(), PutError> {
