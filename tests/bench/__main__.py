@@ -14,6 +14,7 @@ from bench.builds import compare_builds
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
 from bench.files import FRONT_ENDS, compare_files
+from bench.peers import measure_peers
 from bench.protection import measure_protection
 from bench.recovery import measure_recovery
 from bench.report import Section
@@ -42,6 +43,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             "recovery",
             "protection",
             "round-trips",
+            "peers",
             "builds",
         ),
         default="all",
@@ -60,7 +62,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--blocks", type=int, nargs="+", default=[100_000, 1_000_000], help="of the part recovery: sizes of the volume"
     )
     parser.add_argument(
-        "--round-trips-ms", type=float, nargs="+", default=[0, 20, 100], help="of the part round-trips: of the path"
+        "--round-trips-ms",
+        type=float,
+        nargs="+",
+        default=[0, 20, 100],
+        help="of the parts round-trips and peers: of the path",
     )
     parser.add_argument("--quick-files", action="store_true", help="only see that the file part runs")
     parser.add_argument(
@@ -130,6 +136,10 @@ def measure_path(options: argparse.Namespace, folder: Path, stack: ExitStack) ->
     return measure_round_trips(folder, options.round_trips_ms, other, size, options.rounds, stack), {}
 
 
+def measure_beside_peers(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    return measure_peers(folder, options.round_trips_ms, options.cloud_size_mib * MIB, options.rounds, stack), {}
+
+
 def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     scale = QUICK if options.quick_files else FULL
     other = Path(options.other).resolve(strict=True)
@@ -148,6 +158,7 @@ def main(arguments: list[str]) -> int:
         "recovery": measure_recoveries,
         "protection": measure_protected,
         "round-trips": measure_path,
+        "peers": measure_beside_peers,
     }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds
