@@ -156,6 +156,8 @@ fn pass(from: &mut TcpStream, to: &mut TcpStream, count: &dyn Fn(&[u8])) {
 mod tests {
     use super::*;
 
+    const REQUEST: &[u8] = b"GET /bucket/key HTTP/1.1\r\n\r\n";
+
     /// Answers each connection's first request with 10,000 bytes.
     fn store() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -163,8 +165,7 @@ mod tests {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let mut client = client.unwrap();
-                let mut request = vec![0; 1024];
-                client.read(&mut request).unwrap();
+                client.read_exact(&mut [0; REQUEST.len()]).unwrap();
                 client
                     .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
                     .unwrap();
@@ -176,7 +177,7 @@ mod tests {
 
     fn get(address: SocketAddr) -> Vec<u8> {
         let mut client = TcpStream::connect(address).unwrap();
-        client.write_all(b"GET /bucket/key HTTP/1.1\r\n\r\n").unwrap();
+        client.write_all(REQUEST).unwrap();
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).unwrap();
         answer

@@ -11,6 +11,7 @@ from bench import report
 from bench.blocks import compare_blocks
 from bench.bucket_cost import measure_bucket_cost
 from bench.builds import compare_builds
+from bench.capabilities import survey
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
 from bench.files import FRONT_ENDS, compare_files
@@ -27,6 +28,8 @@ from harness.tools import REPOSITORY
 
 MIB = 1 << 20
 BUCKET = "tombolo-bench"
+NAMES = {"all": "bench", "peer-capabilities": "bench-cloud"}
+"""Of result files, where they are not those of the parts."""
 Part = tuple[list[Section], dict[str, int]]
 
 
@@ -44,6 +47,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             "protection",
             "round-trips",
             "peers",
+            "peer-capabilities",
             "builds",
         ),
         default="all",
@@ -67,6 +71,18 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         nargs="+",
         default=[0, 20, 100],
         help="of the parts round-trips and peers: of the path",
+    )
+    parser.add_argument(
+        "--workloads",
+        default="1,2,3,4,5,6",
+        help="of the part peer-capabilities: numbers, or none (`tombolo bench cloud`)",
+    )
+    parser.add_argument(
+        "--quiet-s",
+        type=int,
+        default=12,
+        help="of the part peer-capabilities: silence that ends a step; ours waits 5 s before it uploads, and 10 s"
+        " before it tells the store of changes",
     )
     parser.add_argument("--quick-files", action="store_true", help="only see that the file part runs")
     parser.add_argument(
@@ -140,6 +156,10 @@ def measure_beside_peers(options: argparse.Namespace, folder: Path, stack: ExitS
     return measure_peers(folder, options.round_trips_ms, options.cloud_size_mib * MIB, options.rounds, stack), {}
 
 
+def survey_peers(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    return survey(folder, options.workloads, options.rounds, options.quiet_s, stack), {}
+
+
 def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     scale = QUICK if options.quick_files else FULL
     other = Path(options.other).resolve(strict=True)
@@ -159,6 +179,7 @@ def main(arguments: list[str]) -> int:
         "protection": measure_protected,
         "round-trips": measure_path,
         "peers": measure_beside_peers,
+        "peer-capabilities": survey_peers,
     }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds
@@ -173,7 +194,7 @@ def main(arguments: list[str]) -> int:
             measured, resident = measures[part](options, folder, stack)
             sections += measured
             memory |= resident
-    name = options.name or ("bench" if options.part == "all" else f"bench-{options.part}")
+    name = options.name or NAMES.get(options.part, f"bench-{options.part}")
     report.write(name, arguments, sections, memory)
     return 0
 

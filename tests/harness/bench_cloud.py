@@ -1,4 +1,4 @@
-"""`tombolo bench cloud` with this process as the one that mounts: its commands ask for it by a file, and wait for another."""
+"""`tombolo bench cloud` with this process as the one that mounts: its commands ask by a file, and wait for another."""
 
 import json
 import shlex
