@@ -29,7 +29,7 @@ packages_test=(
     "${packages_run[@]}" "${packages_simulate[@]}" acl attr git libaio-dev libiscsi-dev libnfs13 nfs-ganesha-vfs
     postgresql-15 prometheus rsync systemd zlib1g-dev
 )
-packages_bench=("${packages_test[@]}" libfuse3-dev zstd)
+packages_bench=("${packages_test[@]}" libfuse3-dev rclone s3backer s3fs zstd)
 packages_conformance=(
     "${packages_test[@]}" busybox-static cifs-utils fio kmod nfs-common open-iscsi samba-testsuite user-mode-linux
 )

@@ -9,6 +9,7 @@ from harness.tools import REPOSITORY, build_folder, run
 
 PURE = {
     "base/src/lib.rs": "tombolo-base",
+    "bench_cloud/src/method.rs": "tombolo-bench-cloud",
     "billing/src/lib.rs": "tombolo-billing",
     "cache/src/lib.rs": "tombolo-cache",
     "dedup/src/lib.rs": "tombolo-dedup",

@@ -2,6 +2,7 @@
 //! tgtadm, and to the servers of shares through their configuration files and signals.
 
 mod arguments;
+mod bench;
 mod cache;
 mod check;
 mod checkpoint;
@@ -86,6 +87,7 @@ fn carry_out(arguments: Arguments, daemon: &impl Daemon) -> Result<(), CliError>
         Command::Openapi => output::json(&crate::admin::openapi::document()),
         Command::Metrics(MetricsArguments { names: true }) => output::lines(crate::metrics::names()),
         Command::Metrics(MetricsArguments { names: false }) => output::text(&client(&connection)?.metrics()?),
+        Command::Bench(command) => bench::run(command),
         Command::Volume(command) => volume::run(&client(&connection)?, command),
         Command::Share(command) => share::run(&client(&connection)?, command),
         Command::Checkpoint { json } => checkpoint::run(&client(&connection)?, json),

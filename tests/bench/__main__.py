@@ -11,9 +11,11 @@ from bench import report
 from bench.blocks import compare_blocks
 from bench.bucket_cost import measure_bucket_cost
 from bench.builds import compare_builds
+from bench.capabilities import survey
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
 from bench.files import FRONT_ENDS, compare_files
+from bench.peers import measure_peers
 from bench.protection import measure_protection
 from bench.recovery import measure_recovery
 from bench.report import Section
@@ -26,6 +28,8 @@ from harness.tools import REPOSITORY
 
 MIB = 1 << 20
 BUCKET = "tombolo-bench"
+NAMES = {"all": "bench", "peer-capabilities": "bench-cloud"}
+"""Of result files, where they are not those of the parts."""
 Part = tuple[list[Section], dict[str, int]]
 
 
@@ -42,6 +46,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             "recovery",
             "protection",
             "round-trips",
+            "peers",
+            "peer-capabilities",
             "builds",
         ),
         default="all",
@@ -60,7 +66,23 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--blocks", type=int, nargs="+", default=[100_000, 1_000_000], help="of the part recovery: sizes of the volume"
     )
     parser.add_argument(
-        "--round-trips-ms", type=float, nargs="+", default=[0, 20, 100], help="of the part round-trips: of the path"
+        "--round-trips-ms",
+        type=float,
+        nargs="+",
+        default=[0, 20, 100],
+        help="of the parts round-trips and peers: of the path",
+    )
+    parser.add_argument(
+        "--workloads",
+        default="1,2,3,4,5,6",
+        help="of the part peer-capabilities: numbers, or none (`tombolo bench cloud`)",
+    )
+    parser.add_argument(
+        "--quiet-s",
+        type=int,
+        default=12,
+        help="of the part peer-capabilities: silence that ends a step; ours waits 5 s before it uploads, and 10 s"
+        " before it tells the store of changes",
     )
     parser.add_argument("--quick-files", action="store_true", help="only see that the file part runs")
     parser.add_argument(
@@ -130,6 +152,14 @@ def measure_path(options: argparse.Namespace, folder: Path, stack: ExitStack) ->
     return measure_round_trips(folder, options.round_trips_ms, other, size, options.rounds, stack), {}
 
 
+def measure_beside_peers(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    return measure_peers(folder, options.round_trips_ms, options.cloud_size_mib * MIB, options.rounds, stack), {}
+
+
+def survey_peers(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    return survey(folder, options.workloads, options.rounds, options.quiet_s, stack), {}
+
+
 def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     scale = QUICK if options.quick_files else FULL
     other = Path(options.other).resolve(strict=True)
@@ -148,6 +178,8 @@ def main(arguments: list[str]) -> int:
         "recovery": measure_recoveries,
         "protection": measure_protected,
         "round-trips": measure_path,
+        "peers": measure_beside_peers,
+        "peer-capabilities": survey_peers,
     }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds
@@ -162,7 +194,7 @@ def main(arguments: list[str]) -> int:
             measured, resident = measures[part](options, folder, stack)
             sections += measured
             memory |= resident
-    name = options.name or ("bench" if options.part == "all" else f"bench-{options.part}")
+    name = options.name or NAMES.get(options.part, f"bench-{options.part}")
     report.write(name, arguments, sections, memory)
     return 0
 

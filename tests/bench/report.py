@@ -29,13 +29,15 @@ class Figure:
 @dataclass(frozen=True)
 class Section:
     title: str
-    columns: tuple[str, str] = ("", "")
+    columns: tuple[str, ...] = ("", "")
     """Ours first."""
     comparisons: list[Comparison] = field(default_factory=list)
     remark: str = ""
     """What a reader must know to take the ratios for what they are."""
     figures: list[Figure] = field(default_factory=list)
     """In the place of comparisons."""
+    words: list[list[str]] = field(default_factory=list)
+    """Rows of what is said of each column, behind what it is said about; in the place of comparisons too."""
 
 
 def circumstances(arguments: list[str]) -> dict[str, object]:
@@ -57,6 +59,9 @@ def table(section: Section) -> str:
     if section.figures:
         columns = "| what | measured | unit |\n|---|---|---|\n"
         rows = [figure.row() for figure in section.figures]
+    elif section.words:
+        columns = f"| | {' | '.join(section.columns)} |\n|{'---|' * (1 + len(section.columns))}\n"
+        rows = [f"| {' | '.join(row)} |" for row in section.words]
     else:
         ours, other = section.columns
         columns = f"| workload | {ours} | {other} | unit | ratio |\n|---|---|---|---|---|\n"
@@ -65,6 +70,8 @@ def table(section: Section) -> str:
 
 
 def stored_rows(section: Section) -> list[dict[str, object]]:
+    if section.words:
+        return [dict(zip(("", *section.columns), row, strict=True)) for row in section.words]
     return [asdict(figure) for figure in section.figures] or [each.as_json() for each in section.comparisons]
 
 

@@ -25,6 +25,14 @@ def mounted_type(folder: Path) -> str | None:
     return found
 
 
+def detach(folder: Path) -> None:
+    """Takes all mounts at a folder away, also from under those who use them. Does not wait for the file system."""
+    library = ctypes.CDLL(None, use_errno=True)
+    while mounted_type(folder) is not None:
+        if library.umount2(os.fsencode(folder), MNT_DETACH) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot unmount {folder}")
+
+
 class Mount:
     """Not mounted until `start`, at a folder of its own that nobody looks into by accident: a look may wait for the
     daemon. `close` never does. With `folder`, at another mount's place."""
@@ -66,10 +74,7 @@ class Mount:
 
     def detach(self) -> None:
         """Takes the mount away, also from under those who use it."""
-        library = ctypes.CDLL(None, use_errno=True)
-        while mounted_type(self.folder) is not None:
-            if library.umount2(os.fsencode(self.folder), MNT_DETACH) != 0:
-                raise OSError(ctypes.get_errno(), f"cannot unmount {self.folder}")
+        detach(self.folder)
 
     def front_end(self) -> LocalFrontEnd:
         return LocalFrontEnd(self.folder, "mount")

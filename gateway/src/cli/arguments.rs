@@ -1,6 +1,8 @@
+mod bench;
 mod export;
 mod share;
 
+pub(super) use bench::{BenchCommand, Choice, CloudArguments};
 pub(super) use export::{ExportCommand, HowToWrite, IscsiOptions, NfsOptions, SmbOptions};
 pub(super) use share::{MountArguments, ShareCommand};
 
@@ -123,6 +125,9 @@ pub(super) enum Command {
     },
     /// Show the gateway's metrics in Prometheus's text format
     Metrics(MetricsArguments),
+    /// Measure mounted systems; needs no running gateway
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Print docs/openapi.json
     #[command(hide = true)]
     Openapi,

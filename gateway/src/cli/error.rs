@@ -47,6 +47,8 @@ pub(crate) enum CliError {
     Recover(String),
     #[error("{0}")]
     Salvage(String),
+    #[error(transparent)]
+    Bench(#[from] tombolo_bench_cloud::BenchError),
     #[error("{0}")]
     CacheResize(String),
     #[error("{ranges} {} could not be read, and are holes in the copies", if *ranges == 1 { "range" } else { "ranges" })]
@@ -106,6 +108,7 @@ impl CliError {
             | Self::Serve(_)
             | Self::Recover(_)
             | Self::Salvage(_)
+            | Self::Bench(_)
             | Self::CacheResize(_) => 1,
         }
     }
