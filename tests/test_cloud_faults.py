@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from conftest import SEED, GatewayFactory, s3_settings
-from harness.fault_proxy import FaultProxy
+from harness.fault_proxy import EXPIRED, TIME_SKEWED, FaultProxy
 from harness.gateway import Gateway, merged
 from harness.nbd import NbdDisk, NbdError
 from harness.object_store import S3Server
@@ -208,6 +208,40 @@ def test_errors_to_half_of_the_requests_only_slow_the_gateway(
         backlog.finish(240)
         gateway.drain()
     assert proxy.counts.refused_with_error > 0
+    assert_cold_readable(gateway, backlog)
+
+
+@pytest.mark.parametrize(("refusal", "said"), [(EXPIRED, "ExpiredToken"), (TIME_SKEWED, "RequestTimeTooSkewed")])
+def test_credentials_that_expire_and_clocks_that_are_off_are_named_and_lose_nothing(
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy, refusal: tuple[str, bytes], said: str
+) -> None:
+    gateway = s3_gateway(make_gateway, s3, proxy, cap="64MiB")
+    backlog = Backlog(gateway, "vol", 32 * MIB)
+    backlog.start()
+    wait_for(lambda: backlog.acknowledged >= 4 * MIB, 60, "4 MiB written")
+    proxy.faults.refusal = refusal
+    wait_for(lambda: said in (gateway.status()["store"]["last_error"] or ""), 60, "the store's own word in the status")
+    backlog.finish(60)
+    with gateway.disk("vol") as disk:
+        backlog.assert_readable(disk)
+    # The same credentials are good again, as after their source has renewed them; nobody restarts anything.
+    proxy.faults.refusal = None
+    assert_cold_readable(gateway, backlog)
+    assert gateway.status()["store"]["last_error"] is None
+
+
+def test_a_store_at_a_tenth_of_its_speed_bounds_the_backlog_and_recovers(
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy
+) -> None:
+    gateway = s3_gateway(make_gateway, s3, proxy, cap="32MiB")
+    backlog = Backlog(gateway, "vol", 96 * MIB)
+    proxy.faults.delay_s = 2.0
+    with watched(gateway):
+        backlog.start()
+        wait_for(lambda: backlog.acknowledged >= 48 * MIB, 240, "48 MiB written at the store's pace")
+        proxy.faults.delay_s = 0.0
+        backlog.finish(120)
+        gateway.drain()
     assert_cold_readable(gateway, backlog)
 
 

@@ -26,6 +26,16 @@ INTERNAL_ERROR = (
     b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>InternalError</Code><Message>We encountered an internal '
     b"error. Please try again.</Message></Error>",
 )
+EXPIRED = (
+    "403 Forbidden",
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>ExpiredToken</Code><Message>The provided token has expired.'
+    b"</Message></Error>",
+)
+TIME_SKEWED = (
+    "403 Forbidden",
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>RequestTimeTooSkewed</Code><Message>The difference between the '
+    b"request time and the current time is too large.</Message></Error>",
+)
 
 
 @dataclass
@@ -40,6 +50,8 @@ class Faults:
     """Waited before each request is handled."""
     refuses: Callable[[str, str, dict[str, str]], bool] | None = None
     """Of method, path and headers: whether the request is answered as if the server were busy."""
+    refusal: tuple[str, bytes] | None = None
+    """Status and body that every request is answered with, without reaching the server."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +151,11 @@ class FaultProxy:
         body = b"".join([part async for part in read_body(reader, headers)])
         if self.faults.delay_s > 0:
             await asyncio.sleep(self.faults.delay_s)
+        if self.faults.refusal is not None:
+            status, text = self.faults.refusal
+            self.counts.refused_with_error += 1
+            await answer(writer, status, b"" if method == "HEAD" else text)
+            return True
         is_refused = self.faults.refuses is not None and self.faults.refuses(method, path, headers)
         if is_refused or self._random.random() < self.faults.error_fraction:
             self.counts.refused_with_error += 1

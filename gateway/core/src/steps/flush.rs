@@ -21,6 +21,9 @@ use hashbrown::{HashSet, hash_map::Entry};
 use tombolo_base::{Fingerprint, Instant, Lcbn, OBJECT_BLOCKS_MAX, ObjectDescriptor, PACK_BLOCKS, Pvbn};
 
 const HASH_RETRY_MS: u64 = 1_000;
+/// What is spread over all lanes goes in objects of so many blocks at the least: smaller ones are hardly sooner there, and each costs a
+/// request.
+const SPREAD_BLOCKS_MIN: usize = 4 * PACK_BLOCKS;
 const UNREADABLE: &str = "its only copy in the cache file cannot be read";
 
 impl Core {
@@ -290,7 +293,7 @@ impl Core {
             return most;
         }
         let share = self.dirty.len().div_ceil(self.lanes.uploads);
-        share.next_multiple_of(PACK_BLOCKS).clamp(1, most)
+        share.next_multiple_of(PACK_BLOCKS).max(SPREAD_BLOCKS_MIN).min(most)
     }
 
     /// An object that is not full goes when nothing more of this round can fill it, or may before it is in the cloud.
