@@ -22,6 +22,17 @@ pub enum Rule {
     Stout,
 }
 
+impl Rule {
+    /// As settings write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Immediate => "immediate",
+            Self::Gather => "gather",
+            Self::Stout => "stout",
+        }
+    }
+}
+
 /// What is waited for clients at the most; less where a sync is shorter.
 const WINDOW_US_MAX: u64 = 4_000;
 /// The weight of the newest sync in averages.
@@ -32,6 +43,8 @@ const RETURNING_MIN: f64 = 0.25;
 /// For metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
+    /// The one at work.
+    pub rule: Rule,
     /// How long a sync takes, on average.
     pub sync_us: u64,
     /// How long a sync was held back at the most, or between the beginnings of two, by the rule as it stands now.
@@ -64,7 +77,7 @@ pub struct GroupCommit {
     answered: u32,
     /// Who waited when it ended.
     left: u32,
-    /// Who came within the window since.
+    /// Who came within the window since, though a sync may have begun before.
     came: u32,
     state: State,
 }
@@ -90,7 +103,7 @@ impl GroupCommit {
     /// Somebody waits for a sync from now on.
     pub fn on_waiting(&mut self, now: Instant) {
         self.waiting_since.get_or_insert(now);
-        if self.running.is_none() && now <= self.window_end() {
+        if now <= self.window_end() {
             self.came = self.came.saturating_add(1);
         }
     }
@@ -147,6 +160,7 @@ impl GroupCommit {
                 Rule::Gather => self.window_us(),
                 Rule::Stout => stout.interval_us,
             },
+            rule: self.rule,
             returning: self.returning,
             accelerations: stout.accelerations,
             back_offs: stout.back_offs,
@@ -170,3 +184,6 @@ impl GroupCommit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
