@@ -71,7 +71,9 @@ pub struct GroupCommit {
     /// The one that runs: since when it was waited for, and when it began.
     running: Option<(Instant, Instant)>,
     sync_us: f64,
-    returning: f64,
+    /// Of a sync, on average: who was answered, and who came within the window since.
+    answered_average: f64,
+    came_average: f64,
     /// The last that ended.
     ended: Instant,
     answered: u32,
@@ -91,7 +93,8 @@ impl GroupCommit {
             waiting_since: None,
             running: None,
             sync_us: 0.0,
-            returning: 0.0,
+            answered_average: 0.0,
+            came_average: 0.0,
             ended: Instant(0),
             answered: 0,
             left: 0,
@@ -135,8 +138,9 @@ impl GroupCommit {
             return;
         };
         if self.answered > 0 {
-            let share = f64::from(self.came.min(self.answered)) / f64::from(self.answered);
-            self.returning += (share - self.returning) * AVERAGE_WEIGHT;
+            let came = self.came.min(self.answered);
+            self.answered_average += (f64::from(self.answered) - self.answered_average) * AVERAGE_WEIGHT;
+            self.came_average += (f64::from(came) - self.came_average) * AVERAGE_WEIGHT;
         }
         let took_us = now.micros_since(begun) as f64;
         self.sync_us = match self.sync_us {
@@ -156,15 +160,22 @@ impl GroupCommit {
             sync_us: self.sync_us as u64,
             interval_us: match self.rule {
                 Rule::Immediate => 0,
-                Rule::Gather if self.returning < RETURNING_MIN => 0,
+                Rule::Gather if self.returning() < RETURNING_MIN => 0,
                 Rule::Gather => self.window_us(),
                 Rule::Stout => stout.interval_us,
             },
             rule: self.rule,
-            returning: self.returning,
+            returning: self.returning(),
             accelerations: stout.accelerations,
             back_offs: stout.back_offs,
             ..self.state
+        }
+    }
+
+    fn returning(&self) -> f64 {
+        match self.answered_average {
+            0.0 => 0.0,
+            answered => self.came_average / answered,
         }
     }
 
@@ -178,7 +189,7 @@ impl GroupCommit {
 
     /// Of those who were answered last.
     fn expected(&self) -> u32 {
-        match self.returning {
+        match self.returning() {
             few if few < RETURNING_MIN => 0,
             share => (f64::from(self.answered) * share + 0.5) as u32,
         }

@@ -14,6 +14,7 @@ from bench.builds import compare_builds
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
 from bench.files import FRONT_ENDS, compare_files
+from bench.group_commit import measure_group_commit
 from bench.protection import measure_protection
 from bench.recovery import measure_recovery
 from bench.report import Section
@@ -43,6 +44,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             "protection",
             "round-trips",
             "builds",
+            "group-commit",
         ),
         default="all",
         help="what to measure",
@@ -50,7 +52,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--other",
         type=Path,
-        help="of the parts builds, protection and round-trips: the daemon's binary to measure beside",
+        help="of the parts builds, group-commit, protection and round-trips: the daemon's binary to measure beside",
     )
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per workload")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one round of a block workload")
@@ -61,6 +63,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--round-trips-ms", type=float, nargs="+", default=[0, 20, 100], help="of the part round-trips: of the path"
+    )
+    parser.add_argument(
+        "--sync-delay-us", type=int, default=0, help="of the part group-commit: what each sync takes longer"
     )
     parser.add_argument("--quick-files", action="store_true", help="only see that the file part runs")
     parser.add_argument(
@@ -130,6 +135,12 @@ def measure_path(options: argparse.Namespace, folder: Path, stack: ExitStack) ->
     return measure_round_trips(folder, options.round_trips_ms, other, size, options.rounds, stack), {}
 
 
+def measure_commits(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    other = options.other and Path(options.other).resolve(strict=True)
+    delay_us = options.sync_delay_us
+    return measure_group_commit(folder, other, delay_us, options.rounds, options.seconds, stack), {}
+
+
 def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     scale = QUICK if options.quick_files else FULL
     other = Path(options.other).resolve(strict=True)
@@ -148,6 +159,7 @@ def main(arguments: list[str]) -> int:
         "recovery": measure_recoveries,
         "protection": measure_protected,
         "round-trips": measure_path,
+        "group-commit": measure_commits,
     }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds

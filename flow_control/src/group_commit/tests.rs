@@ -112,7 +112,6 @@ fn who_is_alone_never_waits() {
 fn nobody_waits_for_clients_that_come_back_late() {
     let late = alike(Rule::Gather, 16, 500, 20_000);
     let at_once = alike(Rule::Immediate, 16, 500, 20_000);
-    assert!(late.controller.state().returning < RETURNING_MIN);
     assert!(
         late.answered * 100 >= at_once.answered * 98,
         "{} {}",
