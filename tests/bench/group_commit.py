@@ -1,5 +1,7 @@
-"""Small durable writes of many clients: pairs of a 4 KiB write and a sync a second, over NBD with a LUN each and on a mounted
-share with a file each, beside the pairs of one loop of pwrite and fdatasync on a file of the same disk."""
+"""Small durable writes of many clients: pairs of a 4 KiB write and a sync a second.
+
+Over NBD with a LUN each and on a mounted share with a file each, beside one loop of pwrite and fdatasync on the same disk.
+"""
 
 import json
 import shutil
