@@ -79,7 +79,8 @@ impl Core {
         let group_commit = &mut self.group_commit;
         let count = |answers: &[_]| u32::try_from(answers.len()).unwrap_or(u32::MAX);
         let (answered, waiting) = (count(&group_commit.served), count(&group_commit.waiting));
-        let bytes = upto.0 - self.journal.durable().0;
+        // A checkpoint, which syncs by itself, may have come further meanwhile.
+        let bytes = upto.0.saturating_sub(self.journal.durable().0);
         group_commit.controller.on_ended(self.now, answered, waiting, bytes);
     }
 
