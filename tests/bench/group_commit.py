@@ -1,6 +1,6 @@
 """Small durable writes of many clients: pairs of a 4 KiB write and a sync a second.
 
-Over NBD with a LUN each and on a mounted share with a file each, beside one loop of pwrite and fdatasync on the same disk.
+Over NBD with a LUN each and on a mounted share with a file each, beside one loop of pwrite and fdatasync on the disk.
 """
 
 import json
