@@ -230,6 +230,8 @@ pub struct State {
     pub interval_us: u64,
     /// None before the second window.
     pub last_decision: Option<Decision>,
+    /// Of the last window, on average.
+    pub latency_us: u64,
     /// Of the last window: bytes over latency and interval, per second.
     pub performance: f64,
     /// What the last window was compared with, likewise.
@@ -328,6 +330,7 @@ impl Stout {
             average + (window.latency_us - average) * weight
         });
         self.latency_us_average = Some(latency_us);
+        self.state.latency_us = window.latency_us as u64;
         self.state.performance = window.performance() * PER_SECOND;
         let Some(reference) = self.reference.performance(window.interval_us) else {
             self.reference = Reference::Accelerating(window.performance());

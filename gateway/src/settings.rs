@@ -17,8 +17,8 @@ pub(crate) use byte_size::{ByteSize, ByteSizeError};
 pub(crate) use policies::PolicySettings;
 pub(crate) use section::Field;
 pub(crate) use sections::{
-    Cache, Compression, CompressionAlgorithm, Directories, Files, Flush, Journal, Log, LogFormat, LogLevel, Memory,
-    Metrics, Nbd, Prefetch, PrefetchAddressing, Prices, Threads,
+    Cache, Compression, CompressionAlgorithm, Directories, Files, Flush, FlushIntervalRule, GroupCommitRule, Journal,
+    Log, LogFormat, LogLevel, Memory, Metrics, Nbd, Prefetch, PrefetchAddressing, Prices, Threads,
 };
 pub(crate) use store::{SingleWriter, Store};
 pub(crate) use value::Usd;

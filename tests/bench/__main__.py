@@ -15,6 +15,7 @@ from bench.capabilities import survey
 from bench.cloud import compare_cloud
 from bench.file_scale import FULL, QUICK
 from bench.files import FRONT_ENDS, compare_files
+from bench.group_commit import measure_group_commit
 from bench.peers import measure_peers
 from bench.protection import measure_protection
 from bench.recovery import measure_recovery
@@ -49,6 +50,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             "peers",
             "peer-capabilities",
             "builds",
+            "group-commit",
         ),
         default="all",
         help="what to measure",
@@ -56,7 +58,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--other",
         type=Path,
-        help="of the parts builds, protection and round-trips: the daemon's binary to measure beside",
+        help="of the parts builds, group-commit, protection and round-trips: the daemon's binary to measure beside",
     )
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per workload")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one round of a block workload")
@@ -83,6 +85,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         default=12,
         help="of the part peer-capabilities: silence that ends a step; ours waits 5 s before it uploads, and 10 s"
         " before it tells the store of changes",
+    )
+    parser.add_argument(
+        "--sync-delay-us", type=int, default=0, help="of the part group-commit: what each sync takes longer"
     )
     parser.add_argument("--quick-files", action="store_true", help="only see that the file part runs")
     parser.add_argument(
@@ -160,6 +165,12 @@ def survey_peers(options: argparse.Namespace, folder: Path, stack: ExitStack) ->
     return survey(folder, options.workloads, options.rounds, options.quiet_s, stack), {}
 
 
+def measure_commits(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    other = options.other and Path(options.other).resolve(strict=True)
+    delay_us = options.sync_delay_us
+    return measure_group_commit(folder, other, delay_us, options.rounds, options.seconds, stack), {}
+
+
 def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     scale = QUICK if options.quick_files else FULL
     other = Path(options.other).resolve(strict=True)
@@ -180,6 +191,7 @@ def main(arguments: list[str]) -> int:
         "round-trips": measure_path,
         "peers": measure_beside_peers,
         "peer-capabilities": survey_peers,
+        "group-commit": measure_commits,
     }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds

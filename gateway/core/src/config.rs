@@ -1,6 +1,17 @@
 //! The core's limits. Plain data; the daemon fills it from its settings, the simulator from its seed.
 
 use tombolo_base::{OBJECT_BLOCKS_MAX, PACK_BLOCKS};
+use tombolo_flow_control::group_commit;
+
+/// How rounds of uploads follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlushInterval {
+    /// When the oldest dirty block has waited for the whole delay.
+    #[default]
+    Fixed,
+    /// By Stout's intervals, which never exceed the delay.
+    Stout,
+}
 
 /// What a core may use, and how long it waits; none of it changes while it runs.
 #[derive(Clone, Debug)]
@@ -15,6 +26,8 @@ pub struct Config {
     pub throttle_delay_ms_max: u64,
     /// A dirty block waits at most this long before its upload begins.
     pub flush_delay_ms: u64,
+    /// How rounds of uploads follow each other within that.
+    pub flush_interval: FlushInterval,
     /// Age of the oldest change that the bucket lacks at which a recovery point is frozen for it. `None`: the bucket is told
     /// of none.
     pub recovery_point_ms: Option<u64>,
@@ -46,6 +59,8 @@ pub struct Config {
     pub replay_records_max: u64,
     /// In milliseconds, by what a record took at the last recovery ([`crate::Core::learn_replay_cost`]).
     pub replay_ms_max: u64,
+    /// When a sync begins that somebody waits for.
+    pub group_commit: group_commit::Rule,
     /// Unsynced journal waits at most this long for a sync.
     pub sync_interval_ms: u64,
     /// The journal goes on in a new segment when one has reached this; the last batch may pass it.
@@ -100,6 +115,7 @@ impl Default for Config {
             throttle_start_permille: 800,
             throttle_delay_ms_max: 50,
             flush_delay_ms: 5_000,
+            flush_interval: FlushInterval::Fixed,
             recovery_point_ms: None,
             unpublished_extents_max: 1 << 22,
             unpublished_entry_bytes_max: 256 << 20,
@@ -114,6 +130,7 @@ impl Default for Config {
             overlay_slot_pages_max: 1 << 14,
             replay_records_max: 400_000,
             replay_ms_max: 10_000,
+            group_commit: group_commit::Rule::Immediate,
             sync_interval_ms: 1_000,
             segment_bytes: 64 << 20,
             map_cache_bytes: 64 << 20,

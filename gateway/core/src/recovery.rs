@@ -228,7 +228,7 @@ fn empty_core(
         reads: Reads::default(),
         metadata_loads: MetadataLoads::default(),
         fetches: Fetches::default(),
-        flush: Flush::default(),
+        flush: Flush::new(config.flush_interval, config.flush_delay_ms, now),
         unpublished: Unpublished {
             is_on: config.recovery_point_ms.is_some(),
             published: superblock.lsn,
@@ -236,7 +236,7 @@ fn empty_core(
         },
         verification: Verification::new(config.present_objects_max),
         losses: Losses::default(),
-        group_commit: GroupCommit::default(),
+        group_commit: GroupCommit::new(config.group_commit, now),
         slot_transitions: SlotTransitions::default(),
         checkpoints: Checkpoints::new(now, superblock.lsn),
         counters: Counters::default(),

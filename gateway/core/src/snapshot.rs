@@ -9,6 +9,7 @@ use crate::state::prefetch_state::Economy;
 use crate::state::unpublished::UnpublishedChanges;
 use alloc::vec::Vec;
 use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId, WallTime};
+use tombolo_flow_control::{Stout, group_commit, stout};
 use tombolo_prefetch::{Addressing, Class, Statistics, graph::History};
 
 /// A look at the core for `status` and `/metrics`.
@@ -16,6 +17,10 @@ use tombolo_prefetch::{Addressing, Class, Statistics, graph::History};
 pub struct Snapshot {
     /// Since the start.
     pub counters: Counters,
+    /// Of the journal's syncs.
+    pub group_commit: group_commit::State,
+    /// Of the rounds of uploads; `None`: they begin by age alone.
+    pub flush_interval: Option<stout::State>,
     /// Since the state directory was made.
     pub totals: Totals,
     /// From fetches, uploads and verifications.
@@ -132,6 +137,8 @@ impl Core {
     /// As of the last step. Takes time with the number of volumes and of lost blocks.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
+            group_commit: self.group_commit.controller.state(),
+            flush_interval: self.flush.interval.as_ref().map(Stout::state),
             counters: self.counters,
             totals: self.totals,
             store: self.store.clone(),

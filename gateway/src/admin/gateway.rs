@@ -9,9 +9,10 @@ use crate::admin::endpoints::{
     ShareQuota, StartTrace, VolumeFlush,
 };
 use crate::admin::model::{
-    CacheStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, JournalStatus, LossStatus,
-    LostRange, MemoryStatus, MetadataStatus, PolicyStatus, RecoveryPointStatus, SessionInfo, SessionKind, ShareInfo,
-    Status, StoreState, StoreStatus, TraceStatus, UploadStatus, VolumeInfo, WriteStatus,
+    CacheStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, GroupCommitStatus,
+    JournalStatus, LossStatus, LostRange, MemoryStatus, MetadataStatus, PolicyStatus, RecoveryPointStatus, SessionInfo,
+    SessionKind, ShareInfo, Status, StoreState, StoreStatus, TraceStatus, UploadIntervalStatus, UploadStatus,
+    VolumeInfo, WriteStatus,
 };
 use crate::admin::server::Handlers;
 use crate::bill::Bill;
@@ -212,6 +213,7 @@ impl GatewayControl {
                 objects_in_flight: snapshot.uploads_in_flight,
                 draining: snapshot.draining,
                 drain_eta_s: UploadStatus::eta_s(dirty_bytes, clean_bytes_per_s),
+                interval: snapshot.flush_interval.as_ref().map(upload_interval),
             },
             dedup: DedupStatus::new(totals.blocks_zero, totals.blocks_duplicate, totals.blocks_unique),
             cache: CacheStatus {
@@ -238,6 +240,7 @@ impl GatewayControl {
                 replay_s: snapshot.replay_ms as f64 / 1e3,
                 replay_records_max: snapshot.replay_records_max,
                 is_behind: snapshot.waits_for_checkpoint,
+                group_commit: group_commit(&snapshot.group_commit),
             },
             writes: WriteStatus {
                 throttled: counters.writes_throttled,
@@ -258,6 +261,31 @@ impl GatewayControl {
             volumes,
             shares: self.share_infos(),
         }
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+fn group_commit(state: &tombolo_flow_control::group_commit::State) -> GroupCommitStatus {
+    GroupCommitStatus {
+        rule: state.rule.name().to_owned(),
+        sync_s: seconds(state.sync_us),
+        interval_s: seconds(state.interval_us),
+        returning: state.returning,
+        held_back: state.held_back,
+        accelerations: state.accelerations,
+        back_offs: state.back_offs,
+    }
+}
+
+fn upload_interval(state: &tombolo_flow_control::stout::State) -> UploadIntervalStatus {
+    UploadIntervalStatus {
+        interval_s: seconds(state.interval_us),
+        latency_s: seconds(state.latency_us),
+        accelerations: state.accelerations,
+        back_offs: state.back_offs,
     }
 }
 

@@ -6,7 +6,7 @@ use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
 use crate::admin::endpoints;
-use crate::admin::model::{Status, StoreState};
+use crate::admin::model::{GroupCommitStatus, Status, StoreState, UploadIntervalStatus};
 use crate::settings::ByteSize;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use std::time::Duration;
@@ -78,6 +78,10 @@ fn shown(status: &Status) -> String {
             }
         ),
     ));
+    lines.push(("group commit", group_commit(&journal.group_commit)));
+    if let Some(interval) = &status.upload.interval {
+        lines.push(("upload interval", upload_interval(interval)));
+    }
     lines.push(("memory", HumanBytes(status.memory.resident_bytes).to_string()));
     lines.push(("clients", status.connections.to_string()));
     lines.push(("volumes", volumes(status)));
@@ -87,6 +91,29 @@ fn shown(status: &Status) -> String {
         .into_iter()
         .map(|(label, text)| format!("{label:<15} {text}\n"))
         .collect()
+}
+
+fn group_commit(state: &GroupCommitStatus) -> String {
+    let (sync_ms, interval_ms) = (state.sync_s * 1e3, state.interval_s * 1e3);
+    let how = match state.rule.as_str() {
+        "gather" => format!(
+            "held back up to {interval_ms:.2} ms, {:.0} % return",
+            state.returning * 100.0
+        ),
+        "stout" => format!(
+            "every {interval_ms:.2} ms at the most often ({} shorter, {} longer)",
+            state.accelerations, state.back_offs
+        ),
+        _ => "at once".to_owned(),
+    };
+    format!("{how}; a sync takes {sync_ms:.2} ms")
+}
+
+fn upload_interval(interval: &UploadIntervalStatus) -> String {
+    format!(
+        "{:.3} s ({} shorter, {} longer), objects take {:.3} s",
+        interval.interval_s, interval.accelerations, interval.back_offs, interval.latency_s
+    )
 }
 
 fn dirty(status: &Status) -> String {

@@ -2,7 +2,7 @@
 
 use crate::frontends::fuse::ShareOptions;
 use crate::runtime::{Options, WriterOptions};
-use crate::settings::{CompressionAlgorithm, Settings, SingleWriter};
+use crate::settings::{CompressionAlgorithm, FlushIntervalRule, GroupCommitRule, Settings, SingleWriter};
 use std::sync::Arc;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
@@ -10,8 +10,9 @@ use tombolo_billing::UnitPrices;
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{Pace, StoreError, StoreSettings, StoreUrl, open_store, with_room_for_demand};
-use tombolo_core::Config;
+use tombolo_core::{Config, FlushInterval};
 use tombolo_flow_control::concurrency::Parameters;
+use tombolo_flow_control::group_commit;
 use tombolo_fuse::protocol::TRANSFER_BYTES_MAX;
 use tombolo_transport::Budget;
 
@@ -136,6 +137,10 @@ fn core_config(settings: &Settings) -> Config {
         throttle_start_permille: flush.throttle_start_permille as u32,
         throttle_delay_ms_max: flush.throttle_delay_ms_max,
         flush_delay_ms: flush.flush_delay_ms,
+        flush_interval: match flush.interval {
+            FlushIntervalRule::Fixed => FlushInterval::Fixed,
+            FlushIntervalRule::Stout => FlushInterval::Stout,
+        },
         recovery_point_ms: Some(flush.recovery_point_ms),
         unpublished_journal_bytes_max: journal.unpublished_bytes_max.0,
         stall_timeout_ms: flush.stall_timeout_ms,
@@ -143,6 +148,11 @@ fn core_config(settings: &Settings) -> Config {
         checkpoint_journal_bytes: journal.checkpoint_journal_bytes.0,
         replay_records_max: journal.replay_records_max,
         replay_ms_max: journal.replay_ms_max,
+        group_commit: match journal.group_commit {
+            GroupCommitRule::Immediate => group_commit::Rule::Immediate,
+            GroupCommitRule::Gather => group_commit::Rule::Gather,
+            GroupCommitRule::Stout => group_commit::Rule::Stout,
+        },
         sync_interval_ms: journal.sync_interval_ms,
         segment_bytes: journal.segment_bytes.0,
         map_cache_bytes: settings.memory.map_cache_bytes.0 as usize,

@@ -488,6 +488,83 @@ pub(super) const METRICS: &[Metric] = &[
     counter("tombolo_syncs_total", "Group commits to stable storage.", |m| {
         Integer(m.core.counters.syncs)
     }),
+    gauge(
+        "tombolo_sync_seconds",
+        "How long a group commit takes, on average.",
+        |m| Float(m.status.journal.group_commit.sync_s),
+    ),
+    gauge(
+        "tombolo_group_commit_interval_seconds",
+        "What a group commit is held back at the most, or the time between two, as `[journal] group_commit` has it; 0 at once.",
+        |m| Float(m.status.journal.group_commit.interval_s),
+    ),
+    counter(
+        "tombolo_group_commits_held_back_total",
+        "Group commits that waited for more to join.",
+        |m| Integer(m.status.journal.group_commit.held_back),
+    ),
+    counter(
+        "tombolo_group_commit_accelerations_total",
+        "Times that Stout shortened the interval between group commits.",
+        |m| Integer(m.status.journal.group_commit.accelerations),
+    ),
+    counter(
+        "tombolo_group_commit_back_offs_total",
+        "Times that Stout lengthened it.",
+        |m| Integer(m.status.journal.group_commit.back_offs),
+    ),
+    gauge(
+        "tombolo_upload_interval_seconds",
+        "Stout's interval between rounds of uploads; 0 without it.",
+        |m| {
+            Float(
+                m.status
+                    .upload
+                    .interval
+                    .as_ref()
+                    .map_or(0.0, |interval| interval.interval_s),
+            )
+        },
+    ),
+    gauge(
+        "tombolo_upload_latency_seconds",
+        "How long objects took from when they were ready, as Stout saw it last; 0 without it.",
+        |m| {
+            Float(
+                m.status
+                    .upload
+                    .interval
+                    .as_ref()
+                    .map_or(0.0, |interval| interval.latency_s),
+            )
+        },
+    ),
+    counter(
+        "tombolo_upload_interval_accelerations_total",
+        "Times that Stout shortened the interval between rounds of uploads.",
+        |m| {
+            Integer(
+                m.status
+                    .upload
+                    .interval
+                    .as_ref()
+                    .map_or(0, |interval| interval.accelerations),
+            )
+        },
+    ),
+    counter(
+        "tombolo_upload_interval_back_offs_total",
+        "Times that Stout lengthened it.",
+        |m| {
+            Integer(
+                m.status
+                    .upload
+                    .interval
+                    .as_ref()
+                    .map_or(0, |interval| interval.back_offs),
+            )
+        },
+    ),
     gauge("tombolo_metadata_bytes", "Local metadata on disk.", |m| {
         Integer(m.local.metadata_bytes)
     }),

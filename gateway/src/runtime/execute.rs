@@ -5,9 +5,8 @@ use super::Gateway;
 use super::metadata::{Reading, RecordError};
 use super::requests::{Data, Pending, Reply};
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tombolo_base::{BLOCK_BYTES, BlockSum, Lcbn};
@@ -291,32 +290,33 @@ impl Gateway {
     }
 
     /// Cache file and journal side by side: recovery checks the data of every record that was not yet known to be
-    /// durable, so neither has to wait for the other.
+    /// durable, so neither has to wait for the other. Whoever ends last tells the core, and answers.
     fn sync(self: &Arc<Self>, mark: JournalMark) {
-        let gateway = self.clone();
-        if !self.cache.needs_sync() {
-            return self.syncing.run(move || {
-                let journal = gateway.journal.sync();
-                let result = journal.map_err(|error| disk_error("journal sync", &error));
-                gateway.synced(mark, result);
+        let needs_cache = self.cache.needs_sync();
+        let under_way = Arc::new(SyncUnderWay {
+            left: AtomicUsize::new(1 + usize::from(needs_cache)),
+            result: Mutex::new(Ok(())),
+        });
+        if needs_cache {
+            let (gateway, under_way) = (self.clone(), under_way.clone());
+            self.cache_syncing.run(move || {
+                let result = gateway.cache.sync();
+                let result = result.map_err(|error| disk_error("cache file sync", &error));
+                gateway.part_synced(mark, &under_way, result);
             });
         }
+        let gateway = self.clone();
         self.syncing.run(move || {
-            let (sender, receiver) = channel();
-            let other = gateway.clone();
-            gateway.cache_syncing.run(move || {
-                let _ = sender.send(other.cache.sync());
-            });
-            let journal = gateway
-                .journal
-                .sync()
-                .map_err(|error| disk_error("journal sync", &error));
-            let cache = receiver
-                .recv()
-                .unwrap_or_else(|_| Err(io::Error::other("the worker has stopped")));
-            let cache = cache.map_err(|error| disk_error("cache file sync", &error));
-            gateway.synced(mark, journal.and(cache));
+            let result = gateway.journal.sync();
+            let result = result.map_err(|error| disk_error("journal sync", &error));
+            gateway.part_synced(mark, &under_way, result);
         });
+    }
+
+    fn part_synced(self: &Arc<Self>, mark: JournalMark, under_way: &SyncUnderWay, result: Result<(), DiskError>) {
+        if let Some(result) = under_way.end_of_part(result) {
+            self.synced(mark, result);
+        }
     }
 
     fn synced(self: &Arc<Self>, mark: JournalMark, result: Result<(), DiskError>) {
@@ -350,6 +350,24 @@ impl Gateway {
             };
             gateway.submit(loaded(found));
         });
+    }
+}
+
+/// Of cache file and journal.
+struct SyncUnderWay {
+    left: AtomicUsize,
+    result: Mutex<Result<(), DiskError>>,
+}
+
+impl SyncUnderWay {
+    /// What became of both, told to the one that ends last.
+    fn end_of_part(&self, part: Result<(), DiskError>) -> Option<Result<(), DiskError>> {
+        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        if result.is_ok() {
+            *result = part;
+        }
+        let is_last = self.left.fetch_sub(1, Ordering::AcqRel) == 1;
+        is_last.then(|| result.clone())
     }
 }
 

@@ -48,6 +48,23 @@ section! {
     }
 }
 
+choice! {
+    /// When a round of uploads begins.
+    FlushIntervalRule {
+        Fixed = "fixed",
+        Stout = "stout",
+    }
+}
+
+choice! {
+    /// When a sync of journal and cache file begins.
+    GroupCommitRule {
+        Immediate = "immediate",
+        Gather = "gather",
+        Stout = "stout",
+    }
+}
+
 section! {
     /// How written data reaches the store.
     Flush "flush" {
@@ -57,6 +74,10 @@ section! {
         /// A dirty block waits at most this long for others before its upload begins.
         flush_delay_ms: u64 = 5_000, Permitted::numbers(0, HOUR_MS),
             "Long enough to fill objects and to absorb overwrites; it is the age of the bucket's copy when idle.";
+        /// `fixed`: a round of uploads begins when a dirty block is `flush_delay_ms` old. `stout`: by intervals that follow the
+        /// store's latencies (Stout, USENIX ATC'10), at most `flush_delay_ms`.
+        interval: FlushIntervalRule = FlushIntervalRule::Fixed, Permitted::Words("`fixed` or `stout`"),
+            "Stout shortens latencies, for which nobody waits, at the price of more puts (docs/decisions/0020-flow-control.md).";
         /// When the oldest change that the store does not know of is this old, the store is brought up to all that was acknowledged
         /// by then: data, names, everything. What is younger than that, and than its upload takes, is lost with the local disk.
         recovery_point_ms: u64 = 10_000, Permitted::numbers(100, HOUR_MS),
@@ -100,6 +121,11 @@ section! {
         /// The journal in the store is folded into the store's metadata tree after this long, or when it has 16 MiB.
         store_checkpoint_interval_ms: u64 = 60_000, Permitted::numbers(100, HOUR_MS),
             "A recovery reads a minute of journal at the most; two more puts a minute while there are changes, 0.43 $ a month.";
+        /// When a sync begins that clients wait for. `immediate`: at once. `gather`: when those are back who were answered last, as
+        /// many as usually come; no later than a sync takes, 4 ms at the most. `stout`: by intervals that follow the disk's
+        /// latencies (Stout, USENIX ATC'10).
+        group_commit: GroupCommitRule = GroupCommitRule::Gather, Permitted::Words("`immediate`, `gather` or `stout`"),
+            "Sixteen clients before syncs of 3 ms: 1.7 times as many as `immediate`; one alone never waits (docs/results/bench-group-commit.md).";
         /// Writes that no client asked to flush reach stable storage at least this often.
         sync_interval_ms: u64 = 1_000, Permitted::numbers(10, 60_000),
             "Loses at most a second of unflushed writes to a power failure, at one sync per second.";

@@ -1,7 +1,7 @@
 //! Dirty blocks on their way to the cloud: hash jobs, the open object, uploads, and the blocks that wait for them.
 
 use crate::Lsn;
-use crate::config::Config;
+use crate::config::{Config, FlushInterval};
 use crate::event::{HashResult, JobId, UploadItem};
 use crate::format::local_metadata::OBJECT_SPAN_MAX;
 use crate::state::unreadable::Unreadable;
@@ -11,6 +11,10 @@ use alloc::{
 };
 use hashbrown::HashMap;
 use tombolo_base::{Fingerprint, Instant, Lcbn, OBJECT_BLOCKS_MAX, Pvbn};
+use tombolo_flow_control::{Stout, stout};
+
+/// What Stout's back-offs are calibrated to: a store over a distance.
+const UPLOAD_LATENCY_P50_US: u64 = 200_000;
 
 #[derive(Debug)]
 pub struct HashJob {
@@ -23,6 +27,8 @@ pub struct HashJob {
 pub struct Upload {
     pub items: Vec<UploadItem>,
     pub running: bool,
+    /// Since when it could be sent; what it waited for another attempt is no part of any.
+    pub ready: Instant,
     pub retry_at: Option<Instant>,
     pub failures: u32,
 }
@@ -65,6 +71,8 @@ pub enum Drain {
 
 #[derive(Debug, Default)]
 pub struct Flush {
+    /// Says when the next round begins; `None`: by the age of the oldest dirty block alone.
+    pub interval: Option<Stout>,
     /// The round takes blocks below this.
     pub target: Option<Pvbn>,
     /// Set while one goes on.
@@ -86,6 +94,14 @@ pub struct Flush {
 }
 
 impl Flush {
+    pub fn new(interval: FlushInterval, flush_delay_ms: u64, now: Instant) -> Self {
+        let parameters = || stout::Parameters::uploads(UPLOAD_LATENCY_P50_US, flush_delay_ms.saturating_mul(1_000));
+        Self {
+            interval: (interval == FlushInterval::Stout).then(|| Stout::new(parameters(), now)),
+            ..Self::default()
+        }
+    }
+
     /// PVBNs ascend within an object and lie within a bounded span. A block that had to be hashed again comes late.
     pub fn may_join_object(&self, pvbn: Pvbn) -> bool {
         let (Some(first), Some(last)) = (self.object.first(), self.object.last()) else {

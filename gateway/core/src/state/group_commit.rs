@@ -4,6 +4,8 @@ use crate::event::{Answer, Token};
 use crate::format::record::Lsn;
 use alloc::{collections::BTreeMap, vec::Vec};
 use tombolo_base::Instant;
+use tombolo_flow_control as flow_control;
+use tombolo_flow_control::group_commit::Rule;
 
 #[derive(Debug)]
 pub struct Acknowledgement {
@@ -12,8 +14,10 @@ pub struct Acknowledgement {
     pub force_unit_access: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct GroupCommit {
+    /// Says when the next sync begins.
+    pub controller: flow_control::GroupCommit,
     /// Acknowledgements that wait until the journal is written up to a position.
     pub unwritten: BTreeMap<Lsn, Vec<Acknowledgement>>,
     /// Those that wait for the next sync.
@@ -28,4 +32,31 @@ pub struct GroupCommit {
     pub is_doubted: bool,
     /// When the oldest unsynced batch was written.
     pub unsynced_since: Option<Instant>,
+}
+
+impl GroupCommit {
+    pub fn new(rule: Rule, now: Instant) -> Self {
+        Self {
+            controller: flow_control::GroupCommit::new(rule, now),
+            unwritten: BTreeMap::new(),
+            waiting: Vec::new(),
+            served: Vec::new(),
+            syncing: None,
+            is_wanted: false,
+            is_doubted: false,
+            unsynced_since: None,
+        }
+    }
+
+    /// The next sync is for this one, too.
+    pub fn wait(&mut self, now: Instant, token: Token, answer: Answer) {
+        self.controller.on_waiting(now);
+        self.waiting.push((token, answer));
+    }
+
+    /// When a sync is due for those who wait.
+    pub fn due(&self) -> Option<Instant> {
+        let waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        (waiting > 0).then(|| self.controller.due(waiting))
+    }
 }

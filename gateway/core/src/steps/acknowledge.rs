@@ -48,7 +48,7 @@ impl Core {
             // Readers see changes whose batch is still being written, and who syncs what was seen means those, too.
             return self.acknowledge_at(changed, token, Answer::Done, Some(mode));
         }
-        self.group_commit.waiting.push((token, Answer::Done));
+        self.group_commit.wait(self.now, token, Answer::Done);
     }
 
     pub(crate) fn on_journal_written(&mut self, lsn: Lsn, end: Lsn, result: Result<(), DiskError>) {
@@ -70,8 +70,7 @@ impl Core {
             for acknowledgement in entry.remove() {
                 if acknowledgement.force_unit_access {
                     self.group_commit
-                        .waiting
-                        .push((acknowledgement.token, acknowledgement.answer));
+                        .wait(self.now, acknowledgement.token, acknowledgement.answer);
                 } else {
                     self.acknowledge_throttled(acknowledgement.token, acknowledgement.answer);
                 }

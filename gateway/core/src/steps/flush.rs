@@ -18,7 +18,7 @@ use crate::state::slots::SlotState;
 use crate::steps::redirects::Redirects;
 use alloc::{sync::Arc, vec::Vec};
 use hashbrown::{HashSet, hash_map::Entry};
-use tombolo_base::{Fingerprint, Instant, Lcbn, OBJECT_BLOCKS_MAX, ObjectDescriptor, PACK_BLOCKS, Pvbn};
+use tombolo_base::{BLOCK_BYTES, Fingerprint, Instant, Lcbn, OBJECT_BLOCKS_MAX, ObjectDescriptor, PACK_BLOCKS, Pvbn};
 
 const HASH_RETRY_MS: u64 = 1_000;
 /// What is spread over all lanes goes in objects of so many blocks at the least: smaller ones are hardly sooner there, and each costs a
@@ -50,6 +50,9 @@ impl Core {
         // Before the drain's share: what came after it must not wait until it is over.
         if self.flush.target.is_none() && (self.is_under_pressure() || self.is_old_enough()) {
             self.flush.target = Some(self.next_pvbn);
+            if let Some(interval) = &mut self.flush.interval {
+                interval.on_batch(self.now);
+            }
         }
         if let Some(Drain::Uploading(target)) = self.flush.drain {
             if self.dirty.first_pvbn().is_none_or(|first| first >= target) {
@@ -76,9 +79,15 @@ impl Core {
     }
 
     fn is_old_enough(&self) -> bool {
-        self.dirty
-            .oldest_queued()
-            .is_some_and(|oldest| self.now >= oldest.plus_millis(self.config.flush_delay_ms))
+        self.round_due().is_some_and(|due| self.now >= due)
+    }
+
+    /// When the next round begins if nothing presses.
+    fn round_due(&self) -> Option<Instant> {
+        let oldest = self.dirty.oldest_queued()?;
+        let latest = oldest.plus_millis(self.config.flush_delay_ms);
+        let interval = self.flush.interval.as_ref();
+        Some(interval.map_or(latest, |interval| interval.next_due().max(oldest).min(latest)))
     }
 
     fn begin_hashing(&mut self) {
@@ -316,6 +325,7 @@ impl Core {
             Upload {
                 items,
                 running: false,
+                ready: self.now,
                 retry_at: None,
                 failures: 0,
             },
@@ -341,7 +351,9 @@ impl Core {
                 return;
             }
             upload.running = true;
-            upload.retry_at = None;
+            if upload.retry_at.take().is_some() {
+                upload.ready = self.now;
+            }
             lanes -= 1;
             room -= upload.items.len();
             memory = memory
@@ -390,6 +402,19 @@ impl Core {
             .min()
     }
 
+    /// Logical bytes, so that data that compresses well does not look like a slow store.
+    fn note_latency(&mut self, job: JobId, result: &Result<ObjectDescriptor, UploadFailure>) {
+        let (Some(upload), Some(interval)) = (self.flush.uploads.get(&job), &mut self.flush.interval) else {
+            return;
+        };
+        let blocks = match result {
+            Ok(_) => upload.items.len(),
+            Err(UploadFailure::Store(_)) => 0,
+            Err(_) => return,
+        };
+        interval.on_completed(self.now, upload.ready, (blocks * BLOCK_BYTES) as u64);
+    }
+
     fn end_round(&mut self) {
         if let Some(target) = self.flush.target
             && self.flush.hash_jobs.is_empty()
@@ -401,6 +426,7 @@ impl Core {
     }
 
     pub(crate) fn on_uploaded(&mut self, job: JobId, result: Result<ObjectDescriptor, UploadFailure>) {
+        self.note_latency(job, &result);
         match result {
             Ok(descriptor) => self.confirm(job, descriptor),
             Err(UploadFailure::Store(failure)) => {
@@ -583,10 +609,7 @@ impl Core {
         }
         let waits_for_room = self.has_no_room();
         let round = match self.flush.target {
-            None => self
-                .dirty
-                .oldest_queued()
-                .map(|oldest| oldest.plus_millis(self.config.flush_delay_ms)),
+            None => self.round_due(),
             Some(_) => self.flush.hash_retry_at.filter(|_| !waits_for_room),
         };
         let retry = match waits_for_room {

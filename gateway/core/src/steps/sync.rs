@@ -31,7 +31,8 @@ impl Core {
             .unsynced_since
             .is_some_and(|since| self.now >= since.plus_millis(self.config.sync_interval_ms));
         let is_wanted = group_commit.is_wanted || group_commit.is_doubted;
-        if group_commit.waiting.is_empty() && !is_wanted && !overdue {
+        let is_due = group_commit.due().is_some_and(|due| self.now >= due);
+        if !is_due && !is_wanted && !overdue {
             return;
         }
         let mark = self.journal.mark_of_written();
@@ -39,6 +40,7 @@ impl Core {
         assert!(mark.lsn >= self.journal.durable());
         group_commit.syncing = Some(mark.lsn);
         group_commit.served = core::mem::take(&mut group_commit.waiting);
+        group_commit.controller.on_begun(self.now);
         group_commit.is_wanted = false;
         group_commit.is_doubted = false;
         group_commit.unsynced_since = None;
@@ -57,6 +59,7 @@ impl Core {
         self.counters.syncs += 1;
         match result {
             Ok(()) => {
+                self.note_sync(upto);
                 self.on_durable(upto);
                 if let Some(mark) = self.journal.append_mark(self.wall.time_of(self.now)) {
                     self.out.push(Command::WriteJournal(mark));
@@ -70,6 +73,15 @@ impl Core {
                 self.refuse_all_waiting();
             }
         }
+    }
+
+    fn note_sync(&mut self, upto: Lsn) {
+        let group_commit = &mut self.group_commit;
+        let count = |answers: &[_]| u32::try_from(answers.len()).unwrap_or(u32::MAX);
+        let (answered, waiting) = (count(&group_commit.served), count(&group_commit.waiting));
+        // A checkpoint, which syncs by itself, may have come further meanwhile.
+        let bytes = upto.0.saturating_sub(self.journal.durable().0);
+        group_commit.controller.on_ended(self.now, answered, waiting, bytes);
     }
 
     pub(crate) fn on_durable(&mut self, upto: Lsn) {
@@ -86,11 +98,19 @@ impl Core {
         if self.failed.is_some() {
             return None;
         }
-        let sync = self
-            .group_commit
-            .unsynced_since
-            .filter(|_| self.group_commit.syncing.is_none())
-            .map(|since| since.plus_millis(self.config.sync_interval_ms));
+        let group_commit = &self.group_commit;
+        let sync = match group_commit.syncing {
+            Some(_) => None,
+            None => [
+                group_commit.due(),
+                group_commit
+                    .unsynced_since
+                    .map(|since| since.plus_millis(self.config.sync_interval_ms)),
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
+        };
         let checkpoint = match &self.frozen {
             Some(_) => self.checkpoints.retry_at,
             None if self.has_changes() && self.journal.written() == self.journal.next() && !self.is_sweeping() => {

@@ -211,6 +211,22 @@ pub struct UploadStatus {
     pub draining: bool,
     /// Until nothing is dirty, at the present rate. 0 when clean, none while nothing moves.
     pub drain_eta_s: Option<f64>,
+    /// Between rounds of uploads; none while they begin by the age of the oldest dirty block alone.
+    #[serde(default)]
+    pub interval: Option<UploadIntervalStatus>,
+}
+
+/// Stout's interval between rounds of uploads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UploadIntervalStatus {
+    /// As it is now.
+    pub interval_s: f64,
+    /// Of an object, from when it was ready, lately.
+    pub latency_s: f64,
+    /// Decisions to shorten the interval.
+    pub accelerations: u64,
+    /// Those to lengthen it.
+    pub back_offs: u64,
 }
 
 impl UploadStatus {
@@ -320,6 +336,28 @@ pub struct JournalStatus {
     /// Changes wait until the checkpoint under way is over.
     #[serde(default)]
     pub is_behind: bool,
+    /// When syncs begin that clients wait for.
+    #[serde(default)]
+    pub group_commit: GroupCommitStatus,
+}
+
+/// The rule by which syncs of journal and cache file begin, and what it has come to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupCommitStatus {
+    /// `immediate`, `gather` or `stout`.
+    pub rule: String,
+    /// How long a sync takes, on average.
+    pub sync_s: f64,
+    /// With `gather` the longest that a sync is held back now; with `stout` the time between the beginnings of two.
+    pub interval_s: f64,
+    /// The share of clients that are back within that after an answer.
+    pub returning: f64,
+    /// Syncs that were held back.
+    pub held_back: u64,
+    /// Decisions of `stout` to shorten the interval.
+    pub accelerations: u64,
+    /// Those to lengthen it.
+    pub back_offs: u64,
 }
 
 /// How writers fared at the cap on dirty data.

@@ -13,6 +13,8 @@ use crate::faults::delays::Delays;
 use crate::faults::policies::PolicyChoice;
 use tombolo_base::{FlushMode, Prng};
 use tombolo_core::Config;
+use tombolo_core::FlushInterval;
+use tombolo_flow_control::group_commit::Rule;
 
 /// A defect built into the world on purpose; the checkers must notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -277,6 +279,8 @@ pub(crate) fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u3
         overlay_slot_pages_max: tiny(prng, 1, 4, 1 << 14),
         replay_records_max: tiny(prng, 2, 300, 400_000) as u64,
         replay_ms_max: tiny(prng, 1, 50, 10_000) as u64,
+        group_commit: [Rule::Immediate, Rule::Gather, Rule::Stout][prng.below(3) as usize],
+        flush_interval: [FlushInterval::Fixed, FlushInterval::Stout][prng.below(2) as usize],
         sync_interval_ms: 2 + prng.below(200),
         segment_bytes: 500 + prng.below(12_000),
         map_cache_bytes: 200 + prng.below(20_000) as usize,
