@@ -1,4 +1,4 @@
-"""The comparison of capabilities: what a peer does better is shown with its reason, and a peer that fails with its failure."""
+"""The comparison of capabilities: what a peer does better is shown with its reason, and a failure as what it was."""
 
 from typing import Any
 
@@ -13,11 +13,12 @@ def finding(probe: str, verdict: str) -> dict[str, Any]:
 def test_a_verdict_in_which_a_peer_is_better_has_a_reason() -> None:
     ours = Surveyed("Ours", {"capabilities": [finding("dedup", "yes"), finding("delta", "changed chunks")]})
     peer = Surveyed("Peer", {"capabilities": [finding("dedup", "no"), finding("delta", "delta encoding")]})
-    section = capabilities([ours, peer, Surveyed("Lost", None, "does not mount")])
+    section, behind = capabilities([ours, peer, Surveyed("Lost", None, "does not mount")])
     assert section.words == [
         ["dedup", "yes", "no", FAILED, ""],
         ["delta", "changed chunks", "delta encoding", FAILED, REASONS["delta"]],
     ]
+    assert behind.words[0] == ["dedup", "of dedup", "of dedup", ""]
     shown = table(section)
     assert "Lost has no figures: does not mount." in shown
     assert "| | Ours | Peer | Lost | where a peer is better |\n|---|---|---|---|---|\n| dedup |" in shown

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from tombolo_sim.capture import CaptureError
-from tombolo_sim.cli import advise, history, measure, replay, report, sweep, trace
+from tombolo_sim.cli import advise, bench_cloud, history, measure, replay, report, sweep, trace
 from tombolo_sim.engine import EngineError
 from tombolo_sim.jobs import OptionError
 from tombolo_sim.measure.checks import HarmfulStore
@@ -28,6 +28,7 @@ report.register(app)
 advise.register(app)
 history.register(app)
 measure.register(app)
+bench_cloud.register(app)
 
 EXIT_REFUSED = 2
 EXIT_HARMFUL = 7
