@@ -254,12 +254,14 @@ impl Replicated {
     }
 
     /// Every copy: the primary's, then each replica's. An error says nothing of the other copies.
-    pub async fn copies(&self, key: &str) -> Vec<Result<Bytes>> {
-        let mut copies = vec![self.primary.get(key, None).await];
-        for replica in &self.replicas {
-            copies.push(replica.ask(Operation::Get, key, replica.store.get(key, None)).await);
-        }
-        copies
+    pub async fn copies(&self, key: &str, cause: Cause) -> Vec<Result<Bytes>> {
+        let copies = (0..=self.replicas.len()).map(|place| async move {
+            match place {
+                0 => self.primary.get(key, None).await,
+                place => self.read_replica(place, key, None).await,
+            }
+        });
+        because(cause, together(copies)).await
     }
 
     /// Whether a copy may be missing, as it is noted that it is to be brought: of the primary, then of each replica.
@@ -274,14 +276,14 @@ impl Replicated {
     }
 
     /// Puts what was found whole elsewhere in place of one copy: 0 is the primary's.
-    pub async fn heal(&self, place: usize, key: &str, bytes: Bytes) -> Result<()> {
+    pub async fn heal(&self, place: usize, key: &str, bytes: Bytes, cause: Cause) -> Result<()> {
         match place {
             0 => {
-                self.primary.put(key, bytes, PutMode::Overwrite).await?;
+                because(cause, self.primary.put(key, bytes, PutMode::Overwrite)).await?;
                 self.healed.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
-            replica => self.replicas[replica - 1].heal(key, bytes).await,
+            place => because(cause, self.replicas[place - 1].heal(key, bytes)).await,
         }
     }
 
@@ -307,15 +309,7 @@ impl Replicated {
         let sent = self.now();
         let answer = match place {
             0 => self.primary.get(key, range).await,
-            place => {
-                let replica = &self.replicas[place - 1];
-                if replica.recognise().await {
-                    let get = replica.store.get(key, range);
-                    replica.ask(Operation::Get, key, get).await
-                } else {
-                    Err(replica.unreachable())
-                }
-            }
+            place => self.read_replica(place, key, range).await,
         };
         let now = self.now();
         let (presence, overdue) = &mut *locked(&self.reads[place].presence);
@@ -326,6 +320,15 @@ impl Replicated {
             presence.answered(sent, now);
         }
         (sent, answer)
+    }
+
+    async fn read_replica(&self, place: usize, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+        let replica = &self.replicas[place - 1];
+        if !replica.recognise().await {
+            return Err(replica.unreachable());
+        }
+        let get = replica.store.get(key, range);
+        replica.ask(Operation::Get, key, get).await
     }
 
     /// Another store has answered before this one.

@@ -8,7 +8,7 @@
 //! when [`BacklogFile::note`] returns, unless it is only a relief. A file whose end cannot be read, as after a power failure, is
 //! taken as far as it can be, and a comparison of the listings is asked for.
 
-use super::backlog::{Backlog, Record, Task};
+use super::backlog::{Backlog, Record, RootSalt, Task};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
@@ -52,7 +52,7 @@ pub enum Durability {
 
 impl BacklogFile {
     /// As it was left; of a replica that is not known yet, that everything has to be compared.
-    pub fn open(path: &Path, url: &str, entries_max: usize, now_s: u64) -> io::Result<Arc<Self>> {
+    pub(super) fn open(path: &Path, url: &str, entries_max: usize, now_s: u64) -> io::Result<Arc<Self>> {
         let (mut backlog, is_whole) = match fs::read(path) {
             Ok(bytes) => read(&bytes, url),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Backlog::default(), false),
@@ -72,12 +72,12 @@ impl BacklogFile {
     }
 
     /// As it is now.
-    pub fn backlog(&self) -> MutexGuard<'_, Backlog> {
+    pub(super) fn backlog(&self) -> MutexGuard<'_, Backlog> {
         self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes, then counts. Blocks. What does not fit any more is given up for a comparison.
-    pub fn note(&self, records: &[Record], durability: Durability, now_s: u64) -> io::Result<()> {
+    pub(super) fn note(&self, records: &[Record], durability: Durability, now_s: u64) -> io::Result<()> {
         let mut written = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let added = records
             .iter()
@@ -105,8 +105,13 @@ impl BacklogFile {
         Ok(())
     }
 
+    /// A replica with this root is this gateway's, which has taken the bucket over from it; what it lacks is to be found out.
+    pub fn expect_root(&self, salt: RootSalt) -> io::Result<()> {
+        self.note(&[Record::RootFound(salt)], Durability::Now, 0)
+    }
+
     /// What is to be done for an object.
-    pub fn task(&self, key: &str) -> Option<Task> {
+    pub(super) fn task(&self, key: &str) -> Option<Task> {
         self.backlog().task(key)
     }
 }

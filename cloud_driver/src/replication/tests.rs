@@ -203,10 +203,14 @@ async fn an_altered_copy_is_replaced_by_a_good_one() {
     gateway.put("objects/a", "one").await.unwrap();
     gateway.put_root(&["objects/a"]).await.unwrap();
     world.replica.set_quietly("objects/a", Some("onf"));
-    let copies = gateway.store.copies("objects/a").await;
+    let copies = gateway.store.copies("objects/a", Cause::Check).await;
     let copies: Vec<_> = copies.into_iter().map(Result::unwrap).collect();
     assert_eq!(copies, ["one", "onf"]);
-    gateway.store.heal(1, "objects/a", copies[0].clone()).await.unwrap();
+    gateway
+        .store
+        .heal(1, "objects/a", copies[0].clone(), Cause::Check)
+        .await
+        .unwrap();
     assert_eq!(world.replica.get("objects/a").unwrap(), "one");
     assert_eq!(gateway.status()[0].healed, 1);
 }

@@ -10,9 +10,10 @@ mod findings;
 mod progress;
 
 use crate::admin::model::{
-    CHECK_FINDINGS_KEPT_MAX, CheckState, StoreCheckStage, StoreCheckStatus, StoreFinding, StoreFindingKind,
+    CHECK_FINDINGS_KEPT_MAX, CheckState, ReplicaCheck, StoreCheckStage, StoreCheckStatus, StoreFinding,
+    StoreFindingKind,
 };
-use crate::runtime::{CheckedObject, FingerprintFinding, Gateway, MetadataFinding};
+use crate::runtime::{CheckedCopies, CheckedObject, FingerprintFinding, Gateway, MetadataFinding};
 use findings::{audit_finding, fingerprint_finding, metadata_finding, object_finding};
 use progress::{KEEP_INTERVAL, Progress, ProgressFile};
 use std::path::Path;
@@ -309,14 +310,42 @@ impl Run<'_> {
             };
             let checked = self.gateway.check_objects(&descriptors);
             // Nothing is counted twice when it goes on after a store that did not answer.
-            if let Some(error) = checked.iter().find_map(CheckedObject::unknown) {
+            if let Some(error) = checked.iter().find_map(|copies| copies.object.unknown()) {
                 return Err(error.to_owned());
             }
-            for (descriptor, object) in descriptors.iter().zip(checked) {
-                self.note(descriptor, object)?;
+            for (descriptor, copies) in descriptors.iter().zip(checked) {
+                self.note_copies(&copies);
+                self.note(descriptor, copies.object)?;
             }
             self.next = last.first_pvbn().0 + 1;
             self.keep_sometimes();
+        }
+    }
+
+    /// What was mended is no finding, but it is told.
+    fn note_copies(&self, copies: &CheckedCopies) {
+        let replicas = self.gateway.replicas();
+        let mut status = self.status();
+        if status.replicas.len() != replicas.len() {
+            let named = |name: String| ReplicaCheck {
+                name,
+                ..ReplicaCheck::default()
+            };
+            status.replicas = replicas.into_iter().map(|replica| named(replica.status.name)).collect();
+        }
+        let healed = |place: usize| u64::from(copies.healed.get(place) == Some(&true));
+        status.objects_healed += healed(0);
+        for (place, copy) in copies.copies.iter().enumerate().skip(1) {
+            let Some(replica) = status.replicas.get_mut(place - 1) else {
+                continue;
+            };
+            match copy {
+                CheckedObject::Whole => replica.whole += 1,
+                CheckedObject::Missing => replica.missing += 1,
+                CheckedObject::Altered(_) => replica.altered += 1,
+                CheckedObject::Unknown(_) => replica.unknown += 1,
+            }
+            replica.healed += healed(place);
         }
     }
 
