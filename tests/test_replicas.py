@@ -110,7 +110,7 @@ def expect(gateway: Gateway, data: bytes, first: int = 0) -> None:
 
 def reads_of(gateway: Gateway, copy: str) -> int:
     lines = gateway.metrics().splitlines()
-    found = [line for line in lines if line.startswith(f'tombolo_reads_total{{copy="{copy}"}}')]
+    found = [line for line in lines if line.startswith(f'tombolo_copy_reads_total{{copy="{copy}"}}')]
     return int(found[0].split()[-1])
 
 
@@ -195,6 +195,21 @@ def test_the_replica_alone_is_enough_when_the_store_is_gone_for_ever(
     write(gateway, noise(2, 8), at=50 * MIB)
     wait_covered(gateway)
     checked_store(gateway)
+
+
+def test_a_recovery_from_the_store_goes_on_with_its_replica(make_gateway: GatewayFactory, stores: Stores) -> None:
+    gateway = make_gateway(stores.settings(), stores.near.environment).start()
+    gateway.create_volume("vol", "64MiB")
+    data = noise(8)
+    write_all(gateway, data)
+    wait_equal(gateway, stores)
+    gateway.lose_state()
+    gateway.state_directory.mkdir()
+    gateway.recover("--take-over")
+    gateway.start()
+    expect(gateway, data)
+    write(gateway, noise(2, 4), at=40 * MIB)
+    wait_equal(gateway, stores)
 
 
 def test_a_store_that_is_away_is_read_in_its_replica_and_goes_on_later(

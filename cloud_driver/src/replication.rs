@@ -291,7 +291,8 @@ impl Replicated {
         Instant(u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// The copies in the order in which they are asked: such as are there and can be relied on, best first; then the others.
+    /// The copies in the order in which they are asked: such as are there and can be relied on, of packs the best first, of
+    /// metadata the primary's; then the others.
     fn read_order(&self, key: &str, bytes: u64) -> Vec<usize> {
         let now = self.now();
         let is_good = |place: &usize| {
@@ -300,7 +301,11 @@ impl Replicated {
             is_in_time && (*place == 0 || self.replicas[*place - 1].has(key))
         };
         let (good, others): (Vec<usize>, Vec<usize>) = (0..=self.replicas.len()).partition(is_good);
-        let mut order = locked(&self.choice).order(bytes, &good);
+        // Metadata is little, and nobody looks for another copy of it when it turns out to be altered.
+        let mut order = match key.starts_with(PACKS_PREFIX) {
+            true => locked(&self.choice).order(bytes, &good),
+            false => good,
+        };
         order.extend(others);
         order
     }

@@ -232,6 +232,19 @@ async fn the_cheaper_store_is_read_although_it_is_slow_unless_waiting_is_worth_m
 }
 
 #[tokio::test(start_paused = true)]
+async fn metadata_is_read_in_the_primary_as_long_as_it_is_there() {
+    let world = World::new().with_prices(100, 0);
+    let gateway = world.open_compared().await;
+    gateway.put("nodes/a", "one").await.unwrap();
+    gateway.put_root(&["nodes/a"]).await.unwrap();
+    world.replica.set_quietly("nodes/a", Some("onf"));
+    assert_eq!(gateway.get("nodes/a").await.unwrap(), "one");
+    world.replica.set_quietly("nodes/a", Some("one"));
+    world.primary.set_away(true);
+    assert_eq!(gateway.get("nodes/a").await.unwrap(), "one");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_bucket_that_somebody_else_has_taken_over_is_left_alone() {
     let world = World::new();
     let gateway = world.open();

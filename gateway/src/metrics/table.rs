@@ -282,12 +282,12 @@ pub(super) const METRICS: &[Metric] = &[
         |m| Integer(m.reads.healed),
     ),
     counter(
-        "tombolo_reads_total",
+        "tombolo_copy_reads_total",
         "Reads of objects that a store answered: `store`, or a replica's name. Absent without replicas.",
         |m| by_copy(m, &m.reads.answered),
     ),
     counter(
-        "tombolo_reads_failed_over_total",
+        "tombolo_copy_reads_failed_over_total",
         "Reads that a store did not answer, or too late, so that another was asked.",
         |m| by_copy(m, &m.reads.failed_over),
     ),
