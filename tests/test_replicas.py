@@ -1,5 +1,5 @@
-"""One bucket in two stores: equal after an outage of either, each enough alone, read where it is cheapest, and mended from
-the other."""
+"""One bucket in two stores: equal after an outage of either, each enough alone, read where it is cheapest, and mended
+from the other."""
 
 import shutil
 import threading
@@ -62,9 +62,7 @@ class Stores:
             path = folder / name
             return path.read_bytes() if path.exists() else None
 
-        return sorted(
-            name for name in names if contents(self.near_objects, name) != contents(self.far_objects, name)
-        )
+        return sorted(name for name in names if contents(self.near_objects, name) != contents(self.far_objects, name))
 
 
 @pytest.fixture
@@ -290,9 +288,7 @@ def test_a_replica_that_another_gateway_has_taken_over_is_left_alone(
     shutil.copy(gateway.state_directory / "master.key", kept)
     kept.chmod(0o600)
     there = {"url": FAR_URL, "endpoint": stores.far.endpoint, "region": "us-east-1", "allow_http": True}
-    other = make_gateway(
-        merged(QUICK, {"store": {**there, "master_key_file": str(kept)}}), stores.near.environment
-    )
+    other = make_gateway(merged(QUICK, {"store": {**there, "master_key_file": str(kept)}}), stores.near.environment)
     other.recover("--take-over")
     other.start()
     assert read(other, len(data)) == data

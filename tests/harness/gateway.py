@@ -24,7 +24,8 @@ def to_toml(settings: Mapping[str, Any], table: str = "") -> str:
     """Plain values first, then one table per nested mapping."""
     plain = [f"{key} = {json.dumps(value)}" for key, value in settings.items() if not isinstance(value, Mapping)]
     head = [f"[{table}]"] if table and plain else []
-    nested = {f"{table}.{key}" if table else key: value for key, value in settings.items() if isinstance(value, Mapping)}
+    prefix = f"{table}." if table else ""
+    nested = {f"{prefix}{key}": value for key, value in settings.items() if isinstance(value, Mapping)}
     return "\n".join([*head, *plain]) + "\n" + "".join(f"\n{to_toml(value, name)}" for name, value in nested.items())
 
 
