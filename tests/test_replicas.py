@@ -271,8 +271,11 @@ def test_what_was_altered_or_lost_in_one_store_is_mended_from_the_other(
     near = sorted(path for path in (stores.near_objects / "objects").rglob("*") if path.is_file())
     near[0].write_bytes(near[0].read_bytes()[:-1] + b"x")
     near[1].unlink()
+    nodes = sorted(path for path in (stores.far_objects / "nodes").iterdir())
+    nodes[0].write_bytes(nodes[0].read_bytes()[:-1] + b"x")
     status = checked_store(gateway)
     assert status["objects_healed"] == 2, status
+    assert status["replicas"][0]["altered"] == status["replicas"][0]["healed"] == 1, status
     assert not stores.differences()
 
 

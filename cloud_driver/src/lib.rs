@@ -76,8 +76,8 @@ pub use open::{StoreSettings, open_store};
 pub use pace::{Pace, PaceState, Paced};
 #[cfg(feature = "net")]
 pub use replication::{
-    AcceptedRoot, BACKLOG_ENTRIES_MAX, BacklogFile, Behind, ReadCounts, ReadPrice, ReplicaOptions, ReplicaState,
-    ReplicaStatus, Replicated,
+    AcceptedRoot, BACKLOG_ENTRIES_MAX, BacklogFile, Behind, ComparedMetadata, ReadCounts, ReadPrice, ReplicaOptions,
+    ReplicaState, ReplicaStatus, Replicated,
 };
 #[cfg(feature = "net")]
 pub use retrying::{RetryCounts, Retrying};

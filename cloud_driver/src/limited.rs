@@ -40,7 +40,7 @@ impl Limited {
     }
 
     /// A handle that changes neither why it is asked nor, as it is one of several stores, what else waits.
-    pub fn below(inner: Arc<dyn ObjectStore>, limits: impl Fn() -> Limits + Send + Sync + 'static) -> Self {
+    pub(crate) fn below(inner: Arc<dyn ObjectStore>, limits: impl Fn() -> Limits + Send + Sync + 'static) -> Self {
         Self {
             cause: None,
             ..Self::new(inner, limits)

@@ -14,6 +14,7 @@ mod backlog;
 mod backlog_file;
 mod catch_up;
 mod comparison;
+mod deadline;
 mod presence;
 mod read_choice;
 mod replica;
@@ -148,6 +149,17 @@ impl Drop for InFlightGuard<'_> {
             }
         }
     }
+}
+
+/// What a replica has of an object of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComparedMetadata {
+    /// The same as the primary.
+    Same,
+    /// Something else.
+    Altered,
+    /// Nothing.
+    Missing,
 }
 
 /// What became of reads, since the start.
@@ -285,6 +297,45 @@ impl Replicated {
             }
             place => because(cause, self.replicas[place - 1].heal(key, bytes)).await,
         }
+    }
+
+    /// Compares one object of metadata in each replica with the primary's, and puts that in place of what differs, if told so.
+    /// Nothing for a replica that is to be brought it, does not answer, or has no business with it any more.
+    pub async fn compare_metadata(
+        &self,
+        key: &str,
+        is_mended: bool,
+        cause: Cause,
+    ) -> Result<Vec<Option<ComparedMetadata>>> {
+        because(cause, async {
+            let bytes = self.primary.get(key, None).await?;
+            let mut compared = Vec::new();
+            for (place, replica) in (1..).zip(&self.replicas) {
+                let there = match replica.has(key) {
+                    true => Some(self.read_replica(place, key, None).await),
+                    false => None,
+                };
+                compared.push(match there {
+                    Some(Ok(there)) if there == bytes => Some(ComparedMetadata::Same),
+                    Some(Ok(_)) => Some(ComparedMetadata::Altered),
+                    // What was removed meanwhile is not missing.
+                    Some(Err(StoreError::NotFound { .. }))
+                        if self.primary.head(key).await.is_ok() && replica.has(key) =>
+                    {
+                        Some(ComparedMetadata::Missing)
+                    }
+                    _ => None,
+                });
+                let is_bad = compared
+                    .last()
+                    .is_some_and(|last| last.is_some_and(|last| last != ComparedMetadata::Same));
+                if is_bad && is_mended {
+                    replica.heal(key, bytes.clone()).await?;
+                }
+            }
+            Ok(compared)
+        })
+        .await
     }
 
     fn now(&self) -> Instant {

@@ -6,17 +6,18 @@
 
 use super::backlog::{Behind, Record, RootSalt, Task};
 use super::backlog_file::{BacklogFile, Durability};
+use super::deadline::Deadline;
 use super::presence::Presence;
 use super::{ROOT, is_named_by_contents, locked, unix_s};
 use crate::metadata_object::{MetadataKind, salt_of_object};
 use crate::store::{ETag, ObjectStore, PutMode, Result};
-use crate::{ErrorKind, Operation, StoreError};
+use crate::{ErrorKind, Limited, Limits, Operation, StoreError};
 use bytes::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant as RealInstant, timeout};
+use tokio::time::Instant as RealInstant;
 use tombolo_base::Instant;
 
 /// Longer than any root.
@@ -34,19 +35,20 @@ pub enum AcceptedRoot {
 }
 
 /// What a replica is made of.
-#[derive(Debug)]
 pub struct ReplicaOptions {
     /// For people.
     pub name: String,
     /// Tells it from another store of the same name.
     pub url: String,
-    /// With retries, limits and counts of its own.
+    /// With retries and counts of its own.
     pub store: Arc<dyn ObjectStore>,
+    /// What may be in flight to it, asked before each admission.
+    pub limits: Box<dyn Fn() -> Limits + Send + Sync>,
     /// See [`super::Replicated::open_backlog`].
     pub backlog: Arc<BacklogFile>,
     /// A root that may be replaced.
     pub accepted_root: Option<AcceptedRoot>,
-    /// A request that takes longer makes it count as away.
+    /// A request that takes longer, the time before its admission left out, makes it count as away.
     pub away_after: Duration,
 }
 
@@ -73,6 +75,26 @@ struct WantedRoot {
     number: u64,
 }
 
+/// What the next root takes the place of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum RootTag {
+    /// It has to be asked for.
+    #[default]
+    Unknown,
+    Absent,
+    Present(ETag),
+}
+
+impl RootTag {
+    /// The condition of a put in its place.
+    fn mode(self) -> PutMode {
+        match self {
+            Self::Present(etag) => PutMode::IfMatch(etag),
+            Self::Absent | Self::Unknown => PutMode::IfAbsent,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Roots {
     /// Roots that were about to be put in this life.
@@ -80,8 +102,8 @@ struct Roots {
     /// Of those the one that the replica has.
     arrived: Option<u64>,
     wanted: Option<WantedRoot>,
-    /// Of the replica's root, if there is one; nothing: it has to be asked for.
-    etag: Option<Option<ETag>>,
+    /// Of the replica's root.
+    etag: RootTag,
     /// The replica has the primary's keys.
     has_keys: bool,
 }
@@ -143,7 +165,6 @@ pub struct Replica {
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) backlog: Arc<BacklogFile>,
     accepted_root: Option<AcceptedRoot>,
-    away_after: Duration,
     begun: RealInstant,
     presence: Mutex<Presence>,
     /// True while it is away: whoever waits for it leaves.
@@ -181,13 +202,13 @@ fn is_failure(error: &StoreError) -> bool {
 
 impl Replica {
     pub(super) fn new(options: ReplicaOptions) -> Self {
+        let in_time = Deadline::new(options.store, options.url.clone(), options.away_after);
         Self {
             name: options.name,
             url: options.url,
-            store: options.store,
+            store: Arc::new(Limited::below(Arc::new(in_time), options.limits)),
             backlog: options.backlog,
             accepted_root: options.accepted_root,
-            away_after: options.away_after,
             begun: RealInstant::now(),
             presence: Mutex::new(Presence::new(Instant(0))),
             is_away: watch::Sender::new(false),
@@ -259,17 +280,16 @@ impl Replica {
                 std::future::pending::<()>().await;
             }
         };
-        let interrupted = |detail: &str| StoreError::Interrupted {
-            store: self.url.clone(),
-            operation,
-            key: key.into(),
-            detail: detail.into(),
-        };
         let answer = tokio::select! {
-            answer = timeout(self.away_after, request) => {
-                answer.unwrap_or_else(|_| Err(interrupted("it took too long")))
+            answer = request => answer,
+            () = left => {
+                return Err(StoreError::Interrupted {
+                    store: self.url.clone(),
+                    operation,
+                    key: key.into(),
+                    detail: "the replica is away".into(),
+                });
             }
-            () = left => return Err(interrupted("the replica is away")),
         };
         match &answer {
             Err(error) if is_failure(error) => self.failed(error),
@@ -407,7 +427,7 @@ impl Replica {
         if !self.can_move_root() || !self.is_here() {
             return Ok(());
         }
-        if locked(&self.roots).etag.is_none() {
+        if locked(&self.roots).etag == RootTag::Unknown {
             *locked(&self.standing) = Standing::Unknown;
         }
         if !self.recognised().await? {
@@ -432,18 +452,17 @@ impl Replica {
         self.note(vec![Record::RootAttempt(wanted.salt)], Durability::Now)
             .await?;
         // Whatever comes of it, the next one begins with a look unless this one is known to have arrived.
-        let etag = locked(&self.roots).etag.take().flatten();
-        let mode = match (wanted.is_conditional, etag) {
-            (false, _) => PutMode::Overwrite,
-            (true, Some(etag)) => PutMode::IfMatch(etag),
-            (true, None) => PutMode::IfAbsent,
+        let before = std::mem::take(&mut locked(&self.roots).etag);
+        let mode = match wanted.is_conditional {
+            true => before.mode(),
+            false => PutMode::Overwrite,
         };
         let put = self.store.put(ROOT, wanted.bytes, mode);
         let etag = self.ask(Operation::Put, ROOT, put).await?;
         self.note(vec![Record::RootFound(wanted.salt)], Durability::Sometime)
             .await?;
         let mut roots = locked(&self.roots);
-        roots.etag = Some(Some(etag));
+        roots.etag = RootTag::Present(etag);
         roots.arrived = Some(wanted.number);
         roots.wanted.take_if(|newest| newest.number == wanted.number);
         self.wake.notify_one();
@@ -492,7 +511,7 @@ impl Replica {
                 return Ok(false);
             }
         }
-        locked(&self.roots).etag = Some(found.map(|(_, etag)| etag));
+        locked(&self.roots).etag = found.map_or(RootTag::Absent, |(_, etag)| RootTag::Present(etag));
         *locked(&self.standing) = Standing::Ours;
         Ok(true)
     }

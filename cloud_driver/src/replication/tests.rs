@@ -111,6 +111,21 @@ async fn a_replica_that_hangs_holds_a_put_up_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replica_that_is_slow_is_waited_for_and_not_away() {
+    let world = World::new().with_puts_max(1);
+    let gateway = world.open_compared().await;
+    gateway.put_root(&[]).await.unwrap();
+    world.replica.set_latency(world::AWAY_AFTER / 2);
+    let begun = RealInstant::now();
+    let keys: Vec<String> = (0..8).map(|number| format!("objects/{number}")).collect();
+    for put in together(keys.iter().map(|key| gateway.put(key, key))).await {
+        put.unwrap();
+    }
+    assert_eq!(begun.elapsed(), world::AWAY_AFTER * 4);
+    assert_eq!(gateway.status()[0].state, ReplicaState::Even);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_replica_that_is_gone_for_ever_hinders_nobody() {
     let world = World::new();
     world.replica.set_away(true);
@@ -229,6 +244,32 @@ async fn the_cheaper_store_is_read_although_it_is_slow_unless_waiting_is_worth_m
         }
         assert_eq!(gateway.store.read_counts().answered, expected);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn altered_metadata_of_a_replica_is_found_and_mended_by_the_primary_s() {
+    let world = World::new();
+    let gateway = world.open_compared().await;
+    for key in ["nodes/a", "nodes/b", "nodes/c"] {
+        gateway.put(key, key).await.unwrap();
+    }
+    gateway.put_root(&["nodes/a", "nodes/b", "nodes/c"]).await.unwrap();
+    world.replica.set_quietly("nodes/a", Some("nodes/x"));
+    world.replica.set_quietly("nodes/b", None);
+    for (is_mended, found) in [
+        (false, [ComparedMetadata::Altered, ComparedMetadata::Missing]),
+        (true, [ComparedMetadata::Altered, ComparedMetadata::Missing]),
+        (true, [ComparedMetadata::Same; 2]),
+    ] {
+        for (key, found) in ["nodes/a", "nodes/b"].into_iter().zip(found) {
+            let compared = gateway.store.compare_metadata(key, is_mended, Cause::Check).await;
+            assert_eq!(compared.unwrap(), [Some(found)], "{key}");
+        }
+    }
+    assert_eq!(world.replica.keys(), world.primary.keys());
+    world.replica.set_away(true);
+    let compared = gateway.store.compare_metadata("nodes/c", true, Cause::Check).await;
+    assert_eq!(compared.unwrap(), [None]);
 }
 
 #[tokio::test(start_paused = true)]

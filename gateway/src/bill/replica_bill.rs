@@ -3,7 +3,7 @@
 use super::ledger_file::LedgerFile;
 use super::{PricesInForce, Used, removed, used, wall_s};
 use std::path::Path;
-use tombolo_billing::{Forecast, Held, Ledger, MonthTally, Usage};
+use tombolo_billing::{Forecast, Held, Ledger, MonthTally};
 use tombolo_cloud_driver::CauseCounts;
 
 /// Of one replica.
@@ -59,11 +59,11 @@ impl ReplicaLedger {
             *counted = counted.plus(news);
         }
         let prices = &self.prices.prices;
-        let total = used.iter().fold(Usage::default(), |sum, used| sum.plus(used));
+        let usd = used.iter().map(|used| prices.of_usage(used).total);
         ReplicaBillNow {
             name: self.name.clone(),
             forecast: self.ledger.forecast::<0>(prices, None, 0.0),
-            since_start_usd: prices.of_usage(&total).total,
+            since_start_usd: usd.sum(),
             month: self.ledger.month.clone(),
             previous: self.ledger.previous.clone(),
             prices: self.prices.clone(),

@@ -16,8 +16,8 @@ use tombolo_base::ObjectDescriptor;
 use tombolo_cloud_driver::object::{ObjectError, decode_object};
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
-    AcceptedRoot, BACKLOG_ENTRIES_MAX, Cause, CauseCounts, Counting, Limited, ObjectStore, Pace, Paced, ReadCounts,
-    ReadPrice, ReplicaOptions, ReplicaStatus, Replicated, Retrying, StoreCounts, StoreError,
+    AcceptedRoot, BACKLOG_ENTRIES_MAX, Cause, CauseCounts, ComparedMetadata, Counting, ObjectStore, Pace, Paced,
+    ReadCounts, ReadPrice, ReplicaOptions, ReplicaStatus, Replicated, Retrying, StoreCounts, StoreError,
 };
 use tombolo_core::bucket_journal::Salt;
 
@@ -105,7 +105,8 @@ impl Replicas {
             replicas.push(ReplicaOptions {
                 name: replica.name.clone(),
                 url: replica.url.clone(),
-                store: Arc::new(Limited::below(Arc::new(retrying), move || limits.limits())),
+                store: Arc::new(retrying),
+                limits: Box::new(move || limits.limits()),
                 backlog,
                 accepted_root: replica.accepted_root.clone(),
                 away_after: replica.away_after,
@@ -191,6 +192,19 @@ impl Gateway {
                     healed: Vec::new(),
                 }
             }
+        }
+    }
+
+    /// Compares an object of metadata in each replica with the store's; where the store's is known to be good, it takes the place of
+    /// what differs. Nothing if it has been removed meanwhile.
+    pub fn compare_metadata(&self, key: &str, is_mended: bool) -> Result<Vec<Option<ComparedMetadata>>, StoreError> {
+        let Some(replicas) = &self.cloud.replicas else {
+            return Ok(Vec::new());
+        };
+        let compare = replicas.replicated.compare_metadata(key, is_mended, Cause::Check);
+        match self.cloud.runtime.block_on(compare) {
+            Err(StoreError::NotFound { .. }) => Ok(Vec::new()),
+            compared => compared,
         }
     }
 

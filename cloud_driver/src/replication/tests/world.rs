@@ -3,7 +3,7 @@
 use super::*;
 use crate::encryption::KeyRing;
 use crate::metadata_object::{MetadataKind, decode_metadata, encode_metadata};
-use crate::{Condition, MemoryStore};
+use crate::{Condition, Limits, MemoryStore};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
@@ -265,6 +265,7 @@ pub struct World {
     prices: [ReadPrice; 2],
     second: u64,
     accepted_root: Option<AcceptedRoot>,
+    limits: Limits,
     roots: Arc<AtomicU64>,
 }
 
@@ -278,6 +279,7 @@ impl World {
             prices: [ReadPrice::default(); 2],
             second: 0,
             accepted_root: None,
+            limits: Limits::default(),
             roots: Arc::default(),
         }
     }
@@ -292,6 +294,14 @@ impl World {
             prices: [price(primary), price(replica)],
             ..self
         }
+    }
+
+    pub fn with_puts_max(self, puts_max: usize) -> Self {
+        let limits = Limits {
+            puts_max,
+            ..self.limits
+        };
+        Self { limits, ..self }
     }
 
     pub fn with_second(self, second: u64) -> Self {
@@ -315,11 +325,13 @@ impl World {
     /// As a gateway's start does.
     pub fn open(&self) -> Gateway {
         let path = self.state.path().join("far");
+        let limits = self.limits;
         let backlog = Replicated::open_backlog(&path, "memory:far", self.entries_max).unwrap();
         let options = ReplicaOptions {
             name: "far".into(),
             url: "memory:far".into(),
             store: self.replica.clone(),
+            limits: Box::new(move || limits),
             backlog,
             accepted_root: self.accepted_root.clone(),
             away_after: AWAY_AFTER,
@@ -382,7 +394,7 @@ pub async fn random_life(seed: u64) {
         match prng.below(100) {
             0..45 => {
                 let folder = ["objects", "nodes", "journal"][prng.below(3) as usize];
-                let keys: Vec<String> = (0..1 + prng.below(4))
+                let keys: Vec<String> = (0..=prng.below(4))
                     .map(|offset| format!("{folder}/{:06}", number + offset))
                     .collect();
                 number += keys.len() as u64;

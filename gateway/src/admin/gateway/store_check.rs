@@ -21,6 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tombolo_base::{ObjectDescriptor, ObjectId};
+use tombolo_cloud_driver::ComparedMetadata;
+use tombolo_cloud_driver::metadata_object::JOURNAL_PREFIX;
+use tombolo_cloud_driver::node_object::NODES_PREFIX;
 use tombolo_core::Event;
 
 const LISTED_AT_ONCE: usize = 1_000;
@@ -145,7 +148,10 @@ impl StoreCheck {
                     run.check_names()?;
                     StoreCheckStage::Objects
                 }
-                StoreCheckStage::Objects => return run.check_objects(),
+                StoreCheckStage::Objects => {
+                    run.check_objects()?;
+                    return run.check_replica_metadata();
+                }
             };
             self.lock().stage = following;
             run.next = 0;
@@ -322,8 +328,50 @@ impl Run<'_> {
         }
     }
 
-    /// What was mended is no finding, but it is told.
-    fn note_copies(&self, copies: &CheckedCopies) {
+    /// The store's own was compared with local metadata, so it is known which of two is wrong, unless that has found something.
+    fn check_replica_metadata(&self) -> Result<(), String> {
+        if self.gateway.replicas().is_empty() {
+            return Ok(());
+        }
+        let is_good = {
+            let status = self.status();
+            let is_of_metadata = |finding: &StoreFinding| finding.kind == StoreFindingKind::StoreMetadata;
+            !status.findings.iter().any(is_of_metadata)
+        };
+        for prefix in [NODES_PREFIX, JOURNAL_PREFIX] {
+            let mut after: Option<String> = None;
+            loop {
+                let page = self.gateway.list_store(prefix, after.as_deref(), LISTED_AT_ONCE);
+                let page = page.map_err(|error| error.to_string())?;
+                for object in &page {
+                    let compared = self.gateway.compare_metadata(&object.key, is_good);
+                    self.note_metadata(&compared.map_err(|error| error.to_string())?, is_good);
+                }
+                match page.into_iter().next_back() {
+                    Some(last) => after = Some(last.key),
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note_metadata(&self, compared: &[Option<ComparedMetadata>], is_mended: bool) {
+        let mut status = self.replicas_told();
+        for (replica, found) in status.replicas.iter_mut().zip(compared) {
+            match found {
+                Some(ComparedMetadata::Same) => replica.metadata_whole += 1,
+                Some(ComparedMetadata::Altered) => replica.altered += 1,
+                Some(ComparedMetadata::Missing) => replica.missing += 1,
+                None => {}
+            }
+            let is_bad = matches!(found, Some(ComparedMetadata::Altered | ComparedMetadata::Missing));
+            replica.healed += u64::from(is_bad && is_mended);
+        }
+    }
+
+    /// The status with an entry for each replica.
+    fn replicas_told(&self) -> MutexGuard<'_, StoreCheckStatus> {
         let replicas = self.gateway.replicas();
         let mut status = self.status();
         if status.replicas.len() != replicas.len() {
@@ -333,6 +381,12 @@ impl Run<'_> {
             };
             status.replicas = replicas.into_iter().map(|replica| named(replica.status.name)).collect();
         }
+        status
+    }
+
+    /// What was mended is no finding, but it is told.
+    fn note_copies(&self, copies: &CheckedCopies) {
+        let mut status = self.replicas_told();
         let healed = |place: usize| u64::from(copies.healed.get(place) == Some(&true));
         status.objects_healed += healed(0);
         for (place, copy) in copies.copies.iter().enumerate().skip(1) {

@@ -41,6 +41,8 @@ pub struct ReplicaCheck {
     pub name: String,
     /// Copies that are whole, or noted as still to be brought.
     pub whole: u64,
+    /// Objects of metadata that are the same as in the store; others count below.
+    pub metadata_whole: u64,
     /// Copies that were missing.
     pub missing: u64,
     /// Copies that were altered.
