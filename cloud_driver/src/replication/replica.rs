@@ -239,10 +239,11 @@ impl Replica {
     pub(super) fn status(&self) -> ReplicaStatus {
         let behind = self.backlog.backlog().behind();
         let standing = locked(&self.standing).clone();
+        let lacks_root = locked(&self.roots).wanted.is_some();
         let (state, reason) = match standing {
             Standing::Foreign(reason) => (ReplicaState::Foreign, Some(reason)),
             _ if !self.is_here() => (ReplicaState::Away, locked(&self.reason).clone()),
-            Standing::Ours if behind == Behind::default() => (ReplicaState::Even, None),
+            Standing::Ours if behind == Behind::default() && !lacks_root => (ReplicaState::Even, None),
             _ => (ReplicaState::Behind, None),
         };
         ReplicaStatus {

@@ -84,3 +84,37 @@ impl ReplicaLedger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bill::shipped;
+    use tombolo_billing::Table;
+    use tombolo_cloud_driver::{Cause, Operation};
+
+    fn puts(charged: u64) -> [CauseCounts; 1] {
+        [CauseCounts {
+            cause: Cause::Flush,
+            operation: Operation::Put,
+            requests: charged,
+            charged,
+            bytes: 0,
+        }]
+    }
+
+    #[test]
+    fn a_replica_is_priced_by_its_own_table_over_restarts() {
+        let state = tempfile::tempdir().unwrap();
+        std::fs::create_dir(state.path().join("replicas")).unwrap();
+        let open = |table| ReplicaLedger::open(state.path(), "far".into(), shipped(table));
+        let mut ledger = open(Table::AwsS3Standard);
+        let first = ledger.now(&puts(2_000), Held::default());
+        assert!((first.since_start_usd - 0.01).abs() < 1e-9, "{first:?}");
+        ledger.now(&puts(3_000), Held::default());
+        ledger.write();
+        let mut again = open(Table::AwsS3Standard);
+        let month = |now: ReplicaBillNow| now.month.dollars(&now.prices.prices).total;
+        assert!((month(again.now(&puts(1_000), Held::default())) - 0.02).abs() < 1e-9);
+        assert!(month(open(Table::Free).now(&puts(1_000), Held::default())).abs() < 1e-9);
+    }
+}
