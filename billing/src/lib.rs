@@ -25,7 +25,7 @@ pub use budget::{Budget, Crossing, SHARES_PERCENT};
 pub use dollars::{Dollars, GIB, Growth, MONTH_DAYS, MONTH_SECONDS};
 pub use ledger::{Forecast, Ledger, MonthTally};
 pub use month::{Date, DateError, Month};
-pub use prices::{PRICE_MAX, PriceFault, Prices, UnitPrices};
+pub use prices::{PRICE_MAX, PriceFault, Prices, UNITS_PER_DOLLAR, UnitPrices};
 pub use rates::{DAY_S, HOUR_S, Rates, Window};
 pub use tables::{AGE_DAYS_MAX, PriceList, Table};
 pub use usage::{Held, Usage};

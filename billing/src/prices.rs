@@ -90,7 +90,8 @@ pub struct UnitPrices {
     pub egress_per_block: u64,
 }
 
-const UNITS_PER_DOLLAR: f64 = 1e11;
+/// Of [`UnitPrices`].
+pub const UNITS_PER_DOLLAR: f64 = 1e11;
 const BLOCKS_PER_GIB: f64 = 262_144.0;
 
 impl Prices {

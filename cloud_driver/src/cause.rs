@@ -24,6 +24,8 @@ names! {
         Recovery = "recovery",
         /// Objects are read to see whether they are whole.
         Check = "check",
+        /// Brought to a replica later, as it was away.
+        Replication = "replication",
         /// Anything else, such as another data key.
         Other = "other",
     }
@@ -36,6 +38,14 @@ tokio::task_local! {
 /// Makes a request for a cause. No decorator may hand it to another task.
 pub(crate) async fn because<T>(cause: Cause, request: impl Future<Output = T>) -> T {
     CAUSE.scope(cause, request).await
+}
+
+/// As [`because`], or for the cause that the request under way has.
+pub(crate) async fn with_cause<T>(cause: Option<Cause>, request: impl Future<Output = T>) -> T {
+    match cause {
+        Some(cause) => because(cause, request).await,
+        None => request.await,
+    }
 }
 
 /// That of the request under way, if a handle that knows it has made it.

@@ -6,7 +6,8 @@
 //!   encryption ([`encryption`], [`keys`]), objects of metadata ([`metadata_object`], [`node_object`]), the timing of retries ([`retry`]), the error types ([`StoreError`]), the store
 //!   URL ([`StoreUrl`]), and tables of what a store was measured to take ([`latency_table`]);
 //! * with it (the default), [`ObjectStore`] and its backends [`MemoryStore`], [`DirStore`] and [`S3Store`], and the
-//!   decorators [`Retrying`], [`Limited`], [`Paced`] and [`Counting`], which work over any of them. The feature `kms` adds master keys
+//!   decorators [`Retrying`], [`Limited`], [`Paced`] and [`Counting`], which work over any of them, and [`Replicated`], which makes one of
+//!   several. The feature `kms` adds master keys
 //!   that AWS KMS wraps.
 //!
 //! It owns the bytes of an object, their encryption, and the manners of a request. It does not own which object is written
@@ -51,6 +52,8 @@ mod open;
 #[cfg(feature = "net")]
 mod pace;
 #[cfg(feature = "net")]
+mod replication;
+#[cfg(feature = "net")]
 mod retrying;
 #[cfg(feature = "net")]
 mod s3;
@@ -75,6 +78,11 @@ pub use memory::MemoryStore;
 pub use open::{StoreSettings, open_store};
 #[cfg(feature = "net")]
 pub use pace::{Pace, PaceState, Paced, with_room_for_demand};
+#[cfg(feature = "net")]
+pub use replication::{
+    AcceptedRoot, BACKLOG_ENTRIES_MAX, BacklogFile, Behind, ComparedMetadata, ReadCounts, ReadPrice, ReplicaOptions,
+    ReplicaState, ReplicaStatus, Replicated,
+};
 #[cfg(feature = "net")]
 pub use retrying::{RetryCounts, Retrying};
 #[cfg(feature = "net")]

@@ -1,6 +1,6 @@
 //! A decorator that bounds the requests in flight (see [`crate::gate`]).
 
-use crate::cause::{Cause, because};
+use crate::cause::{Cause, with_cause};
 use crate::gate::{Class, Gate, GateDepth, Limits};
 use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
 use async_trait::async_trait;
@@ -24,7 +24,8 @@ pub struct Limited {
     inner: Arc<dyn ObjectStore>,
     gate: Arc<Gate>,
     priority: Priority,
-    cause: Cause,
+    /// None: that of the request, if it has one.
+    cause: Option<Cause>,
 }
 
 impl Limited {
@@ -34,7 +35,15 @@ impl Limited {
             inner,
             gate: Gate::new(Box::new(limits)),
             priority: Priority::Demand,
-            cause: Cause::Demand,
+            cause: Some(Cause::Demand),
+        }
+    }
+
+    /// A handle that changes neither why it is asked nor, as it is one of several stores, what else waits.
+    pub(crate) fn below(inner: Arc<dyn ObjectStore>, limits: impl Fn() -> Limits + Send + Sync + 'static) -> Self {
+        Self {
+            cause: None,
+            ..Self::new(inner, limits)
         }
     }
 
@@ -48,7 +57,10 @@ impl Limited {
 
     /// Another handle at the same gate.
     pub fn with_cause(&self, cause: Cause) -> Self {
-        Self { cause, ..self.clone() }
+        Self {
+            cause: Some(cause),
+            ..self.clone()
+        }
     }
 
     /// What is in flight and what waits, through all handles.
@@ -68,31 +80,31 @@ impl Limited {
 impl ObjectStore for Limited {
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
         let _permit = self.gate.admit(Class::Put).await;
-        because(self.cause, self.inner.put(key, bytes, mode)).await
+        with_cause(self.cause, self.inner.put(key, bytes, mode)).await
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
         let _permit = self.gate.admit(self.read_class()).await;
-        because(self.cause, self.inner.get(key, range)).await
+        with_cause(self.cause, self.inner.get(key, range)).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta> {
         let _permit = self.gate.admit(self.read_class()).await;
-        because(self.cause, self.inner.head(key)).await
+        with_cause(self.cause, self.inner.head(key)).await
     }
 
     async fn list(&self, prefix: &str, start_after: Option<&str>, limit: usize) -> Result<Vec<ListedObject>> {
         let _permit = self.gate.admit(self.read_class()).await;
-        because(self.cause, self.inner.list(prefix, start_after, limit)).await
+        with_cause(self.cause, self.inner.list(prefix, start_after, limit)).await
     }
 
     async fn delete(&self, key: &str) -> Result<()> {
         let _permit = self.gate.admit(Class::Put).await;
-        because(self.cause, self.inner.delete(key)).await
+        with_cause(self.cause, self.inner.delete(key)).await
     }
 
     /// Not gated: an outage must be told from a full gate.
     async fn check(&self) -> Result<()> {
-        because(self.cause, self.inner.check()).await
+        with_cause(self.cause, self.inner.check()).await
     }
 }

@@ -1,10 +1,12 @@
 //! The conformance suite over the backends that need no server, and over every decorator.
 
 use std::sync::Arc;
+use std::time::Duration;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
-    Counting, DirStore, ErrorKind, Limited, Limits, MemoryStore, ObjectStore, Operation, Priority, Retrying,
-    StoreSettings, StoreUrl, conformance, open_store,
+    BACKLOG_ENTRIES_MAX, Counting, DirStore, ErrorKind, Limited, Limits, MemoryStore, ObjectStore, Operation, Priority,
+    PutMode, ReadPrice, ReplicaOptions, ReplicaState, Replicated, Retrying, StoreSettings, StoreUrl, conformance,
+    open_store,
 };
 
 fn memory() -> Arc<dyn ObjectStore> {
@@ -85,4 +87,31 @@ async fn all_decorators_stacked() {
     let counted = Arc::new(Counting::new(memory()));
     let retrying = Arc::new(Retrying::new(counted, RetryPolicy::default()));
     conformance::run(Arc::new(Limited::new(retrying, Limits::default)), "suite").await;
+}
+
+/// What has other contents under one name from time to time is the primary's affair; the replica follows.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_stores() {
+    let state = tempfile::tempdir().unwrap();
+    let (primary, far) = (memory(), memory());
+    let backlog = Replicated::open_backlog(&state.path().join("far"), "memory:far", BACKLOG_ENTRIES_MAX);
+    let replica = ReplicaOptions {
+        name: "far".into(),
+        url: "memory:far".into(),
+        store: far.clone(),
+        limits: Box::new(Limits::default),
+        backlog: backlog.unwrap(),
+        accepted_root: None,
+        away_after: Duration::from_secs(10),
+    };
+    let store = Replicated::new(primary.clone(), vec![replica], &[ReadPrice::default(); 2], 0);
+    store.start(&tokio::runtime::Handle::current());
+    let store = Arc::new(store);
+    conformance::run(store.clone(), "suite").await;
+    assert_ne!(store.status()[0].state, ReplicaState::Away);
+    let bytes = bytes::Bytes::from_static(b"one");
+    store.put("objects/a", bytes.clone(), PutMode::Overwrite).await.unwrap();
+    for copy in [primary, far] {
+        assert_eq!(copy.get("objects/a", None).await.unwrap(), bytes);
+    }
 }

@@ -8,11 +8,14 @@
 
 mod ledger_file;
 mod price_file;
+mod replica_bill;
 
 pub use price_file::{PriceFileError, PricesInForce, load, shipped};
+pub use replica_bill::ReplicaBillNow;
 
 use crate::runtime::Gateway;
 use ledger_file::LedgerFile;
+use replica_bill::ReplicaLedger;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -68,6 +71,7 @@ struct State {
     /// What the ledger has of this life.
     counted: Used,
     rates: Rates<CAUSES>,
+    replicas: Vec<ReplicaLedger>,
     /// What of this life was written, and which share of the budget was told of then.
     written: Option<(Used, u32)>,
 }
@@ -96,6 +100,7 @@ pub struct BillNow {
     pub budget: Option<Budget>,
     /// Bytes that are not in the store because of deduplication and compression.
     pub spared_bytes: u64,
+    pub replicas: Vec<ReplicaBillNow>,
 }
 
 impl Bill {
@@ -104,10 +109,12 @@ impl Bill {
         gateway: &Arc<Gateway>,
         state_directory: &Path,
         prices: PricesInForce,
+        replicas: Vec<(String, PricesInForce)>,
         budget_usd_per_month: Option<f64>,
     ) -> std::io::Result<Arc<Self>> {
         let now_s = wall_s();
-        if let Some(days) = prices.outdated_days(now_s) {
+        let all_prices = std::iter::once(&prices).chain(replicas.iter().map(|(_, prices)| prices));
+        for (prices, days) in all_prices.filter_map(|prices| Some((prices, prices.outdated_days(now_s)?))) {
             let (prices, date) = (&prices.name, prices.date);
             tracing::warn!(prices, %date, days, "the prices of the store were looked up long ago; [prices] may name others");
         }
@@ -124,6 +131,10 @@ impl Bill {
                 ledger: file.read().unwrap_or_else(|| Ledger::new(now_s)),
                 counted: Used::default(),
                 rates,
+                replicas: replicas
+                    .into_iter()
+                    .map(|(name, prices)| ReplicaLedger::open(state_directory, name, prices))
+                    .collect(),
                 written: None,
             }),
             file,
@@ -196,7 +207,18 @@ impl Bill {
         });
         let prices = &self.prices.prices;
         let blocks = totals.blocks_unique + totals.blocks_duplicate;
+        let mut replicas = Vec::new();
+        for look in self.gateway.replicas() {
+            let behind = look.status.behind;
+            let held = Held {
+                bytes: held.bytes.saturating_sub(behind.bytes),
+                objects: held.objects.saturating_sub(behind.objects),
+            };
+            let ledger = state.replicas.iter_mut().find(|ledger| ledger.is_of(&look.status.name));
+            replicas.extend(ledger.map(|ledger| ledger.now(&look.causes, held)));
+        }
         BillNow {
+            replicas,
             forecast: state.ledger.forecast(prices, day.as_ref(), growth_bytes_per_day),
             prices: self.prices.clone(),
             month: state.ledger.month.clone(),
@@ -213,7 +235,7 @@ impl Bill {
     fn tell(&self, now: &BillNow) {
         let Some(budget) = self.budget else { return };
         let mut state = self.state();
-        let forecast_usd = now.forecast.total;
+        let forecast_usd = now.all_stores_forecast_usd();
         let Crossing { share_percent, is_new } = budget.crossing(forecast_usd, state.ledger.told_percent);
         state.ledger.told_percent = share_percent;
         drop(state);
@@ -232,7 +254,8 @@ impl Bill {
     /// Unless nothing was asked for since: what lies in the store follows from the ledger as it is.
     fn write(&self) {
         let (ledger, counted) = {
-            let state = self.state();
+            let mut state = self.state();
+            state.replicas.iter_mut().for_each(ReplicaLedger::write);
             let counted = (state.counted, state.ledger.told_percent);
             if state.written == Some(counted) {
                 return;
@@ -251,6 +274,12 @@ impl Bill {
 }
 
 impl BillNow {
+    /// What the month comes to, the store and all replicas.
+    pub fn all_stores_forecast_usd(&self) -> f64 {
+        let replicas = self.replicas.iter().map(|replica| replica.forecast.total);
+        self.forecast.total + replicas.sum::<f64>()
+    }
+
     /// Requests and transfers of one cause, in this month.
     pub fn of_cause(&self, cause: Cause) -> Dollars {
         self.prices.prices.of_usage(&self.month.of_cause(cause as usize))

@@ -38,6 +38,9 @@ pub enum ServeError {
     /// Nothing was opened yet.
     #[error("[prices] file: {0}")]
     Prices(#[from] PriceFileError),
+    /// Of the replica of this name; nothing was opened yet.
+    #[error("[store.replica.{0}] prices_file: {1}")]
+    ReplicaPrices(String, PriceFileError),
     /// The state directory or the store cannot be served from; the message says what to do.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -67,10 +70,18 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     allocator::limit();
     end_on_panic();
     let prices = bill::load(&settings.prices)?;
+    let replica_prices = settings.replicas.iter().map(|(name, replica)| {
+        let loaded = bill::load(&replica.price_settings());
+        let named = |error| ServeError::ReplicaPrices(name.clone(), error);
+        Ok((name.clone(), loaded.map_err(named)?))
+    });
+    let replica_prices = replica_prices.collect::<Result<Vec<_>, ServeError>>()?;
+    let read_prices = replica_prices.iter().map(|(_, prices)| prices.prices);
+    let read_prices: Vec<_> = std::iter::once(prices.prices).chain(read_prices).collect();
     let gateway = Gateway::open(Options {
         accept_loss,
         policies: settings.policies(prices.prices.units()),
-        ..options::options(&settings)?
+        ..options::priced_options(&settings, &read_prices)?
     })?;
     let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(|error| match error {
         FileError::Busy(reason) if !gateway.is_metadata_complete() => OpenError::StoreNeeded(reason).into(),
@@ -86,8 +97,14 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     let service = Arc::new(ShareService(shares.clone()));
     let files_server = tombolo_fuse::Server::serve_unix(files_listener, service, files_config);
     let budget = settings.prices.budget_usd_per_month.map(Usd::dollars);
-    let bill =
-        Bill::start(&gateway, &settings.directories.state_directory, prices, budget).map_err(ServeError::Threads)?;
+    let bill = Bill::start(
+        &gateway,
+        &settings.directories.state_directory,
+        prices,
+        replica_prices,
+        budget,
+    )
+    .map_err(ServeError::Threads)?;
     let control = GatewayControl::new(gateway.clone(), shares, server.clone(), bill.clone(), &settings);
     let admin = server::Server::start(
         &settings.admin_socket(),

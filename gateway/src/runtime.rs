@@ -34,6 +34,7 @@ mod policies;
 mod publishing;
 mod recover;
 mod removal;
+mod replicas;
 pub(crate) mod requests;
 mod trace_recorder;
 mod tree_nodes;
@@ -55,6 +56,7 @@ pub use publishing::WriterOptions;
 pub use recover::{
     KeptRootInfo, RecoverAt, RecoverOptions, RecoverProgress, Recovered, list_roots, recover_from_store,
 };
+pub use replicas::{CheckedCopies, ReplicaLook, ReplicaSettings, ReplicaStore};
 pub use requests::Reply;
 pub use trace_recorder::Recorder;
 

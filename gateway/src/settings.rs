@@ -7,6 +7,7 @@
 mod byte_size;
 mod markdown;
 mod policies;
+mod replica;
 mod rules;
 mod section;
 mod sections;
@@ -15,6 +16,7 @@ mod value;
 
 pub(crate) use byte_size::{ByteSize, ByteSizeError};
 pub(crate) use policies::PolicySettings;
+pub(crate) use replica::Replica;
 pub(crate) use section::Field;
 pub(crate) use sections::{
     Cache, Compression, CompressionAlgorithm, Directories, Files, Flush, FlushIntervalRule, GroupCommitRule, Journal,
@@ -24,6 +26,8 @@ pub(crate) use store::{SingleWriter, Store};
 pub(crate) use value::Usd;
 
 use section::{Section, qualified};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,6 +38,8 @@ pub struct Settings {
     /// The keys above all tables.
     pub(crate) directories: Directories,
     pub(crate) store: Store,
+    /// `[store.replica.NAME]`, by name.
+    pub(crate) replicas: BTreeMap<String, Replica>,
     pub(crate) cache: Cache,
     pub(crate) flush: Flush,
     pub(crate) journal: Journal,
@@ -137,16 +143,39 @@ impl Settings {
     /// Every field with its present value, in the order of the documentation.
     pub(crate) fn fields(&self) -> Vec<Field> {
         let mut fields = self.directories.fields();
-        for (_, section) in self.sections() {
+        for (name, section) in self.sections() {
             fields.extend(section.fields());
+            if name == "store" {
+                let replicas = self.replicas.iter();
+                fields.extend(replicas.flat_map(|(name, replica)| replica.fields_of(name)));
+            }
         }
         fields
+    }
+
+    /// Those that a table has which stands there once for each name, too.
+    fn documented_fields(&self) -> Vec<Field> {
+        let mut fields = self.fields();
+        let of_store = fields.iter().rposition(|field| field.section == "store");
+        let behind = of_store.map_or(0, |last| last + 1);
+        fields.splice(behind..behind, Replica::default().fields_of("NAME"));
+        fields
+    }
+
+    /// The store that is named, with what the settings say of it if it is one of the replicas; the other replicas stay.
+    pub(crate) fn use_store(&mut self, url: String) {
+        let named = self.replicas.iter().find(|(_, replica)| replica.url == url);
+        if let Some((name, replica)) = named.map(|(name, replica)| (name.clone(), replica.clone())) {
+            replica.take_the_place_of(&mut self.store);
+            self.replicas.remove(&name);
+        }
+        self.store.url = url;
     }
 
     /// These settings as a file, every default written out.
     pub(crate) fn to_toml(&self) -> String {
         let mut text = String::new();
-        let mut section = "";
+        let mut section = Cow::Borrowed("");
         for field in self.fields() {
             if field.section != section {
                 section = field.section;
@@ -205,8 +234,15 @@ impl Settings {
     fn set(&mut self, key: &str, value: toml::Value, faults: &mut Vec<Fault>) {
         match (self.section_mut(key), value) {
             (Some(section), toml::Value::Table(table)) => {
+                let mut replicas = None;
                 for (inner, value) in table {
-                    set_field(section, key, &inner, value, faults);
+                    match (key, &*inner) {
+                        ("store", replica::KEY) => replicas = Some(value),
+                        _ => set_field(section, key, &inner, value, faults),
+                    }
+                }
+                if let Some(value) = replicas {
+                    replica::read(&mut self.replicas, value, faults);
                 }
             }
             (Some(_), value) => faults.push(Fault {

@@ -20,15 +20,13 @@ CHECK_LIMIT_S = 300.0
 Settings = dict[str, Any]
 
 
-def to_toml(settings: Mapping[str, Any]) -> str:
-    """Plain values first, then one table per nested mapping: all that the settings file needs."""
+def to_toml(settings: Mapping[str, Any], table: str = "") -> str:
+    """Plain values first, then one table per nested mapping."""
     plain = [f"{key} = {json.dumps(value)}" for key, value in settings.items() if not isinstance(value, Mapping)]
-    tables = [
-        f"\n[{key}]\n" + "\n".join(f"{name} = {json.dumps(inner)}" for name, inner in value.items())
-        for key, value in settings.items()
-        if isinstance(value, Mapping)
-    ]
-    return "\n".join([*plain, *tables]) + "\n"
+    head = [f"[{table}]"] if table and plain else []
+    prefix = f"{table}." if table else ""
+    nested = {f"{prefix}{key}": value for key, value in settings.items() if isinstance(value, Mapping)}
+    return "\n".join([*head, *plain]) + "\n" + "".join(f"\n{to_toml(value, name)}" for name, value in nested.items())
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Settings:

@@ -10,15 +10,15 @@ use crate::admin::endpoints::{
 };
 use crate::admin::model::{
     CacheStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, GroupCommitStatus,
-    JournalStatus, LossStatus, LostRange, MemoryStatus, MetadataStatus, PolicyStatus, RecoveryPointStatus, SessionInfo,
-    SessionKind, ShareInfo, Status, StoreState, StoreStatus, TraceStatus, UploadIntervalStatus, UploadStatus,
-    VolumeInfo, WriteStatus,
+    JournalStatus, LossStatus, LostRange, MemoryStatus, MetadataStatus, PolicyStatus, RecoveryPointStatus, ReplicaInfo,
+    SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus, TraceStatus, UploadIntervalStatus,
+    UploadStatus, VolumeInfo, WriteStatus,
 };
 use crate::admin::server::Handlers;
 use crate::bill::Bill;
 use crate::frontends::fuse::{self, Shares};
 use crate::metrics::model::Metrics;
-use crate::runtime::{DataKeyInfo, DataKeysError, Gateway, MasterKeyError, NewKey};
+use crate::runtime::{DataKeyInfo, DataKeysError, Gateway, MasterKeyError, NewKey, ReplicaLook};
 use crate::settings::Settings;
 use policies::PolicyControl;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -196,6 +196,7 @@ impl GatewayControl {
             failure: snapshot.failed.as_ref().map(ToString::to_string),
             pause: pause_of(snapshot),
             store: self.store_status(snapshot),
+            replicas: replica_infos(&self.gateway),
             encryption: self.encryption_status(),
             lost: self.loss_status(snapshot),
             dirty_bytes,
@@ -378,6 +379,8 @@ impl GatewayControl {
             check_findings: self.shares.checking.findings(),
             store: self.gateway.store_counts(),
             store_causes: self.gateway.cause_counts(),
+            replicas: self.gateway.replicas(),
+            reads: self.gateway.read_counts(),
             store_retries,
             store_gate,
             store_pace,
@@ -532,6 +535,32 @@ impl GatewayControl {
     fn trace_start(&self, StartTrace { path, bytes_max }: StartTrace) -> Result<TraceStatus, ControlError> {
         self.gateway.recorder().start(&path, bytes_max)
     }
+}
+
+fn replica_infos(gateway: &Gateway) -> Vec<ReplicaInfo> {
+    let reads = gateway.read_counts();
+    let of = |counts: &[u64], place: usize| counts.get(place).copied().unwrap_or_default();
+    // The first place is the store's own.
+    let looks = gateway.replicas().into_iter().zip(1..);
+    let info = |(look, place): (ReplicaLook, usize)| {
+        let status = look.status;
+        ReplicaInfo {
+            name: status.name,
+            url: status.url,
+            state: status.state.name().into(),
+            reason: status.reason,
+            behind_objects: status.behind.objects,
+            behind_bytes: status.behind.bytes,
+            behind_removals: status.behind.removals,
+            behind_age_s: status.behind_age_s,
+            is_compared: status.behind.is_incomplete,
+            brought: status.brought,
+            healed: status.healed,
+            reads: of(&reads.answered, place),
+            reads_failed_over: of(&reads.failed_over, place),
+        }
+    };
+    looks.map(info).collect()
 }
 
 fn control_error(name: &str, refusal: &Refusal) -> ControlError {

@@ -7,12 +7,13 @@ mod error;
 mod flush;
 mod name;
 mod policy;
+mod replica;
 mod share;
 mod status;
 mod trace;
 mod volume;
 
-pub use bill::{BillStatus, CauseBill, OperationRequests};
+pub use bill::{BillStatus, CauseBill, OperationRequests, ReplicaBill};
 pub use check::{
     CHECK_FINDINGS_KEPT_MAX, CheckFinding, CheckState, CheckStatus, StoreCheckStage, StoreCheckStatus, StoreFinding,
     StoreFindingKind,
@@ -21,6 +22,7 @@ pub use error::{ControlError, ErrorKind};
 pub use flush::FlushMode;
 pub use name::NAME_BYTES_MAX;
 pub use policy::{PolicySetting, PolicyStatus, PolicyTally};
+pub use replica::{ReplicaCheck, ReplicaInfo};
 pub use share::{SHARE_QUOTA_BYTES_MAX, SessionInfo, SessionKind, ShareInfo, check_share_name, check_share_quota};
 pub use status::{
     CacheStatus, DataKeyStatus, DedupStatus, EncryptionStatus, GroupCommitStatus, JournalStatus, LossStatus, LostRange,

@@ -39,6 +39,11 @@ impl LedgerFile {
         Self(state.join(NAME))
     }
 
+    /// Of a replica.
+    pub fn of_replica(state: &Path, name: &str) -> Self {
+        Self(state.join("replicas").join(format!("{name}.{NAME}")))
+    }
+
     /// What was counted before; nothing before the first time.
     pub fn read(&self) -> Option<Ledger> {
         match self.try_read() {

@@ -84,7 +84,8 @@ fn the_month_goes_on_after_a_restart_and_after_a_crash() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("run")).unwrap();
     let state = directory.path().join("state");
-    let start = |gateway: &Arc<Gateway>| Bill::start(gateway, &state, shipped(Table::AwsS3Standard), None).unwrap();
+    let start =
+        |gateway: &Arc<Gateway>| Bill::start(gateway, &state, shipped(Table::AwsS3Standard), Vec::new(), None).unwrap();
     let gateway = open(directory.path());
     let bill = start(&gateway);
     let first = bill.now();
@@ -118,7 +119,7 @@ fn nothing_is_written_while_nothing_is_asked_for() {
     std::fs::create_dir(directory.path().join("run")).unwrap();
     let gateway = open(directory.path());
     let state = directory.path().join("state");
-    let bill = Bill::start(&gateway, &state, shipped(Table::Free), None).unwrap();
+    let bill = Bill::start(&gateway, &state, shipped(Table::Free), Vec::new(), None).unwrap();
     bill.ending.set();
     gateway.stop(Duration::from_secs(20));
     bill.stop();

@@ -88,6 +88,26 @@ impl Check for StoreCheckStatus {
             let count = HumanCount(self.index_entries_nowhere);
             remark += &format!("; {count} entries of the fingerprint index that lead nowhere and are not used");
         }
+        if self.objects_healed > 0 {
+            let count = HumanCount(self.objects_healed);
+            remark += &format!("; {count} were put again from a replica");
+        }
+        for replica in &self.replicas {
+            let bad = replica.missing + replica.altered;
+            let of = HumanCount(replica.whole + bad + replica.unknown);
+            remark += &format!(
+                "; replica {}: {} of {of} whole",
+                replica.name,
+                HumanCount(replica.whole)
+            );
+            if bad > 0 {
+                let (bad, healed) = (HumanCount(bad), HumanCount(replica.healed));
+                remark += &format!(", {bad} missing or altered, {healed} of them put again");
+            }
+            if replica.unknown > 0 {
+                remark += &format!(", {} not answered", HumanCount(replica.unknown));
+            }
+        }
         remark.extend(self.remarks.iter().map(|said| format!("; {said}")));
         remark += &match self.orphans_count {
             0 => String::new(),

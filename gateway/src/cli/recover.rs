@@ -17,7 +17,7 @@ pub(super) fn run(
     let config = connection.config.as_deref();
     let mut settings = config.map(Settings::load).transpose()?.unwrap_or_default();
     if let Some(url) = options.store {
-        settings.store.url = url;
+        settings.use_store(url);
     }
     if let Some(state) = options.state {
         settings.directories.state_directory = state;

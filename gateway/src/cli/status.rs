@@ -6,7 +6,7 @@ use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
 use crate::admin::endpoints;
-use crate::admin::model::{GroupCommitStatus, Status, StoreState, UploadIntervalStatus};
+use crate::admin::model::{GroupCommitStatus, ReplicaInfo, Status, StoreState, UploadIntervalStatus};
 use crate::settings::ByteSize;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use std::time::Duration;
@@ -42,6 +42,9 @@ fn shown(status: &Status) -> String {
         lines.push(("metadata", metadata(status)));
     }
     lines.push(("store", store(status)));
+    for replica in &status.replicas {
+        lines.push(("replica", replica_shown(replica)));
+    }
     lines.push(("encryption", encryption(status)));
     lines.push(("deduplication", dedup(status)));
     lines.push(("cache hits", hits(status)));
@@ -57,6 +60,9 @@ fn shown(status: &Status) -> String {
     ));
     lines.push(("bill", bill::month(&status.bill)));
     lines.push(("bill a day", bill::day(&status.bill)));
+    for replica in &status.bill.replicas {
+        lines.push(("bill of replica", bill::of_replica(replica)));
+    }
     lines.push(("cache", cache(status)));
     lines.push(("writes", writes(status)));
     if let Some(damage) = damage(status) {
@@ -177,6 +183,25 @@ fn store(status: &Status) -> String {
     let details = trouble.into_iter().chain(store.last_error.clone());
     let details: String = details.map(|detail| format!("; {detail}")).collect();
     format!("{}: {}{details}", store.state.as_str(), store.url)
+}
+
+fn replica_shown(replica: &ReplicaInfo) -> String {
+    let ReplicaInfo { name, url, state, .. } = replica;
+    let mut text = format!("{name}: {state}: {url}");
+    if replica.behind_objects > 0 {
+        let (objects, bytes) = (HumanCount(replica.behind_objects), HumanBytes(replica.behind_bytes));
+        text += &format!("; lacks {objects} objects, {bytes}");
+    }
+    if replica.is_compared {
+        text += "; what it lacks has to be found out by a comparison";
+    }
+    if replica.behind_age_s > 0 {
+        text += &format!("; for {}", duration(replica.behind_age_s as f64));
+    }
+    if let Some(reason) = &replica.reason {
+        text += &format!("; {reason}");
+    }
+    text
 }
 
 fn encryption(status: &Status) -> String {

@@ -1,15 +1,15 @@
 //! From settings to the parts of a gateway.
 
 use crate::frontends::fuse::ShareOptions;
-use crate::runtime::{Options, WriterOptions};
+use crate::runtime::{Options, ReplicaSettings, ReplicaStore, WriterOptions};
 use crate::settings::{CompressionAlgorithm, FlushIntervalRule, GroupCommitRule, Settings, SingleWriter};
 use std::sync::Arc;
 use std::time::Duration;
 use tombolo_base::BLOCK_BYTES;
-use tombolo_billing::UnitPrices;
+use tombolo_billing::{Prices, UNITS_PER_DOLLAR, UnitPrices};
 use tombolo_cloud_driver::object::Compression;
 use tombolo_cloud_driver::retry::RetryPolicy;
-use tombolo_cloud_driver::{Pace, StoreError, StoreSettings, StoreUrl, open_store, with_room_for_demand};
+use tombolo_cloud_driver::{Pace, ReadPrice, StoreError, StoreSettings, StoreUrl, open_store, with_room_for_demand};
 use tombolo_core::{Config, FlushInterval};
 use tombolo_flow_control::concurrency::Parameters;
 use tombolo_flow_control::group_commit;
@@ -17,8 +17,13 @@ use tombolo_fuse::protocol::TRANSFER_BYTES_MAX;
 use tombolo_transport::Budget;
 
 /// # Errors
-/// When the store's URL or credentials cannot be used.
+/// When the URL or the credentials of a store cannot be used.
 pub fn options(settings: &Settings) -> Result<Options, StoreError> {
+    priced_options(settings, &[])
+}
+
+/// `prices` of the store, then of each replica; without them all cost the same.
+pub fn priced_options(settings: &Settings, prices: &[Prices]) -> Result<Options, StoreError> {
     let core = core_config(settings);
     let url: StoreUrl = settings.store.url.parse()?;
     Ok(Options {
@@ -34,10 +39,14 @@ pub fn options(settings: &Settings) -> Result<Options, StoreError> {
         },
         metadata_map_bytes: settings.memory.metadata_map_bytes_max.0,
         store: open_store(&url, &driver_settings(settings))?,
+        replicas: replicas(settings, prices)?,
         accept_foreign_store: settings.store.accept_foreign,
         accept_loss: false,
         retry: retry_policy(settings),
-        pace: pace(settings),
+        pace: pace(
+            settings.store.downloads_in_flight_max,
+            settings.store.uploads_in_flight_max,
+        ),
         compression: match settings.compression.algorithm {
             CompressionAlgorithm::Off => Compression::Off,
             CompressionAlgorithm::Zstd => Compression::Zstd {
@@ -190,19 +199,48 @@ fn driver_settings(settings: &Settings) -> StoreSettings {
     driver
 }
 
+/// In the order of their names.
+fn replicas(settings: &Settings, prices: &[Prices]) -> Result<ReplicaSettings, StoreError> {
+    let read_price = |place: usize| {
+        let units = prices.get(place).map(Prices::units).unwrap_or_default();
+        ReadPrice {
+            request: units.get_request,
+            block: units.egress_per_block,
+        }
+    };
+    let mut stores = Vec::new();
+    for (place, (name, replica)) in (1..).zip(&settings.replicas) {
+        let away_after = Duration::from_millis(replica.away_after_ms);
+        stores.push(ReplicaStore {
+            name: name.clone(),
+            url: replica.url.clone(),
+            store: open_store(&replica.url.parse()?, &replica.driver_settings(&settings.store))?,
+            retry: RetryPolicy {
+                deadline: away_after,
+                ..retry_policy(settings)
+            },
+            pace: pace(replica.downloads_in_flight_max, replica.uploads_in_flight_max),
+            read_price: read_price(place),
+            accepted_root: replica.accepted_root(),
+            away_after,
+        });
+    }
+    Ok(ReplicaSettings {
+        stores,
+        read_price: read_price(0),
+        read_second: (settings.store.read_hour_usd.dollars() * UNITS_PER_DOLLAR / 3600.0) as u64,
+    })
+}
+
 /// Requests at once in each direction: what is set, else what is found out.
-fn pace(settings: &Settings) -> Arc<Pace> {
+fn pace(downloads: Option<u64>, uploads: Option<u64>) -> Arc<Pace> {
     let parameters = |pinned: Option<u64>| Parameters {
         limit_max: LANES_MAX,
         limit_initial: LANES_INITIAL,
         pinned: pinned.map(|lanes| lanes as u32),
         ..Parameters::default()
     };
-    let store = &settings.store;
-    Pace::new(
-        parameters(store.downloads_in_flight_max),
-        parameters(store.uploads_in_flight_max),
-    )
+    Pace::new(parameters(downloads), parameters(uploads))
 }
 
 fn fetches_max(pinned: Option<u64>) -> usize {

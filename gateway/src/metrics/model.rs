@@ -2,8 +2,8 @@
 
 use super::requests::OperationMetrics;
 use crate::admin::model::Status;
-use crate::runtime::LocalUse;
-use tombolo_cloud_driver::{CauseCounts, GateDepth, OperationCounts, PaceState, RetryCounts};
+use crate::runtime::{LocalUse, ReplicaLook};
+use tombolo_cloud_driver::{CauseCounts, GateDepth, OperationCounts, PaceState, ReadCounts, RetryCounts};
 use tombolo_core::Snapshot;
 
 /// Everything at one moment.
@@ -25,6 +25,10 @@ pub struct Metrics {
     pub store: Vec<OperationCounts>,
     /// The same by why they were made.
     pub store_causes: Vec<CauseCounts>,
+    /// The same of each replica.
+    pub replicas: Vec<ReplicaLook>,
+    /// Reads of copies: of the store, then of each replica; nothing without replicas.
+    pub reads: ReadCounts,
     /// What of them was repeated.
     pub store_retries: RetryCounts,
     /// Requests to the store that are under way or wait to be admitted.

@@ -3,8 +3,10 @@
 use super::model::Metrics;
 use super::requests::OperationMetrics;
 use super::{Kind, Labels, Metric, Reading};
-use crate::admin::model::{CauseBill, PolicyTally, SessionInfo, SessionKind, ShareInfo, StoreState};
-use tombolo_cloud_driver::{CauseCounts, OperationCounts};
+use crate::admin::model::{
+    CauseBill, PolicyTally, ReplicaBill, ReplicaInfo, SessionInfo, SessionKind, ShareInfo, StoreState,
+};
+use tombolo_cloud_driver::{CauseCounts, OperationCounts, ReplicaState};
 use tombolo_core::PolicyCounters;
 use tombolo_flow_control::concurrency::State;
 
@@ -232,6 +234,82 @@ pub(super) const METRICS: &[Metric] = &[
     gauge("tombolo_fetches_in_flight", "Fetches under way.", |m| {
         Integer(m.core.fetches_in_flight)
     }),
+    // Replicas.
+    gauge(
+        "tombolo_replica_state",
+        "1 for the present state of each replica of the store, 0 for the others.",
+        |m| {
+            let all = m.status.replicas.iter().flat_map(|replica| {
+                ReplicaState::ALL.map(|state| {
+                    let labels = vec![("replica", replica.name.clone()), ("state", state.name().to_owned())];
+                    (labels, u64::from(replica.state == state.name()))
+                })
+            });
+            Integers(all.collect())
+        },
+    ),
+    gauge(
+        "tombolo_replica_behind_objects",
+        "Objects that are known to be lacking in a replica.",
+        |m| by_replica(m, |replica| replica.behind_objects),
+    ),
+    gauge("tombolo_replica_behind_bytes", "Bytes of these objects.", |m| {
+        by_replica(m, |replica| replica.behind_bytes)
+    }),
+    gauge(
+        "tombolo_replica_behind_age_seconds",
+        "For how long a replica has been lacking something; 0 when it lacks nothing.",
+        |m| by_replica(m, |replica| replica.behind_age_s),
+    ),
+    gauge(
+        "tombolo_replica_comparing",
+        "1 while what a replica lacks is not known and has to be found out by comparing the listings.",
+        |m| by_replica(m, |replica| u64::from(replica.is_compared)),
+    ),
+    counter(
+        "tombolo_replica_brought_total",
+        "Objects that were brought to a replica later, as it was away.",
+        |m| by_replica(m, |replica| replica.brought),
+    ),
+    counter(
+        "tombolo_replica_healed_total",
+        "Objects that were put into a replica again as they were missing or altered.",
+        |m| by_replica(m, |replica| replica.healed),
+    ),
+    counter(
+        "tombolo_store_healed_total",
+        "Objects that were put into the store itself again, from a replica, as they were missing or altered.",
+        |m| Integer(m.reads.healed),
+    ),
+    counter(
+        "tombolo_copy_reads_total",
+        "Reads of objects that a store answered: `store`, or a replica's name. Absent without replicas.",
+        |m| by_copy(m, &m.reads.answered),
+    ),
+    counter(
+        "tombolo_copy_reads_failed_over_total",
+        "Reads that a store did not answer, or too late, so that another was asked.",
+        |m| by_copy(m, &m.reads.failed_over),
+    ),
+    counter(
+        "tombolo_replica_requests_total",
+        "Attempts of requests to each replica, by operation and cause.",
+        |m| by_replica_and_cause(m, |count| count.requests),
+    ),
+    counter(
+        "tombolo_replica_bytes_total",
+        "Payload of requests to each replica, by operation and cause.",
+        |m| by_replica_and_cause(m, |count| count.bytes),
+    ),
+    gauge(
+        "tombolo_replica_bill_month_dollars",
+        "What each replica has cost in this calendar month so far, at its own prices.",
+        |m| {
+            let bills = m.status.bill.replicas.iter();
+            let of = |bill: &ReplicaBill| (vec![("replica", bill.name.clone())], bill.month_usd);
+            Floats(bills.map(of).collect())
+        },
+    ),
     // What it costs.
     counter(
         "tombolo_store_requests_total",
@@ -281,7 +359,7 @@ pub(super) const METRICS: &[Metric] = &[
     gauge(
         "tombolo_bill_forecast_dollars",
         "What this calendar month comes to if it goes on like the last day.",
-        |m| Float(m.status.bill.forecast_usd),
+        |m| Float(m.status.bill.all_stores_forecast_usd),
     ),
     gauge(
         "tombolo_bill_budget_dollars",
@@ -725,6 +803,40 @@ fn by_cause(metrics: &Metrics, read: fn(&CauseCounts) -> u64) -> Reading {
 fn bill_by_cause(metrics: &Metrics, read: fn(&CauseBill) -> f64) -> Vec<(Labels, f64)> {
     let labelled = |bill: &CauseBill| (vec![("cause", bill.cause.clone())], read(bill));
     metrics.status.bill.causes.iter().map(labelled).collect()
+}
+
+fn by_replica(metrics: &Metrics, read: fn(&ReplicaInfo) -> u64) -> Reading {
+    let replicas = metrics.status.replicas.iter();
+    let of = |replica: &ReplicaInfo| (vec![("replica", replica.name.clone())], read(replica));
+    Integers(replicas.map(of).collect())
+}
+
+/// The store's own copy first.
+fn by_copy(metrics: &Metrics, counts: &[u64]) -> Reading {
+    let names = metrics.status.replicas.iter().map(|replica| replica.name.clone());
+    let names = std::iter::once("store".to_owned()).chain(names);
+    Integers(
+        names
+            .map(|name| vec![("copy", name)])
+            .zip(counts.iter().copied())
+            .collect(),
+    )
+}
+
+/// Those that have occurred.
+fn by_replica_and_cause(metrics: &Metrics, read: fn(&CauseCounts) -> u64) -> Reading {
+    let all = metrics.replicas.iter().flat_map(|replica| {
+        let counts = replica.causes.iter().filter(|count| count.requests > 0);
+        counts.map(|count| {
+            let labels = vec![
+                ("replica", replica.status.name.clone()),
+                ("operation", count.operation.name().to_owned()),
+                ("cause", count.cause.name().to_owned()),
+            ];
+            (labels, read(count))
+        })
+    });
+    Integers(all.collect())
 }
 
 fn by_bill(metrics: &Metrics, read: fn(&CauseBill) -> f64) -> Reading {

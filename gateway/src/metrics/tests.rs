@@ -1,12 +1,12 @@
 use super::requests::OperationMetrics;
 use super::*;
 use crate::admin::model::{
-    BillStatus, CauseBill, DedupStatus, FlushMode, PolicyStatus, PolicyTally, RecoveryPointStatus, SessionInfo,
-    SessionKind, ShareInfo, Status, StoreState, StoreStatus, VolumeInfo,
+    BillStatus, CauseBill, DedupStatus, FlushMode, PolicyStatus, PolicyTally, RecoveryPointStatus, ReplicaBill,
+    ReplicaInfo, SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus, VolumeInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use tombolo_cloud_driver::{
-    Cause, CauseCounts, ErrorKind, GateDepth, Operation, OperationCounts, PaceState, RetryCounts,
+    Cause, CauseCounts, ErrorKind, GateDepth, Operation, OperationCounts, PaceState, ReadCounts, RetryCounts,
 };
 use tombolo_core::{Counters, PolicyCounters, Snapshot, Tally};
 use tombolo_flow_control::concurrency::State;
@@ -52,8 +52,13 @@ fn example() -> Metrics {
                 month_storage_usd: 0.5,
                 storage_usd_per_day: 0.25,
                 usd_per_day_of_hour: 3.0,
-                forecast_usd: 12.5,
+                all_stores_forecast_usd: 12.5,
                 budget_usd: Some(10.0),
+                replicas: vec![ReplicaBill {
+                    name: "far".into(),
+                    month_usd: 0.75,
+                    ..Default::default()
+                }],
                 causes: vec![CauseBill {
                     cause: "flush".into(),
                     since_start_usd: 0.125,
@@ -63,6 +68,15 @@ fn example() -> Metrics {
                 }],
                 ..Default::default()
             },
+            replicas: vec![ReplicaInfo {
+                name: "far".into(),
+                state: "behind".into(),
+                behind_objects: 3,
+                behind_bytes: 12_288,
+                behind_age_s: 60,
+                brought: 5,
+                ..Default::default()
+            }],
             volumes: vec![VolumeInfo {
                 name: "vol\"1".into(),
                 size_bytes: 1 << 30,
@@ -102,6 +116,11 @@ fn example() -> Metrics {
             micros: micros.clone(),
         }],
         check_findings: Some(0),
+        reads: ReadCounts {
+            answered: vec![8, 9],
+            failed_over: vec![1, 0],
+            healed: 2,
+        },
         store_retries: RetryCounts {
             retries: 7,
             gave_up: 1,
@@ -235,6 +254,17 @@ fn values_arrive_under_their_names() {
             "tombolo_store_cause_bytes_total{operation=\"put\",cause=\"flush\"}",
             7.0,
         ),
+        ("tombolo_replica_state{replica=\"far\",state=\"behind\"}", 1.0),
+        ("tombolo_replica_state{replica=\"far\",state=\"even\"}", 0.0),
+        ("tombolo_replica_behind_objects{replica=\"far\"}", 3.0),
+        ("tombolo_replica_behind_bytes{replica=\"far\"}", 12_288.0),
+        ("tombolo_replica_behind_age_seconds{replica=\"far\"}", 60.0),
+        ("tombolo_replica_brought_total{replica=\"far\"}", 5.0),
+        ("tombolo_replica_bill_month_dollars{replica=\"far\"}", 0.75),
+        ("tombolo_copy_reads_total{copy=\"store\"}", 8.0),
+        ("tombolo_copy_reads_total{copy=\"far\"}", 9.0),
+        ("tombolo_copy_reads_failed_over_total{copy=\"store\"}", 1.0),
+        ("tombolo_store_healed_total", 2.0),
         ("tombolo_bill_dollars_total{cause=\"flush\"}", 0.125),
         ("tombolo_bill_month_dollars{cause=\"flush\"}", 1.5),
         ("tombolo_bill_month_dollars{cause=\"storage\"}", 0.5),

@@ -3,13 +3,15 @@
 
 use super::Gateway;
 use super::execute::disk_error;
+use super::open::Options;
+use super::replicas::{CheckedCopies, Replicas};
 use bytes::Bytes;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId};
 use tombolo_cloud_driver::PooledBuffer;
-use tombolo_cloud_driver::object::{Compression, ObjectError, ObjectReader, byte_range, decode_object};
-use tombolo_cloud_driver::retry::RetryPolicy;
+use tombolo_cloud_driver::object::{Compression, ObjectReader, byte_range, decode_object};
 use tombolo_cloud_driver::{
     Cause, ErrorKind, GateDepth, Limited, ListedObject, ObjectStore, Pace, PaceState, Paced, Priority, PutMode,
     RetryCounts, Retrying, StoreCounts, StoreError,
@@ -35,6 +37,8 @@ pub struct Cloud {
     pub check: Arc<dyn ObjectStore>,
     pub other: Arc<dyn ObjectStore>,
     pub counts: StoreCounts,
+    /// The other stores that hold the same, if there are any.
+    pub replicas: Option<Replicas>,
     retrying: Arc<Retrying>,
     limited: Arc<Limited>,
     pace: Arc<Pace>,
@@ -54,18 +58,30 @@ impl Cloud {
     pub fn new(
         store: Arc<dyn ObjectStore>,
         counts: StoreCounts,
-        policy: RetryPolicy,
-        pace: Arc<Pace>,
-        compression: Compression,
+        options: &Options,
         runtime: tokio::runtime::Runtime,
-    ) -> Self {
+    ) -> io::Result<Self> {
+        let (pace, policy, compression) = (options.pace.clone(), options.retry, options.compression);
         let paced = Paced::new(store, pace.clone());
         let retrying = Arc::new(Retrying::new(Arc::new(paced), policy));
+        // Who only reads has no use for what would be written to them.
+        let replicas = match options.replicas.stores.is_empty() || options.read_only {
+            true => None,
+            false => Some(Replicas::open(
+                &options.state_directory,
+                retrying.clone(),
+                &options.replicas,
+            )?),
+        };
+        let all: Arc<dyn ObjectStore> = match &replicas {
+            None => retrying.clone(),
+            Some(replicas) => replicas.replicated.clone(),
+        };
         let limits = pace.clone();
-        let limited = Arc::new(Limited::new(retrying.clone(), move || limits.limits()));
+        let limited = Arc::new(Limited::new(all, move || limits.limits()));
         let handle =
             |priority, cause| -> Arc<dyn ObjectStore> { Arc::new(limited.with_priority(priority).with_cause(cause)) };
-        Self {
+        Ok(Self {
             demand: handle(Priority::Demand, Cause::Demand),
             prefetch: handle(Priority::Prefetch, Cause::Prefetch),
             flush: handle(Priority::Prefetch, Cause::Flush),
@@ -86,6 +102,16 @@ impl Cloud {
             runtime,
             patience: policy.deadline,
             last_failure: Mutex::default(),
+            replicas,
+        })
+    }
+}
+
+impl Cloud {
+    /// Once the store is known to be this gateway's.
+    pub fn start_replicating(&self) {
+        if let Some(replicas) = &self.replicas {
+            replicas.replicated.start(self.runtime.handle());
         }
     }
 }
@@ -148,6 +174,32 @@ impl Gateway {
                 let result = got
                     .map_err(|error| worker.store_failure(&error))
                     .and_then(|bytes| worker.store_fetched(&descriptor, &items, range.start, &bytes));
+                if worker.cloud.replicas.is_some() && is_altered(&result) {
+                    return worker.fetch_whole(fetch, descriptor, items, result);
+                }
+                worker.submit(Event::Fetched { fetch, result });
+                worker.tell_lanes();
+            });
+        });
+    }
+
+    /// What came is not what was put: another store may have it whole, and then the bad copy is replaced.
+    fn fetch_whole(
+        self: &Arc<Self>,
+        fetch: JobId,
+        descriptor: Arc<ObjectDescriptor>,
+        items: Vec<FetchItem>,
+        altered: Fetched,
+    ) {
+        let gateway = self.clone();
+        self.cloud.runtime.spawn(async move {
+            let whole = gateway.whole_copy(&descriptor).await;
+            let worker = gateway.clone();
+            gateway.io.run(move || {
+                let result = match whole {
+                    Some(object) => worker.store_fetched(&descriptor, &items, 0, &object),
+                    None => altered,
+                };
                 worker.submit(Event::Fetched { fetch, result });
                 worker.tell_lanes();
             });
@@ -156,13 +208,7 @@ impl Gateway {
 
     /// Decrypts, decodes and verifies blocks, and stores runs of consecutive slots with one write each: writers of one file
     /// take turns, so a write per block would have the threads wait for each other.
-    fn store_fetched(
-        &self,
-        descriptor: &ObjectDescriptor,
-        items: &[FetchItem],
-        base: u64,
-        bytes: &[u8],
-    ) -> Result<Vec<Result<BlockSum, BlockLoss>>, StoreFailure> {
+    fn store_fetched(&self, descriptor: &ObjectDescriptor, items: &[FetchItem], base: u64, bytes: &[u8]) -> Fetched {
         let reader = ObjectReader::new(descriptor, &self.data_keys.ring()).map_err(|_| key_missing(descriptor))?;
         let most = items.len().min(STORED_AT_ONCE_BLOCKS) * BLOCK_BYTES;
         let mut buffer = self.buffers.take(most).with_length(most);
@@ -266,6 +312,15 @@ impl Gateway {
     }
 }
 
+/// What became of each block that was asked for.
+type Fetched = Result<Vec<Result<BlockSum, BlockLoss>>, StoreFailure>;
+
+/// Whether a block is not what was put.
+fn is_altered(fetched: &Fetched) -> bool {
+    let blocks = fetched.as_ref().map_or(&[][..], Vec::as_slice);
+    blocks.iter().any(|block| matches!(block, Err(BlockLoss::Altered(_))))
+}
+
 /// What a check finds of an object that the gateway has put.
 #[derive(Debug)]
 pub enum CheckedObject {
@@ -325,31 +380,22 @@ impl Gateway {
         Ok(descriptors)
     }
 
-    /// Reads objects at the same time, and verifies one after the other.
-    pub fn check_objects(&self, descriptors: &[ObjectDescriptor]) -> Vec<CheckedObject> {
-        let gets: Vec<_> = descriptors
+    /// Reads objects at the same time, each as often as there are copies, and verifies them.
+    pub fn check_objects(self: &Arc<Self>, descriptors: &[ObjectDescriptor]) -> Vec<CheckedCopies> {
+        let checks: Vec<_> = descriptors
             .iter()
             .map(|descriptor| {
-                let (store, key) = (self.cloud.check.clone(), descriptor.id().key());
-                self.cloud.runtime.spawn(async move { store.get(&key, None).await })
+                let (gateway, descriptor) = (self.clone(), descriptor.clone());
+                self.cloud
+                    .runtime
+                    .spawn(async move { gateway.check_copies(&descriptor).await })
             })
             .collect();
-        let ring = self.data_keys.ring();
-        let checked = gets.into_iter().zip(descriptors).map(|(get, descriptor)| {
-            let object = match self.cloud.runtime.block_on(get) {
-                Ok(Ok(object)) => object,
-                Ok(Err(StoreError::NotFound { .. })) => return CheckedObject::Missing,
-                Ok(Err(error)) => return CheckedObject::Unknown(error.to_string()),
-                Err(error) => return CheckedObject::Unknown(error.to_string()),
-            };
-            match decode_object(&object, descriptor.id(), &ring) {
-                Ok((found, _)) if found == *descriptor => CheckedObject::Whole,
-                Ok(_) => CheckedObject::Altered("it holds other blocks than were put there".into()),
-                Err(error @ ObjectError::KeyMissing(_)) => CheckedObject::Unknown(error.to_string()),
-                Err(error) => CheckedObject::Altered(error.to_string()),
-            }
-        });
-        checked.collect()
+        let lost = |error: &dyn std::fmt::Display| CheckedCopies::unknown(error.to_string());
+        let checks = checks
+            .into_iter()
+            .map(|check| self.cloud.runtime.block_on(check).unwrap_or_else(|error| lost(&error)));
+        checks.collect()
     }
 
     /// Whether the table of objects has the one with this key. One that cannot be read is none of its.

@@ -20,6 +20,7 @@ use super::publishing::{
     KeptRoot, Publishing, RootError, RootInStore, WriterOptions, ask_for_root, check_conditions, is_older, read_root,
     watch_root, writer_name,
 };
+use super::replicas::{ReplicaSettings, check_replicas};
 use super::requests::Requests;
 use super::trace_recorder::Recorder;
 use super::tree_nodes::CachedNodes;
@@ -64,6 +65,8 @@ pub struct Options {
     pub metadata_map_bytes: u64,
     /// Without retries and limits, which come from the two below.
     pub store: Arc<dyn ObjectStore>,
+    /// Other stores that hold the same.
+    pub replicas: ReplicaSettings,
     /// Also one that has none of the objects that it should have.
     pub accept_foreign_store: bool,
     /// Also on what is left of a state directory of which a part is lost.
@@ -146,6 +149,8 @@ pub enum OpenError {
     /// It refused for good. Without one that cannot be reached the gateway starts, if local metadata is complete.
     #[error("store: {0}")]
     Store(StoreError),
+    #[error("replica {name}: {error}")]
+    Replica { name: String, error: RootError },
     #[error(transparent)]
     ForeignStore(#[from] ForeignStore),
     #[error(transparent)]
@@ -278,14 +283,15 @@ impl Gateway {
         let index_path = paths.index.clone();
         let index_files = IndexFiles::open(index_path.clone()).map_err(disk("cannot open the index", &index_path))?;
         let manifest = metadata.manifest().map_err(metadata_fault)?;
-        let mut index = open_index(&index_files, manifest, options.index).map_err(|error| OpenError::Index {
-            path: index_path.clone(),
-            error,
-        })?;
+        let mut index =
+            open_index(&index_files, manifest, options.index.clone()).map_err(|error| OpenError::Index {
+                path: index_path.clone(),
+                error,
+            })?;
 
         let clock = Arc::new(Clock::default());
         let history_file = HistoryFile::new(&state);
-        let chosen = options.policies;
+        let chosen = options.policies.clone();
         let policies = Policies {
             replacement: policies::replacement(chosen.replacement, options.core.slot_count),
             prefetcher: policies::prefetcher(&chosen.prefetch, history_file.path(), clock.now()),
@@ -297,7 +303,7 @@ impl Gateway {
             OwnRoot::find(&state, &options.writer, &reading, &root_in_store)?
         };
         let parts = Parts {
-            config: options.core,
+            config: options.core.clone(),
             wall_micros: clock::wall_micros(),
             policies,
             published: own_root.kept.publisher.published(),
@@ -356,6 +362,9 @@ impl Gateway {
                 checked => checked?,
             }
         }
+        if !options.writer.is_trusted && !options.read_only {
+            check_replicas(&runtime, &options.replicas)?;
+        }
         let found = Found {
             identity: core.identity(),
             journal_end: core.journal_mark().lsn,
@@ -391,6 +400,8 @@ impl Gateway {
         cache.note_journal(core.journal_mark());
         cache.note_metadata(metadata.file_bytes());
 
+        let cloud = Cloud::new(store, counts.clone(), &options, runtime)
+            .map_err(disk("cannot note what a replica lacks", &state))?;
         let threads =
             |name, count, niceness| Workers::new(name, count, niceness).map_err(disk("cannot start threads", &state));
         let first_segment = core.journal_mark().segment;
@@ -415,16 +426,9 @@ impl Gateway {
             index_checkpoint: Mutex::default(),
             is_settled: Mutex::default(),
             data_keys,
-            publishing: Publishing::new(own_root.kept, options.writer),
+            publishing: Publishing::new(own_root.kept, options.writer.clone()),
             loading: Loading::default(),
-            cloud: Cloud::new(
-                store,
-                counts.clone(),
-                options.retry,
-                options.pace,
-                options.compression,
-                runtime,
-            ),
+            cloud,
             io: threads("io", options.io_threads, 0)?,
             lacking: threads("lacking", lacking_threads, 0)?,
             hashing: threads("hash", options.hash_threads, 10)?,
@@ -447,7 +451,10 @@ impl Gateway {
             true => gateway.submit(Event::Stop {
                 reason: StopReason::ReadOnly,
             }),
-            false => gateway.start_renewing(),
+            false => {
+                gateway.start_renewing();
+                gateway.cloud.start_replicating();
+            }
         }
         gateway.tell_lanes();
         // The recovered state gets a first checkpoint soon and the flush pipeline a first look.

@@ -13,6 +13,7 @@ use super::fresh_identity;
 use super::from_store::{FromStore, decode_object, publish_metadata};
 use super::open::{OpenError, Options, check_store, lock};
 use super::publishing::{FoundRoot, KeptRoot, RootError, find_root, random, read_root, watch_root, writer_name};
+use super::replicas::expect_root;
 use super::tree_nodes::StoreNodes;
 use std::fs;
 use std::io::{self, Write as _};
@@ -368,6 +369,8 @@ impl Recovery<'_> {
         };
         let own = self.own_root(&kept, earlier)?;
         let etag = self.put_root(&mut kept, own, found.etag)?;
+        let replicas = &self.from_store.options.replicas;
+        expect_root(self.state, replicas, found.salt).map_err(at(self.state))?;
         (self.from_store.tell)(RecoverProgress::TakenOver {
             writer: root.writer.clone(),
         });

@@ -186,7 +186,7 @@ impl Settings {
     /// Keys and values that [`Self::with_policies`] may change.
     pub(crate) fn policy_fields(&self) -> Vec<super::Field> {
         let mut fields = self.fields();
-        fields.retain(|field| field.section == "prefetch" || (field.section, field.key) == ("cache", "replacement"));
+        fields.retain(|field| field.section == "prefetch" || (&*field.section, field.key) == ("cache", "replacement"));
         fields
     }
 }

@@ -2,7 +2,7 @@
 
 use super::policies::{DEFAULT_PREFETCH, DEFAULT_REPLACEMENT};
 use super::section::qualified;
-use super::{ByteSize, Fault, Settings, store};
+use super::{ByteSize, Fault, Settings, replica, store};
 use std::net::SocketAddr;
 use std::path::{Component, Path};
 use tombolo_base::BLOCK_BYTES;
@@ -10,7 +10,7 @@ use tombolo_base::BLOCK_BYTES;
 /// Leaves room for "/admin.sock" or "/files.sock" and the final zero in the 108 bytes of a socket's address.
 const RUNTIME_PATH_BYTES_MAX: usize = 96;
 /// What the gateway keeps in its state directory, and the servers that `tombolo export` configures.
-pub(super) const STATE_ENTRIES: [&str; 11] = [
+pub(super) const STATE_ENTRIES: [&str; 12] = [
     "cache",
     "journal",
     "metadata",
@@ -22,11 +22,13 @@ pub(super) const STATE_ENTRIES: [&str; 11] = [
     "ganesha",
     "keys",
     "master.key",
+    "replicas",
 ];
 
 pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
     check_directories(settings, faults);
     store::check(settings, faults);
+    replica::check(settings, faults);
     check_sizes(settings, faults);
     check_policies(settings, faults);
     check_metrics(settings, faults);

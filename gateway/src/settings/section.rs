@@ -2,6 +2,7 @@
 //! in one place, and the structure, its defaults, its parser, its range check and its documentation all follow from it.
 
 use super::value::Value;
+use std::borrow::Cow;
 
 /// What a field may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl std::fmt::Display for Permitted {
 #[derive(Clone, Debug)]
 pub struct Field {
     /// Empty for the keys above all sections.
-    pub section: &'static str,
+    pub section: Cow<'static, str>,
     pub key: &'static str,
     pub type_name: &'static str,
     /// As it would stand in the file; `None` when it is not set.
@@ -67,7 +68,7 @@ pub struct Field {
 impl Field {
     pub(super) fn of<T: Value>(section: &'static str, key: &'static str, value: &T) -> Self {
         Self {
-            section,
+            section: section.into(),
             key,
             type_name: T::NAME,
             value: value.written(),
@@ -80,7 +81,7 @@ impl Field {
 
     /// `[section] key`, as errors name it.
     pub fn name(&self) -> String {
-        qualified(self.section, self.key)
+        qualified(&self.section, self.key)
     }
 }
 

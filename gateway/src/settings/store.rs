@@ -3,7 +3,7 @@
 use super::rules::{STATE_ENTRIES, fault, is_plain_absolute};
 use super::section::{Field, Permitted, Section, section};
 use super::value::{Value, choice};
-use super::{ByteSize, Fault, Settings};
+use super::{ByteSize, Fault, Settings, Usd};
 use crate::runtime::{EncryptionOptions, MasterKeySource};
 use std::path::{Path, PathBuf};
 use tombolo_cloud_driver::kms::{KmsSettings, is_loopback};
@@ -100,6 +100,9 @@ section! {
         /// Metadata in the store that no root needs any more is removed after so long.
         removal_delay_ms: u64 = 600_000, Permitted::numbers(1_000, 86_400_000),
             "A recovery that began before may be reading it, and ends with an error when it is gone.";
+        /// What an hour is worth that clients wait for reads, in US dollars: for choosing which copy is read, where there are replicas.
+        read_hour_usd: Usd = Usd(0), Permitted::Words("an amount from 0 to 1000000000"),
+            "The cheapest copy is read, and of equally cheap ones the fastest. At 1, 4 KiB from S3 Standard over the Internet are worth 3 ms.";
         /// How long a connection may take to come about.
         connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
             "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";
@@ -124,6 +127,14 @@ section! {
     }
 }
 
+pub(super) fn s3_addressing_style(style: AddressingStyle) -> driver::AddressingStyle {
+    match style {
+        AddressingStyle::Auto => driver::AddressingStyle::Auto,
+        AddressingStyle::Path => driver::AddressingStyle::Path,
+        AddressingStyle::VirtualHost => driver::AddressingStyle::VirtualHost,
+    }
+}
+
 impl Store {
     /// What the store that `url` names takes besides it.
     pub fn driver_settings(&self) -> StoreSettings {
@@ -131,11 +142,7 @@ impl Store {
             s3: S3Settings {
                 endpoint: self.endpoint.clone(),
                 region: self.region.clone(),
-                addressing_style: match self.addressing_style {
-                    AddressingStyle::Auto => driver::AddressingStyle::Auto,
-                    AddressingStyle::Path => driver::AddressingStyle::Path,
-                    AddressingStyle::VirtualHost => driver::AddressingStyle::VirtualHost,
-                },
+                addressing_style: s3_addressing_style(self.addressing_style),
                 profile: self.profile.clone(),
                 ca_file: self.ca_file.clone(),
                 allow_http: self.allow_http,
@@ -179,17 +186,25 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
             let permitted = "s3://bucket[/prefix] or dir:/absolute/path";
             faults.push(fault("store", "url", without_userinfo(&store.url), permitted, error));
         }
-        Ok(StoreUrl::Dir { path }) => check_directory_store(settings, &path, faults),
+        Ok(StoreUrl::Dir { path }) => {
+            let named = Named {
+                section: "store",
+                url: &store.url,
+                endpoint: store.endpoint.as_deref(),
+            };
+            check_directory_store(settings, named, &path, faults);
+        }
         Ok(StoreUrl::S3 { .. }) => {}
     }
     if let Some(endpoint) = &store.endpoint {
         let reason =
             "without TLS others on the network can read the data; set [store] allow_http = true to accept that";
-        check_endpoint("endpoint", endpoint, store.allow_http, reason, faults);
+        check_endpoint("store", "endpoint", endpoint, store.allow_http, reason, faults);
     }
     if let Some(endpoint) = &store.master_key_kms_endpoint {
         let reason = "what is answered holds the master key, so without TLS it must not leave this machine";
         check_endpoint(
+            "store",
             "master_key_kms_endpoint",
             endpoint,
             is_loopback(endpoint),
@@ -260,35 +275,42 @@ fn check_master_key(store: &Store, faults: &mut Vec<Fault>) {
     }
 }
 
-fn check_directory_store(settings: &Settings, store: &Path, faults: &mut Vec<Fault>) {
+/// A store as a table of the settings names it.
+pub(super) struct Named<'s> {
+    pub section: &'s str,
+    pub url: &'s str,
+    pub endpoint: Option<&'s str>,
+}
+
+pub(super) fn check_directory_store(settings: &Settings, named: Named<'_>, store: &Path, faults: &mut Vec<Fault>) {
     let state = &settings.directories.state_directory;
-    let shown = settings.store.url.as_str();
+    let (section, shown) = (named.section, named.url);
     if state.starts_with(store) {
         let reason = format!(
             "it contains the state directory {}, whose files are not objects",
             state.display()
         );
-        faults.push(fault("store", "url", shown, "a directory of its own", reason));
+        faults.push(fault(section, "url", shown, "a directory of its own", reason));
     } else if let Some(entry) = STATE_ENTRIES.iter().find(|entry| store.starts_with(state.join(entry))) {
         let reason = format!("{} is the gateway's own", state.join(entry).display());
-        faults.push(fault("store", "url", shown, "a directory of its own", reason));
+        faults.push(fault(section, "url", shown, "a directory of its own", reason));
     }
     if settings.directories.runtime_directory.starts_with(store)
         || store.starts_with(&settings.directories.runtime_directory)
     {
         let reason = "the runtime directory is for sockets and is emptied at boot";
         faults.push(fault(
-            "store",
+            section,
             "url",
             shown,
             "a directory outside runtime_directory",
             reason,
         ));
     }
-    if let Some(endpoint) = &settings.store.endpoint {
+    if let Some(endpoint) = named.endpoint {
         let shown = without_userinfo(endpoint);
         faults.push(fault(
-            "store",
+            section,
             "endpoint",
             shown,
             "unset with a dir: store",
@@ -297,31 +319,38 @@ fn check_directory_store(settings: &Settings, store: &Path, faults: &mut Vec<Fau
     }
 }
 
-fn check_endpoint(key: &'static str, endpoint: &str, allow_http: bool, clear_reason: &str, faults: &mut Vec<Fault>) {
+pub(super) fn check_endpoint(
+    section: &str,
+    key: &'static str,
+    endpoint: &str,
+    allow_http: bool,
+    clear_reason: &str,
+    faults: &mut Vec<Fault>,
+) {
     let shown = without_userinfo(endpoint);
     let Some((scheme, rest)) = endpoint
         .split_once("://")
         .filter(|(scheme, _)| ["http", "https"].contains(scheme))
     else {
         let reason = "the scheme says whether TLS is used";
-        faults.push(fault("store", key, shown, "https://host[:port]", reason));
+        faults.push(fault(section, key, shown, "https://host[:port]", reason));
         return;
     };
     if rest.contains('@') {
         let reason = "credentials come from the credential chain and never stand in a settings file";
-        faults.push(fault("store", key, &shown, "https://host[:port]", reason));
+        faults.push(fault(section, key, &shown, "https://host[:port]", reason));
     }
     if rest.is_empty() || rest.contains(|character: char| character.is_whitespace() || "?#".contains(character)) {
         let reason = "it names a server and nothing else";
-        faults.push(fault("store", key, &shown, "https://host[:port]", reason));
+        faults.push(fault(section, key, &shown, "https://host[:port]", reason));
     }
     if scheme == "http" && !allow_http {
-        faults.push(fault("store", key, shown, "https://host[:port]", clear_reason));
+        faults.push(fault(section, key, shown, "https://host[:port]", clear_reason));
     }
 }
 
 /// What someone wrote as `user:password@` is not repeated in an error.
-fn without_userinfo(url: &str) -> String {
+pub(super) fn without_userinfo(url: &str) -> String {
     match (url.find("://"), url.rfind('@')) {
         (Some(scheme), Some(at)) if scheme + 3 <= at => format!("{}...{}", &url[..scheme + 3], &url[at..]),
         _ => url.into(),

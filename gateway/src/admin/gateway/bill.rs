@@ -1,7 +1,7 @@
 //! The bill as people and scripts see it.
 
-use crate::admin::model::{BillStatus, CauseBill, OperationRequests};
-use crate::bill::BillNow;
+use crate::admin::model::{BillStatus, CauseBill, OperationRequests, ReplicaBill};
+use crate::bill::{BillNow, ReplicaBillNow};
 use tombolo_cloud_driver::{Cause, CauseCounts, Operation};
 
 pub(super) fn status(now: &BillNow, counts: &[CauseCounts]) -> BillStatus {
@@ -30,9 +30,25 @@ pub(super) fn status(now: &BillNow, counts: &[CauseCounts]) -> BillStatus {
         storage_usd_per_day: now.forecast.storage_per_day,
         forecast_usd: now.forecast.total,
         budget_usd: now.budget.map(|budget| budget.usd_per_month),
-        budget_percent: now.budget.map(|budget| budget.percent(now.forecast.total)),
+        budget_percent: now.budget.map(|budget| budget.percent(now.all_stores_forecast_usd())),
         spared_usd_per_month: now.spared_usd_per_month(),
         causes,
+        replicas: now.replicas.iter().map(replica_bill).collect(),
+        all_stores_forecast_usd: now.all_stores_forecast_usd(),
+    }
+}
+
+fn replica_bill(now: &ReplicaBillNow) -> ReplicaBill {
+    let prices = &now.prices.prices;
+    let month = now.month.dollars(prices);
+    ReplicaBill {
+        name: now.name.clone(),
+        prices: now.prices.name.clone(),
+        month_usd: month.total,
+        month_storage_usd: month.storage,
+        previous_month_usd: now.previous.as_ref().map(|month| month.dollars(prices).total),
+        since_start_usd: now.since_start_usd,
+        forecast_usd: now.forecast.total,
     }
 }
 

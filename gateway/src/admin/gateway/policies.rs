@@ -29,7 +29,7 @@ impl PolicyControl {
         let settings = self.settings();
         let set = settings.policy_fields().into_iter().filter_map(|field| {
             Some(PolicySetting {
-                section: field.section.into(),
+                section: field.section.into_owned(),
                 key: field.key.into(),
                 value: field.value?,
             })

@@ -10,9 +10,10 @@ mod findings;
 mod progress;
 
 use crate::admin::model::{
-    CHECK_FINDINGS_KEPT_MAX, CheckState, StoreCheckStage, StoreCheckStatus, StoreFinding, StoreFindingKind,
+    CHECK_FINDINGS_KEPT_MAX, CheckState, ReplicaCheck, StoreCheckStage, StoreCheckStatus, StoreFinding,
+    StoreFindingKind,
 };
-use crate::runtime::{CheckedObject, FingerprintFinding, Gateway, MetadataFinding};
+use crate::runtime::{CheckedCopies, CheckedObject, FingerprintFinding, Gateway, MetadataFinding};
 use findings::{audit_finding, fingerprint_finding, metadata_finding, object_finding};
 use progress::{KEEP_INTERVAL, Progress, ProgressFile};
 use std::path::Path;
@@ -20,6 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tombolo_base::{ObjectDescriptor, ObjectId};
+use tombolo_cloud_driver::ComparedMetadata;
+use tombolo_cloud_driver::metadata_object::JOURNAL_PREFIX;
+use tombolo_cloud_driver::node_object::NODES_PREFIX;
 use tombolo_core::Event;
 
 const LISTED_AT_ONCE: usize = 1_000;
@@ -144,7 +148,10 @@ impl StoreCheck {
                     run.check_names()?;
                     StoreCheckStage::Objects
                 }
-                StoreCheckStage::Objects => return run.check_objects(),
+                StoreCheckStage::Objects => {
+                    run.check_objects()?;
+                    return run.check_replica_metadata();
+                }
             };
             self.lock().stage = following;
             run.next = 0;
@@ -309,14 +316,90 @@ impl Run<'_> {
             };
             let checked = self.gateway.check_objects(&descriptors);
             // Nothing is counted twice when it goes on after a store that did not answer.
-            if let Some(error) = checked.iter().find_map(CheckedObject::unknown) {
+            if let Some(error) = checked.iter().find_map(|copies| copies.object.unknown()) {
                 return Err(error.to_owned());
             }
-            for (descriptor, object) in descriptors.iter().zip(checked) {
-                self.note(descriptor, object)?;
+            for (descriptor, copies) in descriptors.iter().zip(checked) {
+                self.note_copies(&copies);
+                self.note(descriptor, copies.object)?;
             }
             self.next = last.first_pvbn().0 + 1;
             self.keep_sometimes();
+        }
+    }
+
+    /// The store's own was compared with local metadata, so it is known which of two is wrong, unless that has found something.
+    fn check_replica_metadata(&self) -> Result<(), String> {
+        if self.gateway.replicas().is_empty() {
+            return Ok(());
+        }
+        let is_good = {
+            let status = self.status();
+            let is_of_metadata = |finding: &StoreFinding| finding.kind == StoreFindingKind::StoreMetadata;
+            !status.findings.iter().any(is_of_metadata)
+        };
+        for prefix in [NODES_PREFIX, JOURNAL_PREFIX] {
+            let mut after: Option<String> = None;
+            loop {
+                let page = self.gateway.list_store(prefix, after.as_deref(), LISTED_AT_ONCE);
+                let page = page.map_err(|error| error.to_string())?;
+                for object in &page {
+                    let compared = self.gateway.compare_metadata(&object.key, is_good);
+                    self.note_metadata(&compared.map_err(|error| error.to_string())?, is_good);
+                }
+                match page.into_iter().next_back() {
+                    Some(last) => after = Some(last.key),
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note_metadata(&self, compared: &[Option<ComparedMetadata>], is_mended: bool) {
+        let mut status = self.replicas_told();
+        for (replica, found) in status.replicas.iter_mut().zip(compared) {
+            match found {
+                Some(ComparedMetadata::Same) => replica.metadata_whole += 1,
+                Some(ComparedMetadata::Altered) => replica.altered += 1,
+                Some(ComparedMetadata::Missing) => replica.missing += 1,
+                None => {}
+            }
+            let is_bad = matches!(found, Some(ComparedMetadata::Altered | ComparedMetadata::Missing));
+            replica.healed += u64::from(is_bad && is_mended);
+        }
+    }
+
+    /// The status with an entry for each replica.
+    fn replicas_told(&self) -> MutexGuard<'_, StoreCheckStatus> {
+        let replicas = self.gateway.replicas();
+        let mut status = self.status();
+        if status.replicas.len() != replicas.len() {
+            let named = |name: String| ReplicaCheck {
+                name,
+                ..ReplicaCheck::default()
+            };
+            status.replicas = replicas.into_iter().map(|replica| named(replica.status.name)).collect();
+        }
+        status
+    }
+
+    /// What was mended is no finding, but it is told.
+    fn note_copies(&self, copies: &CheckedCopies) {
+        let mut status = self.replicas_told();
+        let healed = |place: usize| u64::from(copies.healed.get(place) == Some(&true));
+        status.objects_healed += healed(0);
+        for (place, copy) in copies.copies.iter().enumerate().skip(1) {
+            let Some(replica) = status.replicas.get_mut(place - 1) else {
+                continue;
+            };
+            match copy {
+                CheckedObject::Whole => replica.whole += 1,
+                CheckedObject::Missing => replica.missing += 1,
+                CheckedObject::Altered(_) => replica.altered += 1,
+                CheckedObject::Unknown(_) => replica.unknown += 1,
+            }
+            replica.healed += healed(place);
         }
     }
 

@@ -19,7 +19,14 @@ fn start(directory: &std::path::Path) -> (Arc<Gateway>, AdminServer) {
     let gateway = Gateway::open(daemon::options(&settings).unwrap()).unwrap();
     let shares = Shares::open(&gateway, daemon::share_options(&settings)).unwrap();
     let prices = bill::shipped(Table::AwsS3Standard);
-    let bill = Bill::start(&gateway, &settings.directories.state_directory, prices, None).unwrap();
+    let bill = Bill::start(
+        &gateway,
+        &settings.directories.state_directory,
+        prices,
+        Vec::new(),
+        None,
+    )
+    .unwrap();
     let control = GatewayControl::new(gateway.clone(), shares, Arc::default(), bill, &settings);
     let handlers = control.handlers();
     let server = AdminServer::start(&settings.admin_socket(), None, &handlers, RECEIVE_TIMEOUT).unwrap();

@@ -30,22 +30,47 @@ pub struct BillStatus {
     pub usd_per_day_of_day: f64,
     /// What lies in the store now.
     pub storage_usd_per_day: f64,
-    /// What the month comes to if it goes on like the last day.
+    /// What the month comes to in the store itself if it goes on like the last day.
     pub forecast_usd: f64,
     /// What it may come to.
     pub budget_usd: Option<f64>,
-    /// The forecast in percent of the budget.
+    /// The forecast of all stores in percent of the budget.
     pub budget_percent: Option<f64>,
     /// What a month of storage would cost more without deduplication and compression.
     pub spared_usd_per_month: f64,
-    /// All of them, by name.
+    /// All of them, by name. Of the store itself, as all above but budget and forecast.
     pub causes: Vec<CauseBill>,
+    /// Of each replica, at its own prices.
+    #[serde(default)]
+    pub replicas: Vec<ReplicaBill>,
+    /// What the month comes to in all stores together; the budget is compared with this.
+    #[serde(default)]
+    pub all_stores_forecast_usd: f64,
+}
+
+/// What one replica costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplicaBill {
+    /// As the settings name it.
+    pub name: String,
+    /// The table's name, or the price file's path.
+    pub prices: String,
+    /// Spent in the month so far: requests, transfers and storage.
+    pub month_usd: f64,
+    /// Of that, what lay in it.
+    pub month_storage_usd: f64,
+    /// What the last month before it came to.
+    pub previous_month_usd: Option<f64>,
+    /// Requests and transfers since this process began.
+    pub since_start_usd: f64,
+    /// What the month comes to if it goes on like the month so far.
+    pub forecast_usd: f64,
 }
 
 /// What was asked of the store for one cause, and what that costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CauseBill {
-    /// `demand`, `prefetch`, `flush`, `journal`, `tree`, `root`, `removal`, `recovery`, `check` or `other`.
+    /// `demand`, `prefetch`, `flush`, `journal`, `tree`, `root`, `removal`, `recovery`, `check`, `replication` or `other`.
     pub cause: String,
     /// Every attempt since this process began, by operation.
     pub requests: OperationRequests,

@@ -1,3 +1,4 @@
+use super::ReplicaCheck;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +85,12 @@ pub struct StoreCheckStatus {
     pub orphans_count: u64,
     /// Their keys, at most [`CHECK_FINDINGS_KEPT_MAX`].
     pub orphans: Vec<String>,
+    /// Copies in the store itself that were missing or altered and were put again from a replica.
+    #[serde(default)]
+    pub objects_healed: u64,
+    /// What was found in each replica.
+    #[serde(default)]
+    pub replicas: Vec<ReplicaCheck>,
     /// All findings; `findings` has the first of them, at most [`CHECK_FINDINGS_KEPT_MAX`].
     pub findings_count: u64,
     /// In the order in which they were found.

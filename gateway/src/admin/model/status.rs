@@ -1,6 +1,6 @@
 //! What `tombolo status --json` prints. Names and units are a promise to scripts; fields are added, never changed.
 
-use super::{BillStatus, PolicyStatus, ShareInfo, VolumeInfo};
+use super::{BillStatus, PolicyStatus, ReplicaInfo, ShareInfo, VolumeInfo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,9 @@ pub struct Status {
     pub pause: Option<String>,
     /// The bucket or directory behind the gateway, as the latest requests found it.
     pub store: StoreStatus,
+    /// The other stores that hold the same, in the order of their names.
+    #[serde(default)]
+    pub replicas: Vec<ReplicaInfo>,
     /// Of what is put into the store.
     #[serde(default)]
     pub encryption: EncryptionStatus,

@@ -1,6 +1,6 @@
 //! The bill in `tombolo status`.
 
-use crate::admin::model::BillStatus;
+use crate::admin::model::{BillStatus, ReplicaBill};
 
 /// What it comes to.
 pub(super) fn month(bill: &BillStatus) -> String {
@@ -15,6 +15,17 @@ pub(super) fn month(bill: &BillStatus) -> String {
         dollars(bill.forecast_usd),
         bill.prices,
         bill.prices_date
+    )
+}
+
+/// What a replica comes to.
+pub(super) fn of_replica(bill: &ReplicaBill) -> String {
+    format!(
+        "{}: {} so far, {} at the month's end; prices: {}",
+        bill.name,
+        dollars(bill.month_usd),
+        dollars(bill.forecast_usd),
+        bill.prices
     )
 }
 
