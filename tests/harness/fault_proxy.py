@@ -33,8 +33,8 @@ EXPIRED = (
 )
 TIME_SKEWED = (
     "403 Forbidden",
-    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>RequestTimeTooSkewed</Code><Message>The difference between the '
-    b"request time and the current time is too large.</Message></Error>",
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>RequestTimeTooSkewed</Code><Message>The difference between '
+    b"the request time and the current time is too large.</Message></Error>",
 )
 
 
