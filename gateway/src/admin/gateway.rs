@@ -9,10 +9,10 @@ use crate::admin::endpoints::{
     ShareQuota, StartTrace, VolumeFlush,
 };
 use crate::admin::model::{
-    CacheStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, GroupCommitStatus,
-    JournalStatus, LossStatus, LostRange, MemoryStatus, MetadataStatus, PolicyStatus, RecoveryPointStatus, ReplicaInfo,
-    SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus, TraceStatus, UploadIntervalStatus,
-    UploadStatus, VolumeInfo, WriteStatus,
+    CacheStatus, ConcurrencyStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind,
+    GroupCommitStatus, JournalStatus, LossStatus, LostRange, MemoryStatus, MetadataStatus, PolicyStatus,
+    RecoveryPointStatus, ReplicaInfo, SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus,
+    TraceStatus, UploadIntervalStatus, UploadStatus, VolumeInfo, WriteStatus,
 };
 use crate::admin::server::Handlers;
 use crate::bill::Bill;
@@ -135,7 +135,10 @@ impl GatewayControl {
             (Some(since), _) if now.micros_since(since) >= UNREACHABLE_AFTER_MICROS => StoreState::Unreachable,
             (Some(_), _) => StoreState::Degraded,
         };
+        let (_, _, pace) = self.gateway.store_load();
         StoreStatus {
+            downloads: concurrency(&pace.gets),
+            uploads: concurrency(&pace.puts),
             url: self.store_url.clone(),
             state,
             last_error: store.error.clone(),
@@ -267,6 +270,14 @@ impl GatewayControl {
 
 fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
+}
+
+fn concurrency(state: &tombolo_flow_control::concurrency::State) -> ConcurrencyStatus {
+    ConcurrencyStatus {
+        limit: state.limit.into(),
+        bytes_per_s: state.bytes_per_s,
+        halvings: state.halvings,
+    }
 }
 
 fn group_commit(state: &tombolo_flow_control::group_commit::State) -> GroupCommitStatus {

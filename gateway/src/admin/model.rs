@@ -25,9 +25,9 @@ pub use policy::{PolicySetting, PolicyStatus, PolicyTally};
 pub use replica::{ReplicaCheck, ReplicaInfo};
 pub use share::{SHARE_QUOTA_BYTES_MAX, SessionInfo, SessionKind, ShareInfo, check_share_name, check_share_quota};
 pub use status::{
-    CacheStatus, DataKeyStatus, DedupStatus, EncryptionStatus, GroupCommitStatus, JournalStatus, LossStatus, LostRange,
-    MemoryStatus, MetadataStatus, RecoveryPointStatus, Status, StoreState, StoreStatus, UploadIntervalStatus,
-    UploadStatus, WriteStatus,
+    CacheStatus, ConcurrencyStatus, DataKeyStatus, DedupStatus, EncryptionStatus, GroupCommitStatus, JournalStatus,
+    LossStatus, LostRange, MemoryStatus, MetadataStatus, RecoveryPointStatus, Status, StoreState, StoreStatus,
+    UploadIntervalStatus, UploadStatus, WriteStatus,
 };
 pub use trace::{TRACE_BYTES_MAX, TRACE_BYTES_MIN, TraceState, TraceStatus, check_trace_path, check_trace_size};
 pub use volume::{VOLUME_BYTES_MAX, VolumeInfo, check_volume_name, check_volume_size};

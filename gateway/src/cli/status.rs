@@ -6,7 +6,9 @@ use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
 use crate::admin::endpoints;
-use crate::admin::model::{GroupCommitStatus, ReplicaInfo, Status, StoreState, UploadIntervalStatus};
+use crate::admin::model::{
+    ConcurrencyStatus, GroupCommitStatus, ReplicaInfo, Status, StoreState, StoreStatus, UploadIntervalStatus,
+};
 use crate::settings::ByteSize;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use std::time::Duration;
@@ -42,6 +44,7 @@ fn shown(status: &Status) -> String {
         lines.push(("metadata", metadata(status)));
     }
     lines.push(("store", store(status)));
+    lines.push(("requests", requests(&status.store)));
     for replica in &status.replicas {
         lines.push(("replica", replica_shown(replica)));
     }
@@ -97,6 +100,23 @@ fn shown(status: &Status) -> String {
         .into_iter()
         .map(|(label, text)| format!("{label:<15} {text}\n"))
         .collect()
+}
+
+/// To the store.
+fn requests(store: &StoreStatus) -> String {
+    let shown = |state: &ConcurrencyStatus, name: &str| {
+        let rate = match state.bytes_per_s {
+            rate if rate >= 1.0 => format!(" ({}/s)", HumanBytes(rate as u64)),
+            _ => String::new(),
+        };
+        let halved = match state.halvings {
+            0 => String::new(),
+            times => format!(" halved {times} times"),
+        };
+        format!("{} {name}{rate}{halved}", state.limit)
+    };
+    let (downloads, uploads) = (shown(&store.downloads, "downloads"), shown(&store.uploads, "uploads"));
+    format!("up to {downloads} and {uploads} at once")
 }
 
 fn group_commit(state: &GroupCommitStatus) -> String {
@@ -389,6 +409,15 @@ mod tests {
                 state: StoreState::Unreachable,
                 last_error: Some("connection refused".into()),
                 last_success_age_s: Some(30.0),
+                downloads: ConcurrencyStatus {
+                    limit: 32,
+                    bytes_per_s: 3.0 * 1024.0 * 1024.0,
+                    halvings: 2,
+                },
+                uploads: ConcurrencyStatus {
+                    limit: 16,
+                    ..ConcurrencyStatus::default()
+                },
             },
             encryption: EncryptionStatus {
                 is_on: true,
@@ -409,6 +438,7 @@ mod tests {
         let expected = "dirty           1.00 GiB of at most 4.00 GiB (25.0 %)
 recovery point  12.3 s ago
 store           unreachable: s3://bucket; last success 30.0 s ago; connection refused
+requests        up to 32 downloads (3.00 MiB/s) halved 2 times and 16 uploads at once
 encryption      aes-256-gcm, data key 00000000000000bb, master key 00000000000000aa
 deduplication   4.00 : 1 (75.0 % duplicate, 0.0 % zero)
 cache hits      90.0 % of 10 blocks (1 misses, 0 partial)

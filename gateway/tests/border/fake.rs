@@ -132,7 +132,7 @@ impl Fake {
                     StoreState::Ok
                 },
                 last_error: state.store_error.clone(),
-                last_success_age_s: None,
+                ..StoreStatus::default()
             },
             volumes: state.volumes.values().cloned().collect(),
             shares: state.shares.values().cloned().collect(),

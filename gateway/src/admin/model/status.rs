@@ -201,6 +201,23 @@ pub struct StoreStatus {
     pub last_error: Option<String>,
     /// None before the first success.
     pub last_success_age_s: Option<f64>,
+    /// Requests from it.
+    #[serde(default)]
+    pub downloads: ConcurrencyStatus,
+    /// Requests to it.
+    #[serde(default)]
+    pub uploads: ConcurrencyStatus,
+}
+
+/// Requests in one direction, and what is known of the path that they take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConcurrencyStatus {
+    /// So many suit the store at once, as found out or as set.
+    pub limit: u64,
+    /// The highest rate of late; 0 before anything is known.
+    pub bytes_per_s: f64,
+    /// How often the store has asked for patience, or lost so much that the limit was halved.
+    pub halvings: u64,
 }
 
 /// How fast dirty data leaves, and how long that takes.
