@@ -64,6 +64,10 @@ def stored_bytes(gateway: Gateway) -> bytes:
 
 @pytest.fixture
 def filled(gateway: Gateway) -> Gateway:
+    """In several objects."""
+    gateway.stop()
+    gateway.settings = merged(gateway.settings, {"store": {"object_bytes_max": "256KiB"}})
+    gateway.start()
     gateway.create_volume("vol", "64MiB")
     write(gateway, contents())
     return gateway

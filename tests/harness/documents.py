@@ -99,7 +99,7 @@ def settings_in(configuration: str) -> dict[str, set[str]]:
     settings: dict[str, set[str]] = {}
     for part in re.split(r"^## ", configuration, flags=re.MULTILINE)[1:]:
         heading, rows = part.split("\n", 1)
-        section = re.match(r"`\[(\w+)\]`", heading)
+        section = re.match(r"`\[([\w.]+)\]`", heading)
         settings[section.group(1) if section else ""] = set(re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE))
     return settings
 
@@ -120,8 +120,8 @@ def unknown_settings(text: str, settings: Settings) -> list[str]:
 def keys_of_toml(block: str) -> Iterator[tuple[str, str]]:
     section = ""
     for line in block.splitlines():
-        if heading := re.match(r"\[(\w+)\]", line):
-            section = heading.group(1)
+        if heading := re.match(r"\[([\w.]+)\]", line):
+            section = re.sub(r"^store\.replica\.\w+$", "store.replica.NAME", heading.group(1))
         elif key := re.match(r"(\w+) *=", line):
             yield section, key.group(1)
 
