@@ -224,7 +224,12 @@ def test_what_is_written_again_is_known_when_all_is_here(gateway: Gateway, kills
     gateway.recover("--take-over")
     gateway.start()
     for _ in range(kills):
-        wait_for(lambda: gateway.status()["metadata"]["loaded_records"] > 0, 30, "something to be brought here")
+        # All of it may be here before anybody looks.
+        wait_for(
+            lambda: is_complete(gateway) or gateway.status()["metadata"]["loaded_records"] > 0,
+            30,
+            "something to be brought here",
+        )
         gateway.kill9()
         gateway.start()
     wait_complete(gateway)

@@ -155,7 +155,11 @@ def test_all_front_ends_serve_and_change_what_is_in_the_store(
         gateway.start()
 
     def kill_when_some_is_here() -> None:
-        wait_for(lambda: gateway.status()["metadata"]["loaded_records"] > 0, 30, "something to be brought here")
+        wait_for(
+            lambda: is_complete(gateway) or gateway.status()["metadata"]["loaded_records"] > 0,
+            30,
+            "something to be brought here",
+        )
         kill()
 
     exerciser.run(60)
