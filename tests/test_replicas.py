@@ -138,6 +138,15 @@ def expect_rounds(gateway: Gateway, rounds: list[int]) -> None:
         assert read(gateway, MIB, at=at * MIB) == noise(1, 1_000 + last), f"mebibyte {at}"
 
 
+def filled(make_gateway: GatewayFactory, stores: Stores, settings: dict[str, Any], data: bytes) -> Gateway:
+    """A gateway with a volume of this beginning, which both stores have."""
+    gateway = make_gateway(settings, stores.near.environment).start()
+    gateway.create_volume("vol", "64MiB")
+    write_all(gateway, data)
+    wait_equal(gateway, stores)
+    return gateway
+
+
 def test_a_replica_that_was_away_under_load_becomes_equal(make_gateway: GatewayFactory, stores: Stores) -> None:
     gateway = make_gateway(stores.settings(), stores.near.environment).start()
     gateway.create_volume("vol", "64MiB")
@@ -171,11 +180,7 @@ def test_a_replica_that_was_away_under_load_becomes_equal(make_gateway: GatewayF
 def test_the_replica_alone_is_enough_when_the_store_is_gone_for_ever(
     make_gateway: GatewayFactory, stores: Stores
 ) -> None:
-    gateway = make_gateway(stores.settings(), stores.near.environment).start()
-    gateway.create_volume("vol", "64MiB")
-    data = noise(24)
-    write_all(gateway, data)
-    wait_equal(gateway, stores)
+    gateway = filled(make_gateway, stores, stores.settings(), data := noise(24))
     stores.near.close()
     # Without the store nothing new is confirmed, but all is read.
     expect(gateway, data)
@@ -196,11 +201,7 @@ def test_the_replica_alone_is_enough_when_the_store_is_gone_for_ever(
 
 
 def test_a_recovery_from_the_store_goes_on_with_its_replica(make_gateway: GatewayFactory, stores: Stores) -> None:
-    gateway = make_gateway(stores.settings(), stores.near.environment).start()
-    gateway.create_volume("vol", "64MiB")
-    data = noise(8)
-    write_all(gateway, data)
-    wait_equal(gateway, stores)
+    gateway = filled(make_gateway, stores, stores.settings(), data := noise(8))
     gateway.lose_state()
     gateway.state_directory.mkdir()
     gateway.recover("--take-over")
@@ -213,11 +214,7 @@ def test_a_recovery_from_the_store_goes_on_with_its_replica(make_gateway: Gatewa
 def test_a_store_that_is_away_is_read_in_its_replica_and_goes_on_later(
     make_gateway: GatewayFactory, stores: Stores
 ) -> None:
-    gateway = make_gateway(stores.settings(), stores.near.environment).start()
-    gateway.create_volume("vol", "64MiB")
-    data = noise(32)
-    write_all(gateway, data)
-    wait_equal(gateway, stores)
+    gateway = filled(make_gateway, stores, stores.settings(), data := noise(32))
     stores.near.kill9()
     expect(gateway, data)
     write(gateway, noise(2, 3), at=40 * MIB)
@@ -233,11 +230,7 @@ def test_the_cheaper_store_is_read_although_it_is_slow_unless_time_is_money(
     make_gateway: GatewayFactory, stores: Stores, hour_usd: int, expected: str
 ) -> None:
     settings = merged(stores.settings({"prices": "free"}), {"store": {"read_hour_usd": hour_usd}})
-    gateway = make_gateway(settings, stores.near.environment).start()
-    gateway.create_volume("vol", "64MiB")
-    data = noise(32)
-    write_all(gateway, data)
-    wait_equal(gateway, stores)
+    gateway = filled(make_gateway, stores, settings, data := noise(32))
     # What is cached is read there; a first read tells how long the far one takes.
     stores.proxy.faults.delay_s = 0.15
     expect(gateway, data[: 8 * MIB])
@@ -253,11 +246,7 @@ def test_what_was_altered_or_lost_in_one_store_is_mended_from_the_other(
     make_gateway: GatewayFactory, stores: Stores
 ) -> None:
     # The far one is read as long as it can be.
-    gateway = make_gateway(stores.settings({"prices": "free"}), stores.near.environment).start()
-    gateway.create_volume("vol", "64MiB")
-    data = noise(32)
-    write_all(gateway, data)
-    wait_equal(gateway, stores)
+    gateway = filled(make_gateway, stores, stores.settings({"prices": "free"}), data := noise(32))
     packs = sorted(path for path in (stores.far_objects / "objects").rglob("*") if path.is_file())
     for number, pack in enumerate(packs):
         if number % 3 == 0:

@@ -31,6 +31,7 @@ use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result}
 use crate::{ErrorKind, Operation, StoreError};
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use presence::Presence;
 use read_choice::ReadChoice;
 use replica::Replica;
@@ -79,28 +80,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 type Boxed<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
-
-/// All at the same time, in this task, so that each knows why it is asked.
-async fn together<T>(requests: impl IntoIterator<Item = impl Future<Output = T> + Send>) -> Vec<T> {
-    let mut requests: Vec<_> = requests
-        .into_iter()
-        .map(|request| (Some(Box::pin(request)), None))
-        .collect();
-    std::future::poll_fn(move |context| {
-        for (request, answer) in &mut requests {
-            if let Some(waiting) = request
-                && let Poll::Ready(ready) = waiting.as_mut().poll(context)
-            {
-                (*request, *answer) = (None, Some(ready));
-            }
-        }
-        if requests.iter().any(|(request, _)| request.is_some()) {
-            return Poll::Pending;
-        }
-        Poll::Ready(requests.iter_mut().filter_map(|(_, answer)| answer.take()).collect())
-    })
-    .await
-}
 
 /// The first of them that comes to an end, which is taken out.
 async fn first<T>(requests: &mut Vec<(usize, Boxed<'_, T>)>) -> (usize, T) {
@@ -273,7 +252,7 @@ impl Replicated {
                 place => self.read_replica(place, key, None).await,
             }
         });
-        because(cause, together(copies)).await
+        because(cause, join_all(copies)).await
     }
 
     /// Whether a copy may be missing, as it is noted that it is to be brought: of the primary, then of each replica.
@@ -443,7 +422,7 @@ impl Replicated {
             }
             replica.wake.notify_one();
         });
-        together(moves).await;
+        join_all(moves).await;
         Ok(etag)
     }
 }
@@ -469,7 +448,7 @@ impl ObjectStore for Replicated {
             return self.primary.put(key, bytes, mode).await;
         }
         let _in_flight = self.in_flight.enter(key);
-        let write = || together(self.replicas.iter().map(|replica| replica.write(key, &bytes)));
+        let write = || join_all(self.replicas.iter().map(|replica| replica.write(key, &bytes)));
         let (etag, written) = if is_named_by_contents(key) {
             let (etag, written) = tokio::join!(self.primary.put(key, bytes.clone(), mode), write());
             (etag?, written)
@@ -551,7 +530,7 @@ impl ObjectStore for Replicated {
         let deleted = self.primary.delete(key).await;
         // It may be gone although it failed, and then nobody asks for it again.
         let is_gone = deleted.is_ok();
-        for noted in together(self.replicas.iter().map(|replica| replica.delete(key, is_gone))).await {
+        for noted in join_all(self.replicas.iter().map(|replica| replica.delete(key, is_gone))).await {
             noted?;
         }
         deleted

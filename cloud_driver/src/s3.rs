@@ -25,6 +25,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use classify::Request;
 use credentials::{Identity, Source};
+use futures_util::StreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum, S3ConditionalPut};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
@@ -35,7 +36,6 @@ use object_store::{
 use observer::{Observing, chain, observe};
 use settings::Endpoint;
 use std::fmt;
-use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,6 +152,22 @@ impl S3Store {
         tag.filter(|tag| !tag.is_empty())
             .map(ETag)
             .ok_or_else(|| self.corrupt(operation, key, "no ETag, so that conditional puts would be impossible"))
+    }
+
+    /// In one piece; a body that is longer than announced ends one chunk behind that.
+    async fn body(&self, got: GetResult, expected_bytes: usize) -> object_store::Result<Bytes> {
+        if expected_bytes < POOLED_BYTES_MIN {
+            return got.bytes().await;
+        }
+        let mut body = self.buffers.take(expected_bytes);
+        body.bytes.clear();
+        let mut chunks = got.into_stream();
+        while body.bytes.len() <= expected_bytes
+            && let Some(chunk) = chunks.next().await
+        {
+            body.bytes.extend_from_slice(&chunk?);
+        }
+        Ok(Bytes::from_owner(body))
     }
 
     /// One page of keys, and the token of the next.
@@ -287,24 +303,6 @@ fn with_source(builder: AmazonS3Builder, identity: &Identity) -> AmazonS3Builder
             .with_config(Key::ContainerCredentialsFullUri, url)
             .with_config(Key::ContainerAuthorizationTokenFile, token_file),
         Source::Instance => builder,
-    }
-}
-
-impl S3Store {
-    /// In one piece; a body that is longer than announced ends one chunk behind that.
-    async fn body(&self, got: GetResult, expected_bytes: usize) -> object_store::Result<Bytes> {
-        if expected_bytes < POOLED_BYTES_MIN {
-            return got.bytes().await;
-        }
-        let mut body = self.buffers.take(expected_bytes);
-        body.bytes.clear();
-        let mut chunks = got.into_stream();
-        while body.bytes.len() <= expected_bytes
-            && let Some(chunk) = poll_fn(|context| chunks.as_mut().poll_next(context)).await
-        {
-            body.bytes.extend_from_slice(&chunk?);
-        }
-        Ok(Bytes::from_owner(body))
     }
 }
 

@@ -5,9 +5,10 @@ use super::backlog::{Record, Task};
 use super::backlog_file::Durability;
 use super::comparison::{Compared, list};
 use super::replica::Replica;
-use super::{InFlight, together, unix_s};
+use super::{InFlight, unix_s};
 use crate::metadata_object::JOURNAL_PREFIX;
 use crate::store::{ListedObject, ObjectStore, Result};
+use futures_util::future::join_all;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,7 +105,7 @@ async fn bring<'k>(
     let (journal, others): (Vec<&str>, Vec<&str>) = keys.partition(|key| key.starts_with(JOURNAL_PREFIX));
     for keys in [others, journal] {
         let copies = keys.into_iter().map(|key| replica.bring(&**primary, key));
-        for brought in together(copies).await {
+        for brought in join_all(copies).await {
             brought?;
         }
     }

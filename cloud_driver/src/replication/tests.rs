@@ -118,7 +118,7 @@ async fn a_replica_that_is_slow_is_waited_for_and_not_away() {
     world.replica.set_latency(world::AWAY_AFTER / 2);
     let begun = RealInstant::now();
     let keys: Vec<String> = (0..8).map(|number| format!("objects/{number}")).collect();
-    for put in together(keys.iter().map(|key| gateway.put(key, key))).await {
+    for put in join_all(keys.iter().map(|key| gateway.put(key, key))).await {
         put.unwrap();
     }
     assert_eq!(begun.elapsed(), world::AWAY_AFTER * 4);

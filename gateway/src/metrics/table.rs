@@ -5,6 +5,7 @@ use super::requests::OperationMetrics;
 use super::{Kind, Labels, Metric, Reading};
 use crate::admin::model::{
     CauseBill, PolicyTally, ReplicaBill, ReplicaInfo, SessionInfo, SessionKind, ShareInfo, StoreState,
+    UploadIntervalStatus,
 };
 use tombolo_cloud_driver::{CauseCounts, OperationCounts, ReplicaState};
 use tombolo_core::PolicyCounters;
@@ -594,54 +595,22 @@ pub(super) const METRICS: &[Metric] = &[
     gauge(
         "tombolo_upload_interval_seconds",
         "Stout's interval between rounds of uploads; 0 without it.",
-        |m| {
-            Float(
-                m.status
-                    .upload
-                    .interval
-                    .as_ref()
-                    .map_or(0.0, |interval| interval.interval_s),
-            )
-        },
+        |m| Float(upload_interval(m).interval_s),
     ),
     gauge(
         "tombolo_upload_latency_seconds",
         "How long objects took from when they were ready, as Stout saw it last; 0 without it.",
-        |m| {
-            Float(
-                m.status
-                    .upload
-                    .interval
-                    .as_ref()
-                    .map_or(0.0, |interval| interval.latency_s),
-            )
-        },
+        |m| Float(upload_interval(m).latency_s),
     ),
     counter(
         "tombolo_upload_interval_accelerations_total",
         "Times that Stout shortened the interval between rounds of uploads.",
-        |m| {
-            Integer(
-                m.status
-                    .upload
-                    .interval
-                    .as_ref()
-                    .map_or(0, |interval| interval.accelerations),
-            )
-        },
+        |m| Integer(upload_interval(m).accelerations),
     ),
     counter(
         "tombolo_upload_interval_back_offs_total",
         "Times that Stout lengthened it.",
-        |m| {
-            Integer(
-                m.status
-                    .upload
-                    .interval
-                    .as_ref()
-                    .map_or(0, |interval| interval.back_offs),
-            )
-        },
+        |m| Integer(upload_interval(m).back_offs),
     ),
     gauge("tombolo_metadata_bytes", "Local metadata on disk.", |m| {
         Integer(m.local.metadata_bytes)
@@ -731,6 +700,11 @@ pub(super) const METRICS: &[Metric] = &[
         |m| m.check_findings.map_or(Integers(Vec::new()), Integer),
     ),
 ];
+
+/// All zero where the intervals are not Stout's.
+fn upload_interval(metrics: &Metrics) -> UploadIntervalStatus {
+    metrics.status.upload.interval.clone().unwrap_or_default()
+}
 
 fn operation(name: &'static str) -> Labels {
     vec![("operation", name.to_owned())]

@@ -177,10 +177,14 @@ impl Gateway {
                 if worker.cloud.replicas.is_some() && is_altered(&result) {
                     return worker.fetch_whole(fetch, descriptor, items, result);
                 }
-                worker.submit(Event::Fetched { fetch, result });
-                worker.tell_lanes();
+                worker.fetched(fetch, result);
             });
         });
+    }
+
+    fn fetched(self: &Arc<Self>, fetch: JobId, result: Fetched) {
+        self.submit(Event::Fetched { fetch, result });
+        self.tell_lanes();
     }
 
     /// What came is not what was put: another store may have it whole, and then the bad copy is replaced.
@@ -200,8 +204,7 @@ impl Gateway {
                     Some(object) => worker.store_fetched(&descriptor, &items, 0, &object),
                     None => altered,
                 };
-                worker.submit(Event::Fetched { fetch, result });
-                worker.tell_lanes();
+                worker.fetched(fetch, result);
             });
         });
     }

@@ -2,16 +2,14 @@
 
 use super::rules::{fault, is_plain_absolute};
 use super::section::{Field, Permitted, Section, section};
-use super::store::{
-    AddressingStyle, Named, check_directory_store, check_endpoint, s3_addressing_style, without_userinfo,
-};
+use super::store::{AddressingStyle, Named, check_directory_store, check_endpoint, without_userinfo};
 use super::value::Value;
 use super::{Fault, Prices, Settings, Store, set_field};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tombolo_base::Named as _;
 use tombolo_billing::Table;
-use tombolo_cloud_driver::{AcceptedRoot, S3Settings, StoreSettings, StoreUrl};
+use tombolo_cloud_driver::{AcceptedRoot, StoreSettings, StoreUrl};
 
 /// In the table `[store]`.
 pub(super) const KEY: &str = "replica";
@@ -91,19 +89,9 @@ impl Replica {
 
     /// What the store that `url` names takes besides it; times are those of `[store]`.
     pub fn driver_settings(&self, store: &Store) -> StoreSettings {
-        StoreSettings {
-            s3: S3Settings {
-                endpoint: self.endpoint.clone(),
-                region: self.region.clone(),
-                addressing_style: s3_addressing_style(self.addressing_style),
-                profile: self.profile.clone(),
-                ca_file: self.ca_file.clone(),
-                allow_http: self.allow_http,
-                connect_timeout_ms: store.connect_timeout_ms,
-                request_timeout_ms: store.request_timeout_ms,
-                ..S3Settings::default()
-            },
-        }
+        let mut place = store.clone();
+        self.clone().take_the_place_of(&mut place);
+        place.driver_settings()
     }
 
     /// What it charges.

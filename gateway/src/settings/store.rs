@@ -127,14 +127,6 @@ section! {
     }
 }
 
-pub(super) fn s3_addressing_style(style: AddressingStyle) -> driver::AddressingStyle {
-    match style {
-        AddressingStyle::Auto => driver::AddressingStyle::Auto,
-        AddressingStyle::Path => driver::AddressingStyle::Path,
-        AddressingStyle::VirtualHost => driver::AddressingStyle::VirtualHost,
-    }
-}
-
 impl Store {
     /// What the store that `url` names takes besides it.
     pub fn driver_settings(&self) -> StoreSettings {
@@ -142,7 +134,11 @@ impl Store {
             s3: S3Settings {
                 endpoint: self.endpoint.clone(),
                 region: self.region.clone(),
-                addressing_style: s3_addressing_style(self.addressing_style),
+                addressing_style: match self.addressing_style {
+                    AddressingStyle::Auto => driver::AddressingStyle::Auto,
+                    AddressingStyle::Path => driver::AddressingStyle::Path,
+                    AddressingStyle::VirtualHost => driver::AddressingStyle::VirtualHost,
+                },
                 profile: self.profile.clone(),
                 ca_file: self.ca_file.clone(),
                 allow_http: self.allow_http,

@@ -5,6 +5,7 @@ ended from there. Children do it, which are waited for no longer than a limit, a
 """
 
 import contextlib
+import shutil
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -136,6 +137,31 @@ class FuseProcess:
         with contextlib.suppress(OSError):
             detach(self.folder)
         self.process.kill9_family()
+
+
+@dataclass
+class ServedSystem(MountedSystem):
+    """One process serves the mount, and caches on the local disk."""
+
+    program: ClassVar[str]
+    served: FuseProcess = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.served = FuseProcess(self.program, self.folder, self.place.folder / f"{self.program}.log")
+
+    @property
+    def cache(self) -> Path:
+        return self.place.folder / "cache"
+
+    def unmount(self) -> None:
+        self.served.stop()
+
+    def forget(self) -> None:
+        shutil.rmtree(self.cache, ignore_errors=True)
+
+    def end(self) -> None:
+        self.served.end()
 
 
 def unmount(folder: Path) -> None:

@@ -1,12 +1,11 @@
 """JuiceFS: chunks of files as objects, names and everything else in a database beside the bucket, here SQLite."""
 
-import shutil
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from bench.systems.base import FuseProcess, MountedSystem
+from bench.systems.base import ServedSystem
 from harness.object_store import ACCESS_KEY, SECRET_KEY
 from harness.tools import free_port, run
 
@@ -17,14 +16,10 @@ def juicefs_binary() -> Path:
 
 
 @dataclass
-class JuiceFs(MountedSystem):
+class JuiceFs(ServedSystem):
     name: ClassVar[str] = "JuiceFS"
     options: ClassVar[str] = "metadata in SQLite on the local disk, no writeback (fsync waits for the bucket)"
-    served: FuseProcess = field(init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.served = FuseProcess("juicefs", self.folder, self.place.folder / "juicefs.log")
+    program: ClassVar[str] = "juicefs"
 
     @classmethod
     def version(cls) -> str:
@@ -41,17 +36,8 @@ class JuiceFs(MountedSystem):
 
     def mount(self) -> None:
         words: list[str | Path] = [juicefs_binary(), "mount", "--no-usage-report", "--no-syslog"]
-        words += ["--cache-dir", self.place.folder / "cache", "--metrics", f"127.0.0.1:{free_port()}"]
+        words += ["--cache-dir", self.cache, "--metrics", f"127.0.0.1:{free_port()}"]
         self.served.start([*words, self._metadata, self.folder])
 
     def settle(self, limit_s: float) -> None:
         """All is there when fsync or close have returned."""
-
-    def unmount(self) -> None:
-        self.served.stop()
-
-    def forget(self) -> None:
-        shutil.rmtree(self.place.folder / "cache", ignore_errors=True)
-
-    def end(self) -> None:
-        self.served.end()

@@ -1,27 +1,25 @@
 """`rclone mount`: a file is an object, cached whole on the local disk and uploaded after it was closed."""
 
 import json
-import shutil
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from bench.systems.base import FuseProcess, MountedSystem
+from bench.systems.base import ServedSystem
 from harness.object_store import ACCESS_KEY, REGION, SECRET_KEY
 from harness.tools import free_port, run, wait_for
 
 
 @dataclass
-class Rclone(MountedSystem):
+class Rclone(ServedSystem):
     name: ClassVar[str] = "rclone mount"
     options: ClassVar[str] = "--vfs-cache-mode writes --vfs-write-back 0s (uploads begin at once, not after 5 s)"
-    served: FuseProcess = field(init=False)
+    program: ClassVar[str] = "rclone"
     control_port: int = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.served = FuseProcess("rclone", self.folder, self.place.folder / "rclone.log")
         self.control_port = free_port()
 
     @classmethod
@@ -42,7 +40,7 @@ class Rclone(MountedSystem):
             "--config",
             "/dev/null",
         ]
-        words += ["--vfs-cache-mode", "writes", "--vfs-write-back", "0s", "--cache-dir", self.place.folder / "cache"]
+        words += ["--vfs-cache-mode", "writes", "--vfs-write-back", "0s", "--cache-dir", self.cache]
         words += ["--rc", "--rc-no-auth", "--rc-addr", f"127.0.0.1:{self.control_port}"]
         environment = {f"RCLONE_CONFIG_STORE_{key}": value for key, value in remote.items()}
         # It ends at once where certificates of authorities are named for AWS's clients, which nobody asks for here.
@@ -57,12 +55,3 @@ class Rclone(MountedSystem):
         with urllib.request.urlopen(asked, timeout=10) as reply:
             cache = json.load(reply)["diskCache"]
         return int(cache["uploadsInProgress"]) + int(cache["uploadsQueued"])
-
-    def unmount(self) -> None:
-        self.served.stop()
-
-    def forget(self) -> None:
-        shutil.rmtree(self.place.folder / "cache", ignore_errors=True)
-
-    def end(self) -> None:
-        self.served.end()

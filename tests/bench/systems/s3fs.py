@@ -1,23 +1,18 @@
 """s3fs: a file is an object, uploaded by fsync and close."""
 
-import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
-from bench.systems.base import FuseProcess, MountedSystem
+from bench.systems.base import ServedSystem
 from harness.object_store import ACCESS_KEY, REGION, SECRET_KEY
 from harness.tools import run
 
 
 @dataclass
-class S3fs(MountedSystem):
+class S3fs(ServedSystem):
     name: ClassVar[str] = "s3fs"
     options: ClassVar[str] = "use_cache (a cache on the local disk)"
-    served: FuseProcess = field(init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.served = FuseProcess("s3fs", self.folder, self.place.folder / "s3fs.log")
+    program: ClassVar[str] = "s3fs"
 
     @classmethod
     def version(cls) -> str:
@@ -31,17 +26,8 @@ class S3fs(MountedSystem):
 
     def mount(self) -> None:
         options = [f"url={self.place.endpoint}", "use_path_request_style", f"endpoint={REGION}"]
-        options += [f"passwd_file={self.place.folder / 'password'}", f"use_cache={self.place.folder / 'cache'}"]
+        options += [f"passwd_file={self.place.folder / 'password'}", f"use_cache={self.cache}"]
         self.served.start(["s3fs", self.place.bucket, self.folder, "-f", "-o", ",".join(options)])
 
     def settle(self, limit_s: float) -> None:
         """All is there when fsync or close have returned."""
-
-    def unmount(self) -> None:
-        self.served.stop()
-
-    def forget(self) -> None:
-        shutil.rmtree(self.place.folder / "cache", ignore_errors=True)
-
-    def end(self) -> None:
-        self.served.end()

@@ -399,7 +399,7 @@ pub async fn random_life(seed: u64) {
                     .collect();
                 number += keys.len() as u64;
                 let puts = keys.iter().map(|key| gateway.put(key, key));
-                for (key, put) in keys.iter().zip(together(puts).await) {
+                for (key, put) in keys.iter().zip(join_all(puts).await) {
                     if put.is_ok() {
                         live.insert(key.clone());
                         confirmed.insert(key.clone());
