@@ -1,14 +1,15 @@
 //! A path with a round trip, for measurements on one machine: passes TCP on, each byte half a round trip later, in both directions.
-//! As much may be under way as the path takes, so it bounds latency and not throughput.
+//! With a rate it is a link besides, which all connections share in each direction; without one only latency is bounded.
 //!
 //! ```text
-//! delay_proxy LISTEN-ADDRESS:PORT TO-ADDRESS:PORT ROUND-TRIP-MS
+//! delay_proxy LISTEN-ADDRESS:PORT TO-ADDRESS:PORT ROUND-TRIP-MS [LINK-MIB-S]
 //! ```
 //!
 //! A new connection costs one round trip before its first byte, as a handshake does. Slow start and loss are not modelled.
 
 use bytes::BytesMut;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -25,11 +26,15 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [listen, to, round_trip_ms] = &words[..] else {
-        eprintln!("usage: delay_proxy LISTEN-ADDRESS:PORT TO-ADDRESS:PORT ROUND-TRIP-MS");
-        return ExitCode::FAILURE;
+    let (listen, to, round_trip_ms, link_mib_s) = match &words[..] {
+        [listen, to, round_trip_ms] => (listen, to, round_trip_ms, None),
+        [listen, to, round_trip_ms, link_mib_s] => (listen, to, round_trip_ms, Some(link_mib_s)),
+        _ => {
+            eprintln!("usage: delay_proxy LISTEN-ADDRESS:PORT TO-ADDRESS:PORT ROUND-TRIP-MS [LINK-MIB-S]");
+            return ExitCode::FAILURE;
+        }
     };
-    match serve(listen, to, round_trip_ms).await {
+    match serve(listen, to, round_trip_ms, link_mib_s).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("delay_proxy: {error}");
@@ -38,35 +43,66 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn serve(listen: &str, to: &str, round_trip_ms: &str) -> Result<(), Failure> {
+/// One direction of the path.
+struct Direction {
+    one_way: Duration,
+    /// `None`: as fast as it goes.
+    bytes_per_s: Option<f64>,
+    /// When the link has sent what it was given.
+    free_at: Mutex<Instant>,
+}
+
+impl Direction {
+    /// When so many bytes have left, after all that was given to the link before.
+    fn departure(&self, bytes: usize) -> Instant {
+        let now = Instant::now();
+        let Some(bytes_per_s) = self.bytes_per_s else {
+            return now;
+        };
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *free_at = (*free_at).max(now) + Duration::from_secs_f64(bytes as f64 / bytes_per_s);
+        *free_at
+    }
+}
+
+async fn serve(listen: &str, to: &str, round_trip_ms: &str, link_mib_s: Option<&String>) -> Result<(), Failure> {
     let one_way = Duration::from_secs_f64(round_trip_ms.parse::<f64>()? / 2_000.0);
+    let mib_s = link_mib_s.map(|mib_s| mib_s.parse::<f64>()).transpose()?;
+    let direction = || {
+        Arc::new(Direction {
+            one_way,
+            bytes_per_s: mib_s.map(|mib_s| mib_s * f64::from(1 << 20)),
+            free_at: Mutex::new(Instant::now()),
+        })
+    };
+    let (up, down) = (direction(), direction());
     let listener = TcpListener::bind(listen).await?;
     loop {
         let (client, _) = listener.accept().await?;
-        let to = to.to_owned();
+        let (to, up, down) = (to.to_owned(), up.clone(), down.clone());
         tokio::spawn(async move {
             // The client's own handshake took no time.
             sleep(2 * one_way).await;
-            if let Err(error) = connect(client, &to, one_way).await {
+            if let Err(error) = connect(client, &to, up, down).await {
                 eprintln!("delay_proxy: {error}");
             }
         });
     }
 }
 
-async fn connect(client: TcpStream, to: &str, one_way: Duration) -> Result<(), Failure> {
+async fn connect(client: TcpStream, to: &str, up: Arc<Direction>, down: Arc<Direction>) -> Result<(), Failure> {
     let server = TcpStream::connect(to).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    tokio::spawn(pass(from_client, to_server, one_way));
-    pass(from_server, to_client, one_way).await;
+    tokio::spawn(pass(from_client, to_server, up));
+    pass(from_server, to_client, down).await;
     Ok(())
 }
 
 /// An end of one direction, by a close or an error, is passed on as an end.
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, one_way: Duration) {
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Arc<Direction>) {
     let (sender, mut receiver) = channel::<(Instant, BytesMut)>(CHUNKS_UNDER_WAY);
     let reading = async move {
         loop {
@@ -75,8 +111,13 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, one_way: Duration
                 Ok(count) if count > 0 => {}
                 _ => return,
             }
-            if sender.send((Instant::now() + one_way, chunk)).await.is_err() {
+            let departure = direction.departure(chunk.len());
+            if sender.send((departure + direction.one_way, chunk)).await.is_err() {
                 return;
+            }
+            if direction.bytes_per_s.is_some() {
+                // Who sends faster than the link finds it full.
+                sleep_until(departure).await;
             }
         }
     };

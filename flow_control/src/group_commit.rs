@@ -3,7 +3,8 @@
 //! A client that was answered at the end of a sync writes and asks again a moment later: too late for a sync that began at once
 //! with those who waited already. So clients fall into two halves that take turns, and each waits for nearly two syncs.
 //! [`Rule::Gather`] waits for those who were just answered, as many of them as came back in time of late, and no longer than
-//! a sync takes: waiting pays if they are back sooner than that. Where few come back it begins at once.
+//! a sync takes: waiting pays if they are back sooner than that. Where few come back it begins at once, and so it does where syncs are
+//! short: there it is the processors that clients wait for, and those would only stand idle.
 //!
 //! [`Rule::Stout`] leaves it to [`Stout`], with a sync as the request and the journal's bytes as what it brings.
 
@@ -35,6 +36,8 @@ impl Rule {
 
 /// What is waited for clients at the most; less where a sync is shorter.
 const WINDOW_US_MAX: u64 = 4_000;
+/// Nobody waits for others before syncs that are shorter.
+const SYNC_US_MIN: u64 = 1_000;
 /// The weight of the newest sync in averages.
 const AVERAGE_WEIGHT: f64 = 1.0 / 8.0;
 /// Waiting for fewer than this share costs those who wait more than it spares the others.
@@ -180,7 +183,10 @@ impl GroupCommit {
     }
 
     fn window_us(&self) -> u64 {
-        (self.sync_us as u64).min(WINDOW_US_MAX)
+        match self.sync_us as u64 {
+            short if short < SYNC_US_MIN => 0,
+            sync_us => sync_us.min(WINDOW_US_MAX),
+        }
     }
 
     fn window_end(&self) -> Instant {

@@ -20,7 +20,7 @@ from bench.peers import measure_peers
 from bench.protection import measure_protection
 from bench.recovery import measure_recovery
 from bench.report import Section
-from bench.round_trips import measure_round_trips
+from bench.round_trips import Route, measure_round_trips
 from bench.simulator import measure_simulator
 from harness.gateway import Gateway, merged
 from harness.object_store import S3Server
@@ -73,6 +73,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         nargs="+",
         default=[0, 20, 100],
         help="of the parts round-trips and peers: of the path",
+    )
+    parser.add_argument(
+        "--link-mib-s", type=float, help="of the same: what it takes each way; as much as the machine does unless given"
     )
     parser.add_argument(
         "--workloads",
@@ -151,14 +154,18 @@ def measure_protected(options: argparse.Namespace, folder: Path, _: ExitStack) -
     return measure_protection(folder, other, size, options.seconds, options.rounds), {}
 
 
+def routes(options: argparse.Namespace) -> list[Route]:
+    return [Route(round_trip_ms, options.link_mib_s) for round_trip_ms in options.round_trips_ms]
+
+
 def measure_path(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     other = options.other and Path(options.other).resolve(strict=True)
     size = options.cloud_size_mib * MIB
-    return measure_round_trips(folder, options.round_trips_ms, other, size, options.rounds, stack), {}
+    return measure_round_trips(folder, routes(options), other, size, options.rounds, stack), {}
 
 
 def measure_beside_peers(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
-    return measure_peers(folder, options.round_trips_ms, options.cloud_size_mib * MIB, options.rounds, stack), {}
+    return measure_peers(folder, routes(options), options.cloud_size_mib * MIB, options.rounds, stack), {}
 
 
 def survey_peers(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.blocks import FILL
 from bench.fio import Workload, measure
 from bench.rounds import Comparison, alternate
-from harness.gateway import Gateway, merged
+from harness.gateway import Gateway, Settings, merged
 from harness.object_store import S3Server
 from harness.tools import REPOSITORY, build_folder, run
 
@@ -46,11 +46,18 @@ def fill_and_drain(gateway: Gateway, volume: str, size: int) -> float:
     return size / MIB / (time.monotonic() - begun)
 
 
+def held_back(size: int, binary: Path | None = None) -> Settings:
+    """Nothing of so many bytes goes to the store by itself, so that a drain has everything before it."""
+    flush: dict[str, object] = {"flush_delay_ms": 3_600_000, "dirty_bytes_max": f"{3 * size // MIB}MiB"}
+    early = "early_flush_bytes"
+    if binary is None or early in run([binary, "settings", "--markdown"]).stdout:
+        flush[early] = "1TiB"
+    return {"flush": flush}
+
+
 def upload_only_on_drain(gateway: Gateway, size: int) -> None:
-    """Nothing goes to the store by itself, so that a drain has everything before it."""
     gateway.stop()
-    flush = {"flush_delay_ms": 3_600_000, "dirty_bytes_max": f"{3 * size // MIB}MiB"}
-    gateway.settings = merged(gateway.settings, {"flush": flush})
+    gateway.settings = merged(gateway.settings, held_back(size))
     gateway.start()
 
 

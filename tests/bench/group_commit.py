@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
 
+from bench.cloud import held_back
 from bench.load import WARNINGS
 from bench.report import Section
 from bench.rotation import Figures, beside, rotate
-from harness.gateway import Gateway, Settings
+from harness.gateway import Gateway, Settings, merged
 from harness.mount import Mount
 from harness.tools import REPOSITORY, preloaded_library, run
 
@@ -51,8 +52,9 @@ def begun(
     """Nothing is uploaded meanwhile. `rule` is none of a build that knows no rules."""
     settings: Settings = {
         "cache": {"size": "2GiB"},
-        "flush": {"flush_delay_ms": HOUR_MS, "recovery_point_ms": HOUR_MS, "dirty_bytes_max": "1GiB"},
+        "flush": {"recovery_point_ms": HOUR_MS},
     }
+    settings = merged(settings, held_back(256 << 20, binary))
     if rule is not None:
         settings["journal"] = {"group_commit": rule}
     gateway = Gateway(folder / (rule or "other"), settings, binary=binary)

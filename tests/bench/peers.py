@@ -16,7 +16,7 @@ from shutil import rmtree
 
 from bench.report import Section
 from bench.rotation import Figures, Measurements, beside, rotate
-from bench.round_trips import delayed
+from bench.round_trips import Route, endpoint_behind
 from bench.rounds import Comparison
 from bench.systems import PEERS, MountedSystem, Place, Tombolo
 from harness.object_store import S3Server
@@ -71,18 +71,18 @@ class Contest:
             return {}
 
 
-def measure_peers(folder: Path, round_trips_ms: list[float], size: int, rounds: int, stack: ExitStack) -> list[Section]:
+def measure_peers(folder: Path, routes: list[Route], size: int, rounds: int, stack: ExitStack) -> list[Section]:
     systems: tuple[type[MountedSystem], ...] = (Tombolo, *PEERS)
     server = S3Server(folder / "s3")
     stack.callback(server.close)
     server.start()
     sections: list[Section] = []
-    for round_trip_ms in round_trips_ms:
+    for route in routes:
         with ExitStack() as path:
-            contest = Contest(server, delayed(server, round_trip_ms, folder, path), folder, size)
+            contest = Contest(server, endpoint_behind(route, server, folder, path), folder, size)
             contenders = {system.name: contest.contender(system) for system in systems}
             measured = rotate(contenders, rounds, os.sync)
-        sections += [section(f"{round_trip_ms:g} ms", peer, measured, contest.failures) for peer in PEERS]
+        sections += [section(str(route), peer, measured, contest.failures) for peer in PEERS]
     return [better(sections), *sections]
 
 

@@ -6,15 +6,16 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from bench.blocks import FILL
-from bench.cloud import COLD_READ, raw_binary
+from bench.cloud import COLD_READ, held_back, raw_binary
 from bench.fio import measure
 from bench.report import Section
 from bench.rotation import Figures, beside, rotate
-from harness.gateway import Gateway
+from harness.gateway import Gateway, Settings
 from harness.object_store import S3Server
 from harness.process import Process
 from harness.tools import REPOSITORY, can_connect, free_port, run
@@ -27,17 +28,30 @@ UNITS = {"drain": "MiB/s", "cold sequential read": "MiB/s"}
 OURS, PLAIN, OTHER = "gateway", "best plain requests", "the other build"
 
 
+@dataclass(frozen=True)
+class Route:
+    """Between gateway and server."""
+
+    round_trip_ms: float = 0
+    link_mib_s: float | None = None
+    """Each way, shared by all connections."""
+
+    def __str__(self) -> str:
+        link = "" if self.link_mib_s is None else f", a link of {self.link_mib_s:g} MiB/s"
+        return f"{self.round_trip_ms:g} ms{link}"
+
+
 def measure_round_trips(
-    folder: Path, round_trips_ms: list[float], other: Path | None, size: int, rounds: int, stack: ExitStack
+    folder: Path, routes: list[Route], other: Path | None, size: int, rounds: int, stack: ExitStack
 ) -> list[Section]:
     server = S3Server(folder / "s3")
     stack.callback(server.close)
     server.start()
     server.create_bucket(BUCKET)
     sections = []
-    for round_trip_ms in round_trips_ms:
+    for route in routes:
         with ExitStack() as path:
-            endpoint = delayed(server, round_trip_ms, folder, path)
+            endpoint = endpoint_behind(route, server, folder, path)
             once: dict[str, Callable[[], Figures]] = {
                 OURS: partial(one_round, folder / "gateway", None, endpoint, server, size),
                 PLAIN: partial(best_plain, endpoint, server, size),
@@ -46,21 +60,22 @@ def measure_round_trips(
                 once[OTHER] = partial(one_round, folder / "other", other, endpoint, server, size)
             measured = rotate(once, rounds, lambda: None)
         sections += [
-            Section(f"{round_trip_ms:g} ms, beside {name}", (OURS, name), beside(measured, OURS, name, UNITS))
+            Section(f"{route}, beside {name}", (OURS, name), beside(measured, OURS, name, UNITS))
             for name in once
             if name != OURS
         ]
     return sections
 
 
-def delayed(server: S3Server, round_trip_ms: float, folder: Path, stack: ExitStack) -> str:
-    if round_trip_ms == 0:
+def endpoint_behind(route: Route, server: S3Server, folder: Path, stack: ExitStack) -> str:
+    if route == Route():
         return server.endpoint
     port = free_port()
     proxy = Process("delay_proxy", folder / "delay_proxy.log")
     stack.callback(proxy.kill9)
     binary = raw_binary().with_name("delay_proxy")
-    proxy.start([binary, f"127.0.0.1:{port}", f"127.0.0.1:{server.port}", str(round_trip_ms)])
+    words: list[str | Path] = [binary, f"127.0.0.1:{port}", f"127.0.0.1:{server.port}", str(route.round_trip_ms)]
+    proxy.start([*words, str(route.link_mib_s)] if route.link_mib_s is not None else words)
     proxy.wait_until(lambda: can_connect(port), 20, "listening socket")
     return f"http://127.0.0.1:{port}"
 
@@ -68,11 +83,10 @@ def delayed(server: S3Server, round_trip_ms: float, folder: Path, stack: ExitSta
 def one_round(folder: Path, binary: Path | None, endpoint: str, server: S3Server, size: int) -> Figures:
     """A new gateway and prefix each time, so that all rounds begin alike."""
     prefix = f"{folder.name}-{time.monotonic_ns()}"
-    settings = {
+    settings: Settings = {
         "store": {"url": f"s3://{BUCKET}/{prefix}", "endpoint": endpoint, "allow_http": True},
         "cache": {"size": f"{4 * size // MIB}MiB"},
-        "flush": {"flush_delay_ms": 3_600_000, "dirty_bytes_max": f"{3 * size // MIB}MiB"},
-    }
+    } | held_back(size, binary)
     gateway = Gateway(folder, settings, server.environment, binary)
     gateway.start()
     try:

@@ -26,6 +26,8 @@ pub struct Config {
     pub throttle_delay_ms_max: u64,
     /// A dirty block waits at most this long before its upload begins.
     pub flush_delay_ms: u64,
+    /// When so many wait that hardly anything would replace within the delay, their upload begins at once; `None`: never.
+    pub early_flush_blocks: Option<u64>,
     /// How rounds of uploads follow each other within that.
     pub flush_interval: FlushInterval,
     /// Age of the oldest change that the bucket lacks at which a recovery point is frozen for it. `None`: the bucket is told
@@ -115,6 +117,7 @@ impl Default for Config {
             throttle_start_permille: 800,
             throttle_delay_ms_max: 50,
             flush_delay_ms: 5_000,
+            early_flush_blocks: Some(1 << 12),
             flush_interval: FlushInterval::Fixed,
             recovery_point_ms: None,
             unpublished_extents_max: 1 << 22,

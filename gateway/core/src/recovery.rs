@@ -228,7 +228,7 @@ fn empty_core(
         reads: Reads::default(),
         metadata_loads: MetadataLoads::default(),
         fetches: Fetches::default(),
-        flush: Flush::new(config.flush_interval, config.flush_delay_ms, now),
+        flush: Flush::new(&config, now),
         unpublished: Unpublished {
             is_on: config.recovery_point_ms.is_some(),
             published: superblock.lsn,

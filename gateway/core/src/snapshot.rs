@@ -21,6 +21,8 @@ pub struct Snapshot {
     pub group_commit: group_commit::State,
     /// Of the rounds of uploads; `None`: they begin by age alone.
     pub flush_interval: Option<stout::State>,
+    /// The share of what was written of late that was replaced within the delay of the flush ([`tombolo_flow_control::EarlyFlush`]).
+    pub absorbed_share: f64,
     /// Since the state directory was made.
     pub totals: Totals,
     /// From fetches, uploads and verifications.
@@ -139,6 +141,7 @@ impl Core {
         Snapshot {
             group_commit: self.group_commit.controller.state(),
             flush_interval: self.flush.interval.as_ref().map(Stout::state),
+            absorbed_share: self.flush.early.absorbed_share(),
             counters: self.counters,
             totals: self.totals,
             store: self.store.clone(),

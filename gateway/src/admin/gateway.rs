@@ -217,6 +217,7 @@ impl GatewayControl {
                 objects_in_flight: snapshot.uploads_in_flight,
                 draining: snapshot.draining,
                 drain_eta_s: UploadStatus::eta_s(dirty_bytes, clean_bytes_per_s),
+                absorbed_share: snapshot.absorbed_share,
                 interval: snapshot.flush_interval.as_ref().map(upload_interval),
             },
             dedup: DedupStatus::new(totals.blocks_zero, totals.blocks_duplicate, totals.blocks_unique),

@@ -146,6 +146,7 @@ fn core_config(settings: &Settings) -> Config {
         throttle_start_permille: flush.throttle_start_permille as u32,
         throttle_delay_ms_max: flush.throttle_delay_ms_max,
         flush_delay_ms: flush.flush_delay_ms,
+        early_flush_blocks: Some(blocks(flush.early_flush_bytes.0).into()),
         flush_interval: match flush.interval {
             FlushIntervalRule::Fixed => FlushInterval::Fixed,
             FlushIntervalRule::Stout => FlushInterval::Stout,

@@ -593,6 +593,11 @@ pub(super) const METRICS: &[Metric] = &[
         |m| Integer(m.status.journal.group_commit.back_offs),
     ),
     gauge(
+        "tombolo_writes_absorbed_ratio",
+        "The share of what was written lately that was replaced within `[flush] flush_delay_ms`; above 0.125 uploads wait for it.",
+        |m| Float(m.status.upload.absorbed_share),
+    ),
+    gauge(
         "tombolo_upload_interval_seconds",
         "Stout's interval between rounds of uploads; 0 without it.",
         |m| Float(upload_interval(m).interval_s),

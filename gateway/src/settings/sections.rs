@@ -74,6 +74,10 @@ section! {
         /// A dirty block waits at most this long for others before its upload begins.
         flush_delay_ms: u64 = 5_000, Permitted::numbers(0, HOUR_MS),
             "Long enough to fill objects and to absorb overwrites; it is the age of the bucket's copy when idle.";
+        /// When so much waits, its upload begins at once, unless more than an eighth of what is written is replaced within
+        /// `flush_delay_ms`.
+        early_flush_bytes: ByteSize = ByteSize(16 * MIB), Permitted::bytes(MIB, 15 * TIB),
+            "Four objects of the largest size: what is copied here is on its way while it is still being written, for no request more.";
         /// `fixed`: a round of uploads begins when a dirty block is `flush_delay_ms` old. `stout`: by intervals that follow the
         /// store's latencies (Stout, USENIX ATC'10), at most `flush_delay_ms`.
         interval: FlushIntervalRule = FlushIntervalRule::Fixed, Permitted::Words("`fixed` or `stout`"),
@@ -122,8 +126,8 @@ section! {
         store_checkpoint_interval_ms: u64 = 60_000, Permitted::numbers(100, HOUR_MS),
             "A recovery reads a minute of journal at the most; two more puts a minute while there are changes, 0.43 $ a month.";
         /// When a sync begins that clients wait for. `immediate`: at once. `gather`: when those are back who were answered last, as
-        /// many as usually come; no later than a sync takes, 4 ms at the most. `stout`: by intervals that follow the disk's
-        /// latencies (Stout, USENIX ATC'10).
+        /// many as usually come; no later than a sync takes, 4 ms at the most, and at once where one takes less than a millisecond.
+        /// `stout`: by intervals that follow the disk's latencies (Stout, USENIX ATC'10).
         group_commit: GroupCommitRule = GroupCommitRule::Gather, Permitted::Words("`immediate`, `gather` or `stout`"),
             "Sixteen clients before syncs of 3 ms: 1.7 times as many as `immediate`; one alone never waits (docs/results/bench-group-commit.md).";
         /// Writes that no client asked to flush reach stable storage at least this often.

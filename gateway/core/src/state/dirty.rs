@@ -63,6 +63,8 @@ pub struct Dirty {
     /// Blocks below this have left the stage `Queued`.
     cursor: Pvbn,
     count: usize,
+    /// Those among them that no hash job has taken.
+    queued: usize,
 }
 
 impl Default for Dirty {
@@ -75,6 +77,7 @@ impl Default for Dirty {
             durable: Pvbn(0),
             cursor: Pvbn(0),
             count: 0,
+            queued: 0,
         }
     }
 }
@@ -87,6 +90,11 @@ impl Dirty {
 
     pub fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Blocks that wait to be hashed.
+    pub fn queued(&self) -> usize {
+        self.queued
     }
 
     pub fn push(&mut self, now: Instant, block: DirtyBlock) {
@@ -108,6 +116,7 @@ impl Dirty {
         });
         self.queue.push_back(block);
         self.count += 1;
+        self.queued += usize::from(block.stage == Stage::Queued);
     }
 
     /// From the last checkpoint, before any block is there.
@@ -166,6 +175,8 @@ impl Dirty {
 
     pub fn set_stage(&mut self, pvbn: Pvbn, stage: Stage) {
         if let Some(index) = self.index(pvbn) {
+            self.queued -= usize::from(self.queue[index].stage == Stage::Queued);
+            self.queued += usize::from(stage == Stage::Queued);
             self.queue[index].stage = stage;
         }
     }
@@ -225,6 +236,7 @@ impl Dirty {
                 }
                 if block.stage.is_at_rest() && !is_needed(block) {
                     dead.gone.push(*block);
+                    self.queued -= usize::from(block.stage == Stage::Queued);
                     block.stage = Stage::Gone;
                     self.count -= 1;
                 } else {
@@ -244,6 +256,7 @@ impl Dirty {
             return None;
         }
         assert!(self.count > 0);
+        self.queued -= usize::from(block.stage == Stage::Queued);
         self.queue[index].stage = Stage::Gone;
         self.count -= 1;
         if self.is_live(&block) {
@@ -291,6 +304,7 @@ impl Dirty {
                     "only what a crash cannot undo leaves for the cloud"
                 );
                 block.stage = Stage::Hashing;
+                self.queued -= 1;
                 taken.push(*block);
             }
             self.cursor = block.pvbn.plus(1);
@@ -349,7 +363,10 @@ impl Dirty {
     pub fn check_invariants(&self) {
         self.live.check_invariants();
         let there = self.queue.iter().filter(|block| block.stage != Stage::Gone);
-        assert_eq!(there.count(), self.count);
+        let (count, queued) = there.fold((0, 0), |(count, queued), block| {
+            (count + 1, queued + usize::from(block.stage == Stage::Queued))
+        });
+        assert_eq!((count, queued), (self.count, self.queued));
         let mut passed = self.queue.iter().take_while(|block| block.pvbn < self.cursor);
         assert!(passed.all(|block| block.stage != Stage::Queued));
     }

@@ -145,10 +145,15 @@ impl ExtentMap {
 
     /// Maps the extent's blocks, in place of whatever they mapped to.
     pub(crate) fn insert(&mut self, extent: Extent) {
+        self.replace(extent, |_| {});
+    }
+
+    /// As [`Self::insert`], and tells what they mapped to, as [`Self::take`] does.
+    pub(crate) fn replace(&mut self, extent: Extent, replaced: impl FnMut(Extent)) {
         if extent.count == 0 {
             return;
         }
-        self.remove(extent.volume, extent.first, extent.end());
+        self.take(extent.volume, extent.first, extent.end(), replaced);
         let mut merged = extent;
         if let Some(before) = extent
             .first

@@ -11,7 +11,7 @@ use alloc::{
 };
 use hashbrown::HashMap;
 use tombolo_base::{Fingerprint, Instant, Lcbn, OBJECT_BLOCKS_MAX, Pvbn};
-use tombolo_flow_control::{Stout, stout};
+use tombolo_flow_control::{EarlyFlush, Stout, stout};
 
 /// What Stout's back-offs are calibrated to: a store over a distance.
 const UPLOAD_LATENCY_P50_US: u64 = 200_000;
@@ -73,6 +73,8 @@ pub enum Drain {
 pub struct Flush {
     /// Says when the next round begins; `None`: by the age of the oldest dirty block alone.
     pub interval: Option<Stout>,
+    /// Says what need not wait for that.
+    pub early: EarlyFlush,
     /// The round takes blocks below this.
     pub target: Option<Pvbn>,
     /// Set while one goes on.
@@ -94,10 +96,12 @@ pub struct Flush {
 }
 
 impl Flush {
-    pub fn new(interval: FlushInterval, flush_delay_ms: u64, now: Instant) -> Self {
-        let parameters = || stout::Parameters::uploads(UPLOAD_LATENCY_P50_US, flush_delay_ms.saturating_mul(1_000));
+    pub fn new(config: &Config, now: Instant) -> Self {
+        let delay_us = config.flush_delay_ms.saturating_mul(1_000);
+        let parameters = || stout::Parameters::uploads(UPLOAD_LATENCY_P50_US, delay_us);
         Self {
-            interval: (interval == FlushInterval::Stout).then(|| Stout::new(parameters(), now)),
+            interval: (config.flush_interval == FlushInterval::Stout).then(|| Stout::new(parameters(), now)),
+            early: EarlyFlush::new(config.flush_delay_ms, config.early_flush_blocks),
             ..Self::default()
         }
     }

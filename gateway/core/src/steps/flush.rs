@@ -1,8 +1,8 @@
 //! From dirty block to object in the cloud, in journal order: hash, look the fingerprint up, redirect duplicates, gather
 //! unique blocks in objects, upload in parallel, confirm.
 //!
-//! A round begins when the oldest dirty block has waited long enough, under pressure, or to drain, and takes
-//! everything that was dirty when it began; so a trickle of writes fills objects instead of making one a block. A request costs
+//! A round begins when the oldest dirty block has waited long enough, or enough waits that nobody replaces, under pressure, or to
+//! drain. It takes everything that was dirty when it began; so a trickle of writes fills objects instead of making one a block. A request costs
 //! the same whatever its size, so objects are as large as may be, unless somebody waits for them: then what is left is spread over
 //! all lanes.
 //! Only blocks whose journal record is durable are taken: what is in the bucket can never be undone by a crash.
@@ -48,7 +48,12 @@ impl Core {
 
     fn begin_round(&mut self) {
         // Before the drain's share: what came after it must not wait until it is over.
-        if self.flush.target.is_none() && (self.is_under_pressure() || self.is_old_enough()) {
+        let is_early = self.flush.early.is_due(self.dirty.queued() as u64);
+        if is_early && self.flush.target.is_some() {
+            // It goes on: objects are full as long as somebody writes.
+            self.flush.target = Some(self.next_pvbn);
+        }
+        if self.flush.target.is_none() && (is_early || self.is_under_pressure() || self.is_old_enough()) {
             self.flush.target = Some(self.next_pvbn);
             if let Some(interval) = &mut self.flush.interval {
                 interval.on_batch(self.now);

@@ -23,7 +23,11 @@ fn config() -> Config {
 
 /// Blocks of as many contents, no two of them side by side, which nobody waits for.
 fn write(bench: &mut Bench, blocks: u64) {
-    for index in 0..blocks {
+    write_from(bench, 0, blocks);
+}
+
+fn write_from(bench: &mut Bench, first: u64, blocks: u64) {
+    for index in first..first + blocks {
         bench.write(index, span(FIRST_BLOCK + 2 * index, 1), 1_000 + index);
         bench.commands.clear();
     }
@@ -63,6 +67,43 @@ fn sizes(bench: &mut Bench) -> Vec<usize> {
 fn what_nobody_waits_for_goes_in_the_largest_objects() {
     let mut bench = after_the_delay(config(), 5_000);
     assert_eq!(sizes(&mut bench), [1_024, 1_024, 1_024, 1_024, 904]);
+}
+
+#[test]
+fn what_nobody_replaces_is_on_its_way_while_it_is_written() {
+    let mut bench = Bench::large(config()).holding(is_upload);
+    write(&mut bench, 4_095);
+    assert!(bench.held.is_empty(), "the delay is not over");
+    write_from(&mut bench, 4_095, 4_905);
+    assert_eq!(
+        sizes(&mut bench),
+        [1_024; 8],
+        "as soon as there is enough of it for whole objects"
+    );
+}
+
+#[test]
+fn what_is_replaced_soon_waits_for_the_delay() {
+    let mut bench = Bench::large(config()).holding(is_upload);
+    for _ in 0..4 {
+        write(&mut bench, 3_000);
+    }
+    write_from(&mut bench, 3_000, 3_000);
+    assert!(bench.held.is_empty(), "most of what was written is gone already");
+    bench.pass_millis(Config::default().flush_delay_ms + 1);
+    assert_eq!(sizes(&mut bench).iter().sum::<usize>(), 6_000);
+}
+
+#[test]
+fn nothing_goes_before_the_delay_if_that_is_not_wanted() {
+    let early_flush_blocks = None;
+    let mut bench = Bench::large(Config {
+        early_flush_blocks,
+        ..config()
+    })
+    .holding(is_upload);
+    write(&mut bench, 8_000);
+    assert!(bench.held.is_empty());
 }
 
 #[test]

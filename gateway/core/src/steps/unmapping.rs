@@ -7,10 +7,11 @@
 //! dirty, the next must not, and nobody has said yet which slots these are.
 
 use crate::core_state::Core;
-use crate::state::extent_map::Extent;
+use crate::state::extent_map::{Extent, Target};
 use crate::state::slot_transitions::SlotTransition;
 use alloc::vec::Vec;
 use tombolo_base::{Instant, Lcbn, VolumeId};
+use tombolo_flow_control::EarlyFlush;
 
 /// When the next piece is due if nothing else happens: others get at the core in between.
 const SWEEP_REST_MICROS: u64 = 1_000;
@@ -43,7 +44,10 @@ impl Core {
             // The next checkpoint must not call it dirty any more.
             self.slots.mark_changed(block.slot);
         }
-        self.overlay.map.insert(extent);
+        let (early, now) = (&mut self.flush.early, self.now);
+        self.overlay
+            .map
+            .replace(extent, |replaced| note_replaced(early, now, replaced));
         free.append(&mut self.forget_lost(volume, first, end));
         free
     }
@@ -62,9 +66,10 @@ impl Core {
     pub(crate) fn pump_sweep(&mut self) {
         let count = self.config.sweep_blocks_max;
         for _ in 0..count {
-            if self.overlay.map.sweep(u64::MAX).is_none() {
+            let Some(replaced) = self.overlay.map.sweep(u64::MAX) else {
                 break;
-            }
+            };
+            note_replaced(&mut self.flush.early, self.now, replaced);
         }
         for _ in 0..count {
             if self.unpublished.map.sweep(u64::MAX).is_none() {
@@ -113,3 +118,9 @@ impl Core {
 #[cfg(test)]
 #[path = "unmapping_tests.rs"]
 mod tests;
+
+fn note_replaced(early: &mut EarlyFlush, now: Instant, extent: Extent) {
+    if let Target::At(first) = extent.target {
+        early.on_replaced(now, first, extent.count);
+    }
+}

@@ -266,7 +266,8 @@ impl Core {
             records.push(Record::Entries(change.entries));
         }
         assert_eq!(blocks.len(), slots.len(), "a PVBN for each slot");
-        let first_free = self.next_pvbn.plus(blocks.len() as u64);
+        let (first, count) = (self.next_pvbn, blocks.len() as u64);
+        let first_free = first.plus(count);
         let end = self.commit(records);
         assert_eq!(
             self.next_pvbn, first_free,
@@ -276,6 +277,7 @@ impl Core {
             self.slots.hold_dirty(block.slot, block.pvbn, sum);
             self.dirty.push(self.now, block);
         }
+        self.flush.early.on_written(self.now, first, count);
         self.acknowledge_at(
             end,
             token,

@@ -231,6 +231,10 @@ pub struct UploadStatus {
     pub draining: bool,
     /// Until nothing is dirty, at the present rate. 0 when clean, none while nothing moves.
     pub drain_eta_s: Option<f64>,
+    /// The share of what was written lately that was replaced or deleted within `[flush] flush_delay_ms`. Above an eighth, uploads
+    /// wait for that delay.
+    #[serde(default)]
+    pub absorbed_share: f64,
     /// Between rounds of uploads; none while they begin by the age of the oldest dirty block alone.
     #[serde(default)]
     pub interval: Option<UploadIntervalStatus>,

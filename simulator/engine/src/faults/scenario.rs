@@ -261,6 +261,8 @@ pub(crate) fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u3
         throttle_start_permille: 500 + prng.below(500) as u32,
         throttle_delay_ms_max: prng.below(20),
         flush_delay_ms: 1 + prng.below(300),
+        // As small as the worlds are.
+        early_flush_blocks: Some(1 + u64::from(dirty_blocks_max) / 8),
         recovery_point_ms: prng.chance(850).then(|| 1 + prng.below(600)),
         unpublished_extents_max: tiny(prng, 4, 200, 1 << 22),
         unpublished_entry_bytes_max: tiny(prng, 200, 20_000, 256 << 20),
