@@ -17,7 +17,12 @@ from test_take_over import store_files
 HELD = {
     "cache": {"size": "64MiB"},
     "prefetch": {"window_bytes_max": "4MiB"},
-    "flush": {"flush_delay_ms": 3_600_000, "recovery_point_ms": 3_600_000, "dirty_bytes_max": "48MiB"},
+    "flush": {
+        "flush_delay_ms": 3_600_000,
+        "early_flush_bytes": "1TiB",
+        "recovery_point_ms": 3_600_000,
+        "dirty_bytes_max": "48MiB",
+    },
 }
 """What is written stays in the cache."""
 

@@ -97,6 +97,9 @@ pub enum Addressing {
     Logical,
     /// PVBNs in [`crate::PVBN_SPACE`], as in the paper: clones and duplicates share history, overwriting orphans it.
     Pvbn,
+    /// Volume and block; and PVBNs for what follows no stream there, by [`crate::TwoWay`]. So small files that were written one after the
+    /// other, and files that are read backwards, are streams too.
+    Both,
 }
 
 /// A policy with its settings.

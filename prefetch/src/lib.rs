@@ -31,6 +31,7 @@ mod streams;
 mod table;
 #[cfg(test)]
 mod testing;
+mod two_way;
 
 pub use admission::{Admission, Offer};
 pub use amp::{Amp, AmpConfig, TriggerGrowth};
@@ -47,6 +48,7 @@ pub use probability::{ProbabilityConfig, ProbabilityGraph};
 pub use ramp::Ramp;
 pub use sequential::{Sequential, SequentialConfig, Trigger};
 pub use streams::{Followed, Relation, Stream, Streams};
+pub use two_way::TwoWay;
 
 use alloc::vec::Vec;
 use tombolo_base::{Instant, VolumeId};
@@ -169,7 +171,7 @@ pub(crate) fn suggest(suggestions: &mut Vec<Suggestion>, mut suggestion: Suggest
 pub enum PrefetchOutcome {
     /// They have come.
     Arrived {
-        /// A reader was waiting for the first of them.
+        /// A reader was waiting for the first or the last of them.
         waited: bool,
     },
     /// They came to the end of the eviction order unread and were given a second chance (AMP's `old`). Only caches

@@ -76,7 +76,7 @@ impl Core {
 
     /// Checks what must always hold; for tests and simulation.
     pub(crate) fn check_accounts(&self) {
-        self.prefetch_state.prefetcher.check_invariants();
+        self.prefetch_state.check_invariants();
         let counters = &self.prefetch_state.counters;
         let accounted = counters.used + counters.wasted + counters.dropped;
         let unread = self.slots.unread_count() as u64;

@@ -184,9 +184,9 @@ fn empty_core(
     let config = parts.config;
     let policies = parts.policies;
     let mut slots = Slots::new(config.slot_count, policies.replacement);
-    slots.set_second_chances(policies.prefetcher.uses_second_chances());
     let (prefetcher, addressing, economy) = (policies.prefetcher, policies.addressing, policies.economy);
     let prefetch_state = PrefetchState::new(prefetcher, addressing, economy, config.slot_count, now);
+    slots.set_second_chances(prefetch_state.uses_second_chances());
     let last_segment = segments
         .keys()
         .next_back()

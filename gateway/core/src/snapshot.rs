@@ -243,7 +243,7 @@ impl Core {
             addressing: prefetch_state.addressing,
             economy: prefetch_state.economy,
             tallies,
-            prefetcher: prefetch_state.prefetcher.statistics(),
+            prefetcher: prefetch_state.statistics(),
             unread_blocks: self.slots.unread_count() as u64,
             calibration_permille: [permille(Class::Sequential), permille(Class::History)],
         }

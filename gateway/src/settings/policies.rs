@@ -66,8 +66,11 @@ impl PolicySettings {
             replacement,
             prefetch: config(replacement, name, window_of(cache, prefetch), prefetch),
             addressing: match prefetch.addressing {
-                PrefetchAddressing::Logical => Addressing::Logical,
-                PrefetchAddressing::Pvbn => Addressing::Pvbn,
+                Some(PrefetchAddressing::Logical) => Addressing::Logical,
+                Some(PrefetchAddressing::Pvbn) => Addressing::Pvbn,
+                Some(PrefetchAddressing::Both) => Addressing::Both,
+                None if name == PolicyName::Graph && prefetch.combination.is_none() => Addressing::Both,
+                None => Addressing::Logical,
             },
             economy: Economy {
                 prices,

@@ -199,6 +199,7 @@ choice! {
     PrefetchAddressing {
         Logical = "logical",
         Pvbn = "pvbn",
+        Both = "both",
     }
 }
 
@@ -211,9 +212,10 @@ section! {
         /// One of the six pairs of the Tombolo paper, in place of `[cache] replacement` and `policy`.
         combination: Option<Combination> = None, Permitted::Names(Combination::WORDS),
             "Unset: the two keys decide.";
-        /// Whether patterns are looked for among places in volumes and files, or among blocks as they were written.
-        addressing: PrefetchAddressing = PrefetchAddressing::Logical, Permitted::Words("`logical` or `pvbn`"),
-            "A place keeps its history when it is overwritten; with `pvbn` clones and duplicates share theirs instead.";
+        /// Whether patterns are looked for among places in volumes and files, or among blocks as they were written; `both`: streams in
+        /// the order of writing for reads that follow none by place, forwards and backwards.
+        addressing: Option<PrefetchAddressing> = None, Permitted::Words("`logical`, `pvbn` or `both`"),
+            "Unset: `both` with the policy `graph`, so that small files written one after the other are a stream; `logical` with others and with `combination`. A place keeps its history when it is overwritten; with `pvbn` clones and duplicates share theirs.";
         /// How far ahead of one reader, at the most (`ramp`, `amp`, `graph`, `linux`).
         window_bytes_max: Option<ByteSize> = None, Permitted::bytes(256 * KIB, GIB),
             "Unset: 64 MiB, at most an eighth of the cache. A window grows while its reader waits; at 100 ms this lets one take 640 MB/s.";

@@ -3,10 +3,12 @@
 use crate::state::policy_counters::{PolicyCounters, Tally};
 use crate::state::prefetched::PrefetchTag;
 use alloc::{boxed::Box, vec::Vec};
-use tombolo_base::{BLOCK_BYTES, Instant};
+use tombolo_base::{BLOCK_BYTES, Instant, VolumeId};
 use tombolo_billing::UnitPrices;
 use tombolo_cache::{CostClass, Replacement};
-use tombolo_prefetch::{Addressing, Admission, PrefetchOutcome, Prefetcher, Suggestion};
+use tombolo_prefetch::{
+    Access, Addressing, Admission, PVBN_SPACE, Pattern, PrefetchOutcome, Prefetcher, Statistics, Suggestion, TwoWay,
+};
 
 /// The policies that a core is built with.
 pub struct Policies {
@@ -60,6 +62,8 @@ impl Economy {
     }
 }
 
+/// How far ahead streams in the order of writing are fetched at the most: 16 MiB.
+const WRITE_ORDER_BLOCKS_MAX: u64 = 1 << 12;
 /// What a fetch is taken to last until one was measured.
 pub const FETCH_MICROS_INITIAL: u64 = 50_000;
 pub const KIB_PER_BLOCK: u64 = BLOCK_BYTES as u64 / 1024;
@@ -103,6 +107,8 @@ impl Latencies {
 pub struct PrefetchState {
     pub prefetcher: Box<dyn Prefetcher>,
     pub addressing: Addressing,
+    /// For reads that follow no stream in their volume: streams in the order of writing.
+    pub write_order: Option<TwoWay>,
     pub admission: Admission,
     pub economy: Economy,
     pub knows_streams: bool,
@@ -133,6 +139,8 @@ impl PrefetchState {
             knows_streams: prefetcher.knows_streams(),
             prefetcher,
             addressing,
+            write_order: (addressing == Addressing::Both)
+                .then(|| TwoWay::new(u64::from(cache_blocks / 8).clamp(1, WRITE_ORDER_BLOCKS_MAX))),
             admission: economy.admission(),
             economy,
             generation: 0,
@@ -144,5 +152,68 @@ impl PrefetchState {
             suggestions: Vec::new(),
             prefetch_outcomes: Vec::new(),
         }
+    }
+
+    /// Adds to `suggestions` what a read leads to.
+    pub fn on_read(&mut self, now: Instant, access: Access) -> Pattern {
+        let mut suggestions = core::mem::take(&mut self.suggestions);
+        let pattern = self
+            .prefetcher_for(access.volume)
+            .on_read(now, access, &mut suggestions);
+        self.suggestions = suggestions;
+        pattern
+    }
+
+    /// Who is asked, and told, about addresses of a volume.
+    pub fn prefetcher_for(&mut self, volume: VolumeId) -> &mut dyn Prefetcher {
+        match &mut self.write_order {
+            Some(write_order) if volume == PVBN_SPACE => write_order,
+            _ => &mut *self.prefetcher,
+        }
+    }
+
+    pub fn on_tick(&mut self, now: Instant) {
+        self.all_mut().for_each(|prefetcher| prefetcher.on_tick(now));
+    }
+
+    pub fn uses_second_chances(&self) -> bool {
+        self.all().any(Prefetcher::uses_second_chances)
+    }
+
+    pub fn sequential_need_blocks(&self, now: Instant) -> u64 {
+        self.all()
+            .map(|prefetcher| prefetcher.sequential_need_blocks(now))
+            .sum()
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        self.all()
+            .map(Prefetcher::statistics)
+            .fold(Statistics::default(), |sum, one| Statistics {
+                streams: sum.streams + one.streams,
+                nodes: sum.nodes + one.nodes,
+                edges: sum.edges + one.edges,
+                bytes: sum.bytes + one.bytes,
+            })
+    }
+
+    pub fn check_invariants(&self) {
+        self.all().for_each(Prefetcher::check_invariants);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &dyn Prefetcher> {
+        let write_order = self
+            .write_order
+            .iter()
+            .map(|write_order| -> &dyn Prefetcher { write_order });
+        core::iter::once(&*self.prefetcher as &dyn Prefetcher).chain(write_order)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Prefetcher> {
+        let write_order = self
+            .write_order
+            .iter_mut()
+            .map(|write_order| -> &mut dyn Prefetcher { write_order });
+        core::iter::once(&mut *self.prefetcher as &mut dyn Prefetcher).chain(write_order)
     }
 }

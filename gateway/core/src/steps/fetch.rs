@@ -268,7 +268,7 @@ impl Core {
     }
 
     /// Tells the prefetcher what became of the blocks that were fetched on its word, run by run; the outcome of a run is that
-    /// of its first block.
+    /// of its first block, or of its last if a reader waits there.
     fn report(&mut self, fetch: &Fetch, prefetch_outcome_of: impl Fn(usize) -> PrefetchOutcome) {
         if fetch.generation != self.prefetch_state.generation {
             return;
@@ -278,7 +278,7 @@ impl Core {
             let Some(first) = fetch.blocks[position].1.prefetch_tag() else {
                 return;
             };
-            let (prefetch_outcome, start) = (prefetch_outcome_of(position), position);
+            let (mut prefetch_outcome, start) = (prefetch_outcome_of(position), position);
             let mut last = first;
             position += 1;
             while let Some((_, Purpose::Prefetch(prefetch_tag))) = fetch.blocks.get(position)
@@ -290,6 +290,9 @@ impl Core {
                 position += 1;
             }
             let count = (position - start) as u64;
+            if let PrefetchOutcome::Arrived { waited } = &mut prefetch_outcome {
+                *waited |= prefetch_outcome_of(position - 1) == (PrefetchOutcome::Arrived { waited: true });
+            }
             if matches!(prefetch_outcome, PrefetchOutcome::Dropped) {
                 self.prefetch_state.counters.dropped += count;
             }

@@ -46,8 +46,7 @@ impl Core {
         self.prefetch_state.earlier = old.earlier;
         self.prefetch_state.latencies = old.latencies;
         self.prefetch_state.costs = old.costs;
-        self.slots
-            .set_second_chances(self.prefetch_state.prefetcher.uses_second_chances());
+        self.slots.set_second_chances(self.prefetch_state.uses_second_chances());
         self.open_account();
     }
 
@@ -67,7 +66,7 @@ impl Core {
     /// SARC judges SEQ by what its hits are worth, and may evict blocks before a stream comes to them.
     fn advise_floor(&mut self) {
         if self.config.sequential_floor {
-            let needed = self.prefetch_state.prefetcher.sequential_need_blocks(self.now);
+            let needed = self.prefetch_state.sequential_need_blocks(self.now);
             let floor = needed.min(u64::from(self.slots.count() / FLOOR_DIVISOR)) as u32;
             self.slots.advise(Advice::SequentialFloorBlocks(floor));
         }
@@ -130,7 +129,9 @@ impl Core {
             tag: first.tag,
             prefetch_outcome,
         };
-        self.prefetch_state.prefetcher.on_feedback(self.now, feedback);
+        self.prefetch_state
+            .prefetcher_for(first.volume)
+            .on_feedback(self.now, feedback);
     }
 
     /// What evictions have decided, and the prefetcher's upkeep.
@@ -150,7 +151,7 @@ impl Core {
         }
         if self.now.micros_since(self.prefetch_state.ticked) >= TICK_MICROS {
             self.prefetch_state.ticked = self.now;
-            self.prefetch_state.prefetcher.on_tick(self.now);
+            self.prefetch_state.on_tick(self.now);
             self.advise_floor();
         }
     }
@@ -158,7 +159,7 @@ impl Core {
     /// Where the replacement policy sees a block.
     pub(crate) fn own_address(&self, volume: VolumeId, block: u64, pvbn: Pvbn) -> u64 {
         match self.prefetch_state.addressing {
-            Addressing::Logical => address(volume, block),
+            Addressing::Logical | Addressing::Both => address(volume, block),
             Addressing::Pvbn => address(PVBN_SPACE, pvbn.0),
         }
     }
@@ -173,10 +174,7 @@ impl Core {
             Outcome::Miss => counters.reads_missed += 1,
         }
         let pattern = match self.prefetch_state.addressing {
-            Addressing::Logical => {
-                let access = self.access(read, read.span.volume, read.span.first, 0..read.blocks.len());
-                self.tell_prefetcher(access)
-            }
+            Addressing::Logical | Addressing::Both => self.tell_by_place(read),
             Addressing::Pvbn => self.tell_by_pvbn(read),
         };
         read.sequential = self
@@ -190,11 +188,14 @@ impl Core {
         }
     }
 
-    fn tell_prefetcher(&mut self, access: Access) -> Pattern {
-        let prefetch_state = &mut self.prefetch_state;
-        prefetch_state
-            .prefetcher
-            .on_read(self.now, access, &mut prefetch_state.suggestions)
+    fn tell_by_place(&mut self, read: &Read) -> Pattern {
+        let access = self.access(read, read.span.volume, read.span.first, 0..read.blocks.len());
+        let pattern = self.prefetch_state.on_read(self.now, access);
+        let is_of_interest = access.outcome != Outcome::Hit || access.prefetched > 0;
+        if pattern == Pattern::Random && is_of_interest && self.prefetch_state.write_order.is_some() {
+            return self.tell_by_pvbn(read);
+        }
+        pattern
     }
 
     /// What the prefetcher is told of some of the read's blocks.
@@ -227,7 +228,7 @@ impl Core {
             if let Target::At(pvbn) = target {
                 let part = index as usize..(index + run) as usize;
                 let access = self.access(read, PVBN_SPACE, pvbn.0, part);
-                pattern = self.tell_prefetcher(access);
+                pattern = self.prefetch_state.on_read(self.now, access);
             }
             index += run;
         }

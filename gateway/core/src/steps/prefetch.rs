@@ -12,7 +12,7 @@ use crate::state::prefetched::address;
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use tombolo_base::{ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_cache::Expectation;
-use tombolo_prefetch::{Class, Offer, PVBN_SPACE, PrefetchOutcome, Suggestion};
+use tombolo_prefetch::{Addressing, Class, Offer, PVBN_SPACE, PrefetchOutcome, Suggestion};
 
 /// Where a suggestion's lookup has stopped.
 enum Stop {
@@ -185,7 +185,7 @@ impl Core {
                 block += run;
                 continue;
             };
-            if self.is_at_hand_throughout(first, run) {
+            if candidate.volume != PVBN_SPACE && self.is_at_hand_throughout(first, run) {
                 block += run;
                 continue;
             }
@@ -229,10 +229,7 @@ impl Core {
     /// A run whose ends are at hand is taken to be at hand: looking at each block of cached data that is read
     /// sequentially would cost more than the rare hole in it. (Not so among PVBNs, where a run is no file.)
     fn is_at_hand_throughout(&self, first: Pvbn, run: u64) -> bool {
-        !self.slots.uses_expectations()
-            && self.prefetch_state.addressing == tombolo_prefetch::Addressing::Logical
-            && self.is_at_hand(first)
-            && self.is_at_hand(first.plus(run - 1))
+        !self.slots.uses_expectations() && self.is_at_hand(first) && self.is_at_hand(first.plus(run - 1))
     }
 
     /// Resident, or on its way.
@@ -245,7 +242,9 @@ impl Core {
         let Some(slot) = self.slots.find(pvbn) else {
             return self.fetches.contains(pvbn);
         };
-        if candidate.class == Class::Sequential && self.slots.uses_expectations() {
+        let by_pvbn = self.prefetch_state.addressing == Addressing::Pvbn;
+        let is_known_there = (candidate.volume == PVBN_SPACE) == by_pvbn;
+        if candidate.class == Class::Sequential && is_known_there && self.slots.uses_expectations() {
             let address = address(candidate.volume, block);
             self.slots.expect(slot, address, Expectation::InGroup);
         }

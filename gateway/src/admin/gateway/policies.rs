@@ -44,6 +44,7 @@ impl PolicyControl {
             addressing: match snapshot.addressing {
                 Addressing::Logical => "logical".into(),
                 Addressing::Pvbn => "pvbn".into(),
+                Addressing::Both => "both".into(),
             },
             tallies: snapshot.tallies.iter().map(PolicyTally::from).collect(),
             streams: snapshot.prefetcher.streams as u64,

@@ -20,9 +20,10 @@ pub struct PolicyChoice {
 impl PolicyChoice {
     pub fn draw(prng: &mut Prng) -> Self {
         let name = PolicyName::ALL[prng.below(PolicyName::ALL.len() as u64) as usize];
-        let addressing = match prng.chance(250) {
-            true => Addressing::Pvbn,
-            false => Addressing::Logical,
+        let addressing = match prng.below(1_000) {
+            0..250 => Addressing::Pvbn,
+            250..500 => Addressing::Logical,
+            _ => Addressing::Both,
         };
         // About half of what a fetch of some blocks costs is worth waiting for.
         let economy = Economy {

@@ -91,6 +91,8 @@ pub enum Addressing {
     Logical,
     /// The names of the blocks.
     Pvbn,
+    /// The first, and streams among the second for reads that follow none.
+    Both,
 }
 
 /// Whether the prefetcher sees the trace's clients or one.

@@ -28,6 +28,7 @@ pub fn build(job: &Job, future: Vec<FutureRead>) -> Result<Policies, Error> {
         addressing: match job.addressing {
             Addressing::Logical => tombolo_prefetch::Addressing::Logical,
             Addressing::Pvbn => tombolo_prefetch::Addressing::Pvbn,
+            Addressing::Both => tombolo_prefetch::Addressing::Both,
         },
         economy: Economy {
             prices: job.prices.units(),

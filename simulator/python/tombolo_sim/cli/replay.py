@@ -30,7 +30,7 @@ CloudName = Annotated[
 DiskName = Annotated[str | None, typer.Option("--disk", help="The cache's disk; by default one as old as the cloud.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the prefetcher.")]
 ArrivalsOption = Annotated[str, typer.Option("--arrivals", help="closed-loop, trace, or a rate such as 50/s.")]
-Addressing = Annotated[str, typer.Option("--addressing", help="What the prefetcher sees: logical or pvbn.")]
+Addressing = Annotated[str, typer.Option("--addressing", help="What the prefetcher sees: logical, pvbn or both.")]
 Clients = Annotated[str, typer.Option("--clients", help="Whether the prefetcher tells clients apart: trace or one.")]
 
 WaitPrice = Annotated[

@@ -26,7 +26,7 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=V1,V2,...", help="A setting of the prefetcher, and the values to run."),
 ]
-Addressings = Annotated[list[str], typer.Option("--addressing", help="What the prefetcher sees: logical or pvbn.")]
+Addressings = Annotated[list[str], typer.Option("--addressing", help="What the prefetcher sees: logical, pvbn or both.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -1,0 +1,53 @@
+"""Reads of data that only the store has: many blocks by few requests, in whatever order they are read."""
+
+import random
+
+from conftest import SEED, GatewayFactory
+from harness.gateway import Gateway
+from harness.mount import Mount
+from test_policies import metric
+
+KIB, MIB = 1 << 10, 1 << 20
+SIZE = 8 * MIB
+FILES = 300
+
+
+def fetched(gateway: Gateway) -> float:
+    causes = ("demand", "prefetch")
+    return sum(metric(gateway, "tombolo_store_requests_total", operation="get", cause=cause) for cause in causes)
+
+
+def cold(gateway: Gateway) -> Gateway:
+    gateway.drain()
+    gateway.stop()
+    gateway.cache_file.unlink()
+    return gateway.start()
+
+
+def test_a_volume_is_read_backwards_by_few_requests(make_gateway: GatewayFactory) -> None:
+    gateway = make_gateway({}).start()
+    gateway.create_volume("vol", "64MiB")
+    data = random.Random(SEED).randbytes(SIZE)
+    with gateway.disk("vol") as disk:
+        disk.write(0, data)
+        disk.flush()
+    cold(gateway)
+    with gateway.disk("vol") as disk:
+        for offset in range(SIZE - 64 * KIB, -1, -64 * KIB):
+            assert disk.read(offset, 64 * KIB) == data[offset : offset + 64 * KIB]
+    assert fetched(gateway) < SIZE // (64 * KIB) / 3
+
+
+def test_small_files_that_were_written_together_are_read_by_few_requests(make_gateway: GatewayFactory) -> None:
+    gateway = make_gateway({}).start()
+    gateway.create_share("docs")
+    contents = {f"{index:04}": random.Random(SEED + index).randbytes(16 * KIB) for index in range(FILES)}
+    mount = Mount(gateway, "docs").start()
+    for name, content in contents.items():
+        (mount.folder / name).write_bytes(content)
+    mount.close()
+    mount = Mount(cold(gateway), "docs").start()
+    for name, content in contents.items():
+        assert (mount.folder / name).read_bytes() == content
+    mount.close()
+    assert fetched(gateway) < FILES / 5
