@@ -1,6 +1,7 @@
 //! From settings to the parts of a gateway.
 
 use crate::frontends::fuse::ShareOptions;
+use crate::measured::{Lanes, Measured};
 use crate::runtime::{Options, ReplicaSettings, ReplicaStore, WriterOptions};
 use crate::settings::{CompressionAlgorithm, FlushIntervalRule, GroupCommitRule, Settings, SingleWriter};
 use std::sync::Arc;
@@ -19,11 +20,18 @@ use tombolo_transport::Budget;
 /// # Errors
 /// When the URL or the credentials of a store cannot be used.
 pub fn options(settings: &Settings) -> Result<Options, StoreError> {
-    priced_options(settings, &[])
+    options_of_known(settings, &[])
 }
 
-/// `prices` of the store, then of each replica; without them all cost the same.
-pub fn priced_options(settings: &Settings, prices: &[Prices]) -> Result<Options, StoreError> {
+/// What files say of a store.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub prices: Prices,
+    pub measured: Option<Measured>,
+}
+
+/// `known` of the store, then of each replica; without it all cost the same, and it is found out what they are like.
+pub fn options_of_known(settings: &Settings, known: &[Known]) -> Result<Options, StoreError> {
     let core = core_config(settings);
     let url: StoreUrl = settings.store.url.parse()?;
     Ok(Options {
@@ -39,11 +47,13 @@ pub fn priced_options(settings: &Settings, prices: &[Prices]) -> Result<Options,
         },
         metadata_map_bytes: settings.memory.metadata_map_bytes_max.0,
         store: open_store(&url, &driver_settings(settings))?,
-        replicas: replicas(settings, prices)?,
+        replicas: replicas(settings, known)?,
         accept_foreign_store: settings.store.accept_foreign,
         accept_loss: false,
         retry: retry_policy(settings),
         pace: pace(
+            measured_of(known, 0),
+            settings,
             settings.store.downloads_in_flight_max,
             settings.store.uploads_in_flight_max,
         ),
@@ -199,10 +209,14 @@ fn driver_settings(settings: &Settings) -> StoreSettings {
     driver
 }
 
+fn measured_of(known: &[Known], place: usize) -> Option<&Measured> {
+    known.get(place)?.measured.as_ref()
+}
+
 /// In the order of their names.
-fn replicas(settings: &Settings, prices: &[Prices]) -> Result<ReplicaSettings, StoreError> {
+fn replicas(settings: &Settings, known: &[Known]) -> Result<ReplicaSettings, StoreError> {
     let read_price = |place: usize| {
-        let units = prices.get(place).map(Prices::units).unwrap_or_default();
+        let units = known.get(place).map(|known| known.prices.units()).unwrap_or_default();
         ReadPrice {
             request: units.get_request,
             block: units.egress_per_block,
@@ -219,7 +233,12 @@ fn replicas(settings: &Settings, prices: &[Prices]) -> Result<ReplicaSettings, S
                 deadline: away_after,
                 ..retry_policy(settings)
             },
-            pace: pace(replica.downloads_in_flight_max, replica.uploads_in_flight_max),
+            pace: pace(
+                measured_of(known, place),
+                settings,
+                replica.downloads_in_flight_max,
+                replica.uploads_in_flight_max,
+            ),
             read_price: read_price(place),
             accepted_root: replica.accepted_root(),
             away_after,
@@ -228,19 +247,32 @@ fn replicas(settings: &Settings, prices: &[Prices]) -> Result<ReplicaSettings, S
     Ok(ReplicaSettings {
         stores,
         read_price: read_price(0),
+        measured_reads: (0..=settings.replicas.len())
+            .map(|place| measured_of(known, place).map(|measured| measured.table.get.clone()))
+            .collect(),
         read_second: (settings.store.read_hour_usd.dollars() * UNITS_PER_DOLLAR / 3600.0) as u64,
     })
 }
 
-/// Requests at once in each direction: what is set, else what is found out.
-fn pace(downloads: Option<u64>, uploads: Option<u64>) -> Arc<Pace> {
-    let parameters = |pinned: Option<u64>| Parameters {
+/// Requests at once in each direction: what is set, else what is found out, from what was measured on.
+fn pace(measured: Option<&Measured>, settings: &Settings, downloads: Option<u64>, uploads: Option<u64>) -> Arc<Pace> {
+    let first = measured.map_or(
+        Lanes {
+            downloads: LANES_INITIAL,
+            uploads: LANES_INITIAL,
+        },
+        |measured| measured.lanes(settings.store.object_bytes_max.0),
+    );
+    let parameters = |first: u32, pinned: Option<u64>| Parameters {
         limit_max: LANES_MAX,
-        limit_initial: LANES_INITIAL,
+        limit_initial: first,
         pinned: pinned.map(|lanes| lanes as u32),
         ..Parameters::default()
     };
-    Pace::new(parameters(downloads), parameters(uploads))
+    Pace::new(
+        parameters(first.downloads, downloads),
+        parameters(first.uploads, uploads),
+    )
 }
 
 fn fetches_max(pinned: Option<u64>) -> usize {
@@ -262,6 +294,21 @@ mod tests {
             block.payload_bytes_max.min(block.write_bytes_max),
             share_options(settings).write_bytes_max,
         )
+    }
+
+    #[test]
+    fn requests_at_once_begin_with_what_was_measured_and_pins_hold() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("table.json");
+        std::fs::write(&file, crate::measured::tests::table(16, 4)).unwrap();
+        let measured = Measured::load(Some(&file)).unwrap();
+        let limits = |measured: Option<&Measured>, uploads| {
+            let state = pace(measured, &Settings::default(), None, uploads).state();
+            (state.gets.limit, state.puts.limit)
+        };
+        assert_eq!(limits(measured.as_ref(), None), (16, 4));
+        assert_eq!(limits(measured.as_ref(), Some(7)), (16, 7));
+        assert_eq!(limits(None, None), (LANES_INITIAL, LANES_INITIAL));
     }
 
     #[test]

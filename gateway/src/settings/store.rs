@@ -124,6 +124,10 @@ section! {
         /// Downloads at the same time, prefetches included.
         downloads_in_flight_max: Option<u64> = None, Permitted::numbers(1, 64),
             "Unset: as many as pay, found out while downloading, up to 64. A quarter is kept for what is read right now.";
+        /// What the store was measured to take: the `latency-table.json` of `tombolo-sim measure`. The gateway begins with what that
+        /// recommends; what the store does from then on counts more, and what is pinned holds.
+        latency_table: Option<PathBuf> = None, Permitted::Words("an absolute path"),
+            "Unset: 32 requests at once to begin with, which are too many for a thin link for its first minutes.";
     }
 }
 
@@ -208,15 +212,25 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
             faults,
         );
     }
-    if let Some(file) = store.ca_file.as_ref().filter(|file| !is_plain_absolute(file)) {
-        let reason = "the working directory of a service is nothing to rely on";
-        faults.push(fault(
-            "store",
-            "ca_file",
-            file.display(),
-            "an absolute path without ..",
-            reason,
-        ));
+    check_files(
+        "store",
+        &[("ca_file", &store.ca_file), ("latency_table", &store.latency_table)],
+        faults,
+    );
+}
+
+pub(super) fn check_files(section: &str, files: &[(&str, &Option<PathBuf>)], faults: &mut Vec<Fault>) {
+    for (key, file) in files {
+        if let Some(file) = file.as_ref().filter(|file| !is_plain_absolute(file)) {
+            let reason = "the working directory of a service is nothing to rely on";
+            faults.push(fault(
+                section,
+                key,
+                file.display(),
+                "an absolute path without ..",
+                reason,
+            ));
+        }
     }
 }
 
