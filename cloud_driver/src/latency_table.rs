@@ -7,7 +7,7 @@
 mod quantiles;
 mod recommendation;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use quantiles::Quantiles;
 pub use recommendation::{Degree, Recommendation};

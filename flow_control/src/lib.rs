@@ -10,11 +10,13 @@
 #![warn(missing_docs, clippy::unwrap_used)]
 
 pub mod concurrency;
+pub mod deadline;
 pub mod group_commit;
 mod logarithm;
 mod path;
 pub mod stout;
 
 pub use concurrency::Concurrency;
+pub use deadline::Deadlines;
 pub use group_commit::GroupCommit;
 pub use stout::Stout;

@@ -13,7 +13,7 @@ use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{Pace, ReadPrice, StoreError, StoreSettings, StoreUrl, open_store, with_room_for_demand};
 use tombolo_core::{Config, FlushInterval};
 use tombolo_flow_control::concurrency::Parameters;
-use tombolo_flow_control::group_commit;
+use tombolo_flow_control::{deadline, group_commit};
 use tombolo_fuse::protocol::TRANSFER_BYTES_MAX;
 use tombolo_transport::Budget;
 
@@ -53,6 +53,7 @@ pub fn options_of_known(settings: &Settings, known: &[Known]) -> Result<Options,
         retry: retry_policy(settings),
         pace: pace(
             measured_of(known, 0),
+            &url,
             settings,
             settings.store.downloads_in_flight_max,
             settings.store.uploads_in_flight_max,
@@ -225,16 +226,18 @@ fn replicas(settings: &Settings, known: &[Known]) -> Result<ReplicaSettings, Sto
     let mut stores = Vec::new();
     for (place, (name, replica)) in (1..).zip(&settings.replicas) {
         let away_after = Duration::from_millis(replica.away_after_ms);
+        let url: StoreUrl = replica.url.parse()?;
         stores.push(ReplicaStore {
             name: name.clone(),
             url: replica.url.clone(),
-            store: open_store(&replica.url.parse()?, &replica.driver_settings(&settings.store))?,
+            store: open_store(&url, &replica.driver_settings(&settings.store))?,
             retry: RetryPolicy {
                 deadline: away_after,
                 ..retry_policy(settings)
             },
             pace: pace(
                 measured_of(known, place),
+                &url,
                 settings,
                 replica.downloads_in_flight_max,
                 replica.uploads_in_flight_max,
@@ -255,7 +258,13 @@ fn replicas(settings: &Settings, known: &[Known]) -> Result<ReplicaSettings, Sto
 }
 
 /// Requests at once in each direction: what is set, else what is found out, from what was measured on.
-fn pace(measured: Option<&Measured>, settings: &Settings, downloads: Option<u64>, uploads: Option<u64>) -> Arc<Pace> {
+fn pace(
+    measured: Option<&Measured>,
+    url: &StoreUrl,
+    settings: &Settings,
+    downloads: Option<u64>,
+    uploads: Option<u64>,
+) -> Arc<Pace> {
     let first = measured.map_or(
         Lanes {
             downloads: LANES_INITIAL,
@@ -269,10 +278,24 @@ fn pace(measured: Option<&Measured>, settings: &Settings, downloads: Option<u64>
         pinned: pinned.map(|lanes| lanes as u32),
         ..Parameters::default()
     };
-    Pace::new(
+    let pace = Pace::new(
         parameters(first.downloads, downloads),
         parameters(first.uploads, uploads),
-    )
+        upload_deadlines(url, settings),
+    );
+    if let Some(measured) = measured {
+        pace.expect_uploads(&measured.table.put);
+    }
+    pace
+}
+
+/// What hangs is a connection, which a directory has not.
+fn upload_deadlines(url: &StoreUrl, settings: &Settings) -> Option<deadline::Parameters> {
+    let answer = Duration::from_millis(settings.store.request_timeout_ms);
+    match url {
+        StoreUrl::Dir { .. } => None,
+        StoreUrl::S3 { .. } => Some(deadline::Parameters::answered_within(answer)),
+    }
 }
 
 fn fetches_max(pinned: Option<u64>) -> usize {
@@ -303,7 +326,8 @@ mod tests {
         std::fs::write(&file, crate::measured::tests::table(16, 4)).unwrap();
         let measured = Measured::load(Some(&file)).unwrap();
         let limits = |measured: Option<&Measured>, uploads| {
-            let state = pace(measured, &Settings::default(), None, uploads).state();
+            let url = "s3://bucket".parse().unwrap();
+            let state = pace(measured, &url, &Settings::default(), None, uploads).state();
             (state.gets.limit, state.puts.limit)
         };
         assert_eq!(limits(measured.as_ref(), None), (16, 4));

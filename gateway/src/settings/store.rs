@@ -106,9 +106,10 @@ section! {
         /// How long a connection may take to come about.
         connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
             "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";
-        /// From the sending of a request to the last byte of its answer.
+        /// From the sending of a request to the last byte of its answer. An upload has beside it what all that are under way would take
+        /// at 1 Mbit/s; once it is known how long uploads take, one is given up, and made again, after four times that, 5 s at the least.
         request_timeout_ms: u64 = 30_000, Permitted::numbers(1_000, 600_000),
-            "The largest object, 4 MiB, takes 17 s over 2 Mbit/s.";
+            "The largest answer, 4 MiB, takes 17 s over 2 Mbit/s. A connection that hangs holds up what is confirmed behind it.";
         /// Attempts of one request, the first included. What still fails is begun again later; nothing is lost by it.
         attempts_max: u64 = 30, Permitted::numbers(1, 100),
             "With half of the requests failing one in 10^9 is given up; `stall_timeout_ms` ends the attempts sooner when the store is away.";
