@@ -20,6 +20,10 @@ MIB = 1 << 20
 CHUNK = 256 << 10
 
 
+# Far below `request_timeout_ms`, and far above what uploads take here.
+HUNG_LIMIT_S = 25
+
+
 class DirtyWatch:
     """Samples `dirty_bytes` while a test runs."""
 
@@ -293,3 +297,34 @@ def test_drain_ends_beside_a_writer(gateway: Gateway) -> None:
     finally:
         is_over.set()
         writer.join()
+
+
+def test_an_upload_that_hangs_is_made_again_long_before_the_request_timeout(
+    make_gateway: GatewayFactory, s3: S3Server, proxy: FaultProxy
+) -> None:
+    gateway = make_gateway(s3_settings(proxy.endpoint), s3.environment).start()
+    gateway.create_volume("disk", "256MiB")
+
+    def write(first: int) -> None:
+        with gateway.disk("disk") as disk:
+            for offset in range(first, first + 32 * MIB, MIB):
+                disk.write(offset, random.Random(f"{SEED}/{offset}").randbytes(MIB))
+
+    write(0)
+    gateway.drain()
+
+    def is_first_object(method: str, path: str) -> bool:
+        return method == "PUT" and "/objects/" in path and not proxy.counts.hung
+
+    proxy.faults.hangs = is_first_object
+    write(64 * MIB)
+    begun = time.monotonic()
+    gateway.drain()
+    took_s = time.monotonic() - begun
+    assert len(proxy.counts.hung) == 1
+    assert took_s < HUNG_LIMIT_S, f"{took_s:.1f} s"
+    puts = [one.target for one in proxy.counts.exchanges if one.method == "PUT" and "/objects/" in one.target]
+    assert len(puts) == len(set(puts)), "what was answered was put once"
+    assert proxy.counts.hung[0] in puts
+    assert "tombolo_store_uploads_given_up_total 1\n" in gateway.metrics()
+    gateway.check()

@@ -130,7 +130,7 @@ impl StoreCounts {
         }
     }
 
-    fn record(&self, cause: Cause, operation: Operation, micros: u64, outcome: Result<u64, &StoreError>) {
+    fn record(&self, cause: Cause, operation: Operation, micros: u64, outcome: std::result::Result<u64, Failed>) {
         let add = |counter: &AtomicU64, amount| {
             counter.fetch_add(amount, Ordering::Relaxed);
         };
@@ -140,16 +140,15 @@ impl StoreCounts {
         add(&of_cause.requests, 1);
         add(
             &of_cause.charged,
-            outcome.map_or_else(StoreError::is_charged, |_| true).into(),
+            outcome.map_or_else(|failed| failed.is_charged, |_| true).into(),
         );
         match outcome {
             Ok(bytes) => {
                 add(&counters.bytes, bytes);
                 add(&of_cause.bytes, bytes);
             }
-            Err(error) => {
-                let kind = error.kind();
-                let index = ErrorKind::ALL.iter().position(|known| *known == kind);
+            Err(failed) => {
+                let index = ErrorKind::ALL.iter().position(|known| *known == failed.kind);
                 add(&counters.failures[index.expect("every kind has a counter")], 1);
             }
         }
@@ -190,13 +189,53 @@ impl Counting {
         request: impl Future<Output = Result<T>>,
         payload_bytes: impl FnOnce(&T) -> usize,
     ) -> Result<T> {
-        let begun = Instant::now();
+        let mut request_sent = Sent {
+            counts: &self.counts,
+            cause: cause::present().unwrap_or(self.unnamed),
+            operation,
+            begun: Instant::now(),
+            // Its caller may give it up; it may have been carried out all the same.
+            outcome: Err(Failed {
+                kind: ErrorKind::Retry,
+                is_charged: true,
+            }),
+        };
         let outcome = request.await;
-        let micros = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         let recorded = outcome.as_ref().map(|value| payload_bytes(value) as u64);
-        let cause = cause::present().unwrap_or(self.unnamed);
-        self.counts.record(cause, operation, micros, recorded);
+        request_sent.outcome = recorded.map_err(Failed::from);
         outcome
+    }
+}
+
+/// What counts of an error.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    kind: ErrorKind,
+    is_charged: bool,
+}
+
+impl From<&StoreError> for Failed {
+    fn from(error: &StoreError) -> Self {
+        Self {
+            kind: error.kind(),
+            is_charged: error.is_charged(),
+        }
+    }
+}
+
+/// One request, which is counted when it ends in whatever way.
+struct Sent<'c> {
+    counts: &'c StoreCounts,
+    cause: Cause,
+    operation: Operation,
+    begun: Instant,
+    outcome: std::result::Result<u64, Failed>,
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        let micros = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.counts.record(self.cause, self.operation, micros, self.outcome);
     }
 }
 
@@ -323,11 +362,25 @@ mod tests {
         };
         let counts = StoreCounts::default();
         for error in [failed, throttled, unreachable, lost] {
-            counts.record(Cause::Demand, operation, 1, Err(&error));
+            counts.record(Cause::Demand, operation, 1, Err(Failed::from(&error)));
         }
         let found = counts.by_cause().into_iter().find(|count| count.operation == operation);
         // The answer that was lost.
         assert!(found.is_some_and(|found| (found.requests, found.charged) == (4, 1)));
+    }
+
+    #[tokio::test]
+    async fn what_its_caller_gives_up_counts_and_is_charged() {
+        let counting = Counting::new(Arc::new(MemoryStore::new()));
+        let counts = counting.counts();
+        let endless = counting.timed(Operation::Put, std::future::pending::<Result<()>>(), |()| 7);
+        let given_up = tokio::time::timeout(std::time::Duration::from_millis(1), endless).await;
+        assert!(given_up.is_err());
+        let put = counts.of(Operation::Put);
+        assert_eq!((put.bytes, put.micros.count()), (0, 1));
+        assert_eq!(put.failures, [(ErrorKind::Retry, 1)]);
+        let found = counts.by_cause().into_iter().find(|count| count.requests > 0).unwrap();
+        assert_eq!((found.operation, found.requests, found.charged), (Operation::Put, 1, 1));
     }
 
     #[tokio::test]

@@ -1,13 +1,16 @@
 //! What requests to a store were measured to take: quantiles of latency, and bandwidth, by kind, size and parallelism.
 //!
-//! Owns the file that `tombolo-sim measure` writes (docs/FORMAT.md, "Latency tables"): its fields, their bounds, and what
-//! holds between the points that were measured. It measures nothing, and does not know what a latency is used for.
+//! Owns the file that `tombolo-sim measure` writes (docs/FORMAT.md, "Latency tables"): its fields, their bounds, what
+//! holds between the points that were measured, and what they recommend. It measures nothing, and does not know what a latency
+//! is used for.
 
 mod quantiles;
+mod recommendation;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use quantiles::Quantiles;
+pub use recommendation::{Degree, Recommendation};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub const VERSION: u32 = 1;
 const FORMAT: &str = "tombolo-latency-table";
 /// A file that is longer is none of `tombolo-sim measure`.
-const TEXT_BYTES_MAX: usize = 16 << 20;
+pub const TEXT_BYTES_MAX: usize = 16 << 20;
 const CELLS_MAX: usize = 4_096;
 const SIZE_BYTES_MAX: u64 = 1 << 40;
 const PARALLELISM_MAX: u32 = 65_536;
@@ -230,6 +233,13 @@ impl Cells {
     /// All cells, by size and parallelism.
     pub fn iter(&self) -> impl Iterator<Item = &Cell> {
         self.rows.iter().flat_map(|(_, row)| row.iter().map(|(cell, _)| cell))
+    }
+
+    /// The cells of each size, by size and parallelism; none is empty.
+    fn rows(&self) -> impl Iterator<Item = Vec<&Cell>> {
+        self.rows
+            .iter()
+            .map(|(_, row)| row.iter().map(|(cell, _)| cell).collect())
     }
 
     fn to_vec(&self) -> Vec<Cell> {

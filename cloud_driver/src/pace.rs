@@ -1,10 +1,14 @@
 //! How many requests may be in flight, learnt from how they end: a [`Concurrency`] for downloads and one for uploads, told of
-//! every attempt by a decorator that stands below the retries.
+//! every attempt by a decorator that stands below the retries. The same decorator gives attempts of uploads up that take far longer
+//! than such attempts do ([`uploads`]).
 //!
 //! It owns the clock of the controllers and what counts as a sign of load. It holds nothing back itself: [`crate::Limited`] does,
 //! and asks for the limits here.
 
+mod uploads;
+
 use crate::gate::Limits;
+use crate::latency_table::Cells;
 use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
 use crate::{ErrorKind, StoreError};
 use async_trait::async_trait;
@@ -12,10 +16,15 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::time::Instant as RealInstant;
 use tombolo_base::Instant;
-use tombolo_flow_control::Concurrency;
 use tombolo_flow_control::concurrency::{Completion, Outcome, Parameters, State};
+use tombolo_flow_control::{Concurrency, deadline};
+use uploads::Uploads;
+
+/// Of uploads that were measured, for their deadlines.
+const SLOW_QUANTILE: f64 = 0.99;
 
 /// What both controllers have found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +33,8 @@ pub struct PaceState {
     pub gets: State,
     /// Of uploads.
     pub puts: State,
+    /// Attempts of uploads that took far longer than such attempts do.
+    pub uploads_given_up: u64,
 }
 
 /// The limits of one store.
@@ -32,6 +43,8 @@ pub struct Pace {
     begun: RealInstant,
     gets: Direction,
     puts: Direction,
+    /// None: uploads take as long as they take.
+    uploads: Option<Uploads>,
 }
 
 #[derive(Debug)]
@@ -54,13 +67,27 @@ impl Direction {
 }
 
 impl Pace {
-    /// Knows nothing of the store yet.
-    pub fn new(gets: Parameters, puts: Parameters) -> Arc<Self> {
+    /// Knows nothing of the store yet. `deadlines`: of attempts of uploads, if there are to be any.
+    pub fn new(gets: Parameters, puts: Parameters, deadlines: Option<deadline::Parameters>) -> Arc<Self> {
         Arc::new(Self {
             begun: RealInstant::now(),
             gets: Direction::new(gets),
             puts: Direction::new(puts),
+            uploads: deadlines.map(Uploads::new),
         })
+    }
+
+    /// What uploads were measured to take: deadlines follow from that until they have been seen here.
+    pub fn expect_uploads(&self, puts: &Cells) {
+        let Some(uploads) = &self.uploads else { return };
+        for cell in puts.iter() {
+            let slow_ms = puts.latency_ms(cell.size_bytes, cell.parallelism, SLOW_QUANTILE);
+            uploads.expect(
+                cell.size_bytes,
+                cell.parallelism,
+                Duration::from_secs_f64(slow_ms / 1e3),
+            );
+        }
     }
 
     /// What may be in flight now. A quarter of the downloads is kept for demand, on top of a limit that was found out: what is
@@ -89,6 +116,7 @@ impl Pace {
         PaceState {
             gets: self.gets.concurrency().state(),
             puts: self.puts.concurrency().state(),
+            uploads_given_up: self.uploads.as_ref().map_or(0, Uploads::given_up),
         }
     }
 
@@ -176,7 +204,14 @@ impl ObjectStore for Paced {
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
         let size = bytes.len() as u64;
         let request = self.inner.put(key, bytes, mode);
-        self.pace.watch(&self.pace.puts, |_| size, request).await
+        let (pace, puts) = (&self.pace, &self.pace.puts);
+        match &pace.uploads {
+            Some(uploads) => {
+                pace.watch(puts, |_| size, uploads.within_deadline(key, size, request))
+                    .await
+            }
+            None => pace.watch(puts, |_| size, request).await,
+        }
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {

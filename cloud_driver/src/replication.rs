@@ -25,6 +25,7 @@ pub use read_choice::ReadPrice;
 pub use replica::{AcceptedRoot, ReplicaOptions, ReplicaState, ReplicaStatus};
 
 use crate::cause::{Cause, because};
+use crate::latency_table::Cells;
 use crate::metadata_object::JOURNAL_PREFIX;
 use crate::node_object::NODES_PREFIX;
 use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
@@ -217,6 +218,12 @@ impl Replicated {
             begun: RealInstant::now(),
             catching_up: Mutex::default(),
         }
+    }
+
+    /// What reads of the store at `place`, 0 for the primary, were measured to take: until they have been seen here.
+    pub fn expect_reads(&self, place: usize, gets: &Cells) {
+        const MICROS_PER_MS: f64 = 1e3;
+        locked(&self.choice).expect(place, |bytes| (gets.mean_ms(bytes, 1) * MICROS_PER_MS) as u64);
     }
 
     /// Brings the replicas what they lack from now on, as long as this lives. The primary MUST be known to be this gateway's.

@@ -33,12 +33,13 @@ use object_store::{
     Certificate, ClientOptions, GetOptions, GetRange, GetResult, ObjectStore as Backend, ObjectStoreExt, PutOptions,
     PutPayload, RetryConfig, UpdateVersion,
 };
-use observer::{Observing, chain, observe};
+use observer::{Observing, chain, exchange_timeout, observe, too_late};
 use settings::Endpoint;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Smaller bodies are not worth a buffer of the pool's.
 const POOLED_BYTES_MIN: usize = 64 << 10;
@@ -56,6 +57,7 @@ pub struct S3Store {
     prefix: String,
     /// For the bodies of answers.
     buffers: Arc<BufferPool>,
+    request_timeout: Duration,
 }
 
 /// `object_store`'s own description could reveal more with any new version.
@@ -82,6 +84,7 @@ impl S3Store {
         };
         // TLS takes what the process has chosen; a choice that is there already stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let request_timeout = Duration::from_millis(settings.request_timeout_ms);
         let base = base_url(
             bucket,
             &endpoint,
@@ -95,7 +98,7 @@ impl S3Store {
             .with_endpoint(&base.endpoint)
             .with_virtual_hosted_style_request(base.virtual_host)
             .with_client_options(client_options)
-            .with_http_connector(Observing::default())
+            .with_http_connector(Observing::new(request_timeout))
             .with_retry(RetryConfig {
                 max_retries: 0,
                 ..RetryConfig::default()
@@ -116,6 +119,7 @@ impl S3Store {
             backend,
             authority: without_default_port(authority, endpoint.scheme).into(),
             buffers: BufferPool::new(settings.kept_buffer_bytes_max),
+            request_timeout,
             name,
             prefix: format!("{prefix}{slash}"),
         })
@@ -136,6 +140,7 @@ impl S3Store {
             operation,
             key,
             condition: None,
+            timeout: self.request_timeout,
         }
     }
 
@@ -207,7 +212,9 @@ impl S3Store {
 
 /// Runs a request of `object_store` and types its failure.
 async fn run<T>(request: &Request<'_>, sent: impl Future<Output = object_store::Result<T>>) -> Result<T> {
-    let (outcome, noted) = observe(sent).await;
+    let Ok((outcome, noted)) = timeout(request.timeout, observe(sent)).await else {
+        return Err(request.interrupted(too_late(request.timeout)));
+    };
     outcome.map_err(|error| request.error(noted, chain(&error)))
 }
 
@@ -243,7 +250,8 @@ fn client_options(settings: &S3Settings, endpoint: &Endpoint) -> Result<ClientOp
     let mut options = ClientOptions::new()
         .with_allow_http(endpoint.scheme == "http")
         .with_connect_timeout(Duration::from_millis(settings.connect_timeout_ms))
-        .with_timeout(Duration::from_millis(settings.request_timeout_ms))
+        // How long a request may take depends on its body ([`observer`]).
+        .with_timeout_disabled()
         .with_pool_idle_timeout(Duration::from_millis(settings.idle_timeout_ms))
         .with_pool_max_idle_per_host(settings.idle_connections_max);
     if let Some(path) = &settings.ca_file {
@@ -323,6 +331,7 @@ impl ObjectStore for S3Store {
         };
         let request = Request {
             condition,
+            timeout: exchange_timeout(self.request_timeout, bytes.len() as u64),
             ..self.request(Operation::Put, key)
         };
         let sent = self
@@ -348,14 +357,17 @@ impl ObjectStore for S3Store {
             range: range.clone().map(GetRange::Bounded),
             ..GetOptions::default()
         };
-        let got = match run(&request, self.backend.get_opts(&path, options)).await {
+        let sent = async {
+            let got = self.backend.get_opts(&path, options).await?;
+            let expected_bytes = got.range.end - got.range.start;
+            Ok((expected_bytes, self.body(got, expected_bytes as usize).await?))
+        };
+        let (expected_bytes, bytes) = match run(&request, sent).await {
             Err(StoreError::Rejected { status: 416, .. }) if range.is_some() => {
                 return Err(outside(&range.unwrap_or_default()));
             }
             outcome => outcome?,
         };
-        let expected_bytes = got.range.end - got.range.start;
-        let bytes = run(&request, self.body(got, expected_bytes as usize)).await?;
         if bytes.len() as u64 != expected_bytes {
             return Err(request.interrupted(format!("{} of {expected_bytes} bytes arrived", bytes.len())));
         }

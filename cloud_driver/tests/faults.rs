@@ -12,8 +12,10 @@ use tokio::task::JoinSet;
 use tombolo_base::Prng;
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
-    Counting, ErrorKind, ObjectStore, Operation, PutMode, Retrying, S3Settings, S3Store, StoreError,
+    Counting, ErrorKind, ObjectStore, Operation, Pace, Paced, PutMode, Retrying, S3Settings, S3Store, StoreError,
 };
+use tombolo_flow_control::concurrency::Parameters;
+use tombolo_flow_control::deadline;
 
 /// Quick, since the faults come by chance and do not last.
 const POLICY: RetryPolicy = RetryPolicy {
@@ -31,6 +33,15 @@ fn behind(proxy: &Proxy) -> Arc<S3Store> {
         ..settings_for(&format!("http://{}", proxy.address))
     };
     Arc::new(S3Store::open(BUCKET, "", &settings).unwrap())
+}
+
+/// Deadlines as quick as the timeout.
+fn pace() -> Arc<Pace> {
+    let deadlines = deadline::Parameters {
+        min_us: 1_000_000,
+        ..deadline::Parameters::answered_within(Duration::from_secs(2))
+    };
+    Pace::new(Parameters::default(), Parameters::default(), Some(deadlines))
 }
 
 fn content(seed: u64) -> Bytes {
@@ -114,7 +125,8 @@ async fn black_holes_are_left_by_the_timeout() {
 
 async fn put_and_get(server: &Server, proxy: &Proxy, objects: u64, judge: impl Fn(tombolo_cloud_driver::RetryCounts)) {
     let counting = Arc::new(Counting::new(behind(proxy)));
-    let store = Arc::new(Retrying::with_seed(counting.clone(), POLICY, 5));
+    let paced = Paced::new(counting.clone(), pace());
+    let store = Arc::new(Retrying::with_seed(Arc::new(paced), POLICY, 5));
     let mut tasks = JoinSet::new();
     for index in 0..objects {
         let store = Arc::clone(&store);

@@ -12,6 +12,7 @@
 extern crate alloc;
 
 pub mod concurrency;
+pub mod deadline;
 pub mod early_flush;
 pub mod group_commit;
 mod logarithm;
@@ -19,6 +20,7 @@ mod path;
 pub mod stout;
 
 pub use concurrency::Concurrency;
+pub use deadline::Deadlines;
 pub use early_flush::EarlyFlush;
 pub use group_commit::GroupCommit;
 pub use stout::Stout;

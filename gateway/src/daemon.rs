@@ -11,6 +11,7 @@ use crate::allocator;
 use crate::bill::{self, Bill, PriceFileError};
 use crate::frontends::VolumeExports;
 use crate::frontends::fuse::{ShareService, Shares};
+use crate::measured::{Measured, MeasuredError};
 use crate::runtime::{
     Gateway, KeptRootInfo, OpenError, Options, RecoverOptions, RecoverProgress, Recovered, ResizedCache, list_roots,
     recover_from_store, resize_cache,
@@ -41,6 +42,9 @@ pub enum ServeError {
     /// Of the replica of this name; nothing was opened yet.
     #[error("[store.replica.{0}] prices_file: {1}")]
     ReplicaPrices(String, PriceFileError),
+    /// Of the table of settings of this name; nothing was opened yet.
+    #[error("[{0}] latency_table: {1}")]
+    Measured(String, MeasuredError),
     /// The state directory or the store cannot be served from; the message says what to do.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -76,12 +80,16 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
         Ok((name.clone(), loaded.map_err(named)?))
     });
     let replica_prices = replica_prices.collect::<Result<Vec<_>, ServeError>>()?;
-    let read_prices = replica_prices.iter().map(|(_, prices)| prices.prices);
-    let read_prices: Vec<_> = std::iter::once(prices.prices).chain(read_prices).collect();
+    let all_prices = replica_prices.iter().map(|(_, prices)| prices.prices);
+    let all_prices = std::iter::once(prices.prices).chain(all_prices);
+    let known: Vec<_> = all_prices
+        .zip(measured(&settings)?)
+        .map(|(prices, measured)| options::Known { prices, measured })
+        .collect();
     let gateway = Gateway::open(Options {
         accept_loss,
         policies: settings.policies(prices.prices.units()),
-        ..options::priced_options(&settings, &read_prices)?
+        ..options::options_of_known(&settings, &known)?
     })?;
     let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(|error| match error {
         FileError::Busy(reason) if !gateway.is_metadata_complete() => OpenError::StoreNeeded(reason).into(),
@@ -105,7 +113,15 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
         budget,
     )
     .map_err(ServeError::Threads)?;
-    let control = GatewayControl::new(gateway.clone(), shares, server.clone(), bill.clone(), &settings);
+    let measured = known[0].measured.as_ref();
+    let control = GatewayControl::new(
+        gateway.clone(),
+        shares,
+        server.clone(),
+        bill.clone(),
+        &settings,
+        measured,
+    );
     let admin = server::Server::start(
         &settings.admin_socket(),
         settings.metrics_address(),
@@ -133,6 +149,19 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     let _ = fs::remove_file(settings.nbd_socket());
     let _ = fs::remove_file(settings.files_socket());
     waited
+}
+
+/// Of the store, then of each replica.
+fn measured(settings: &Settings) -> Result<Vec<Option<Measured>>, ServeError> {
+    let load = |(section, file): (String, Option<&Path>)| {
+        let measured = Measured::load(file).map_err(|error| ServeError::Measured(section.clone(), error))?;
+        if let Some(Measured { file, table }) = &measured {
+            let (at, store) = (&table.measured.at, &table.measured.store);
+            tracing::info!(section, file = %file.display(), at, store, "begins with what was measured");
+        }
+        Ok(measured)
+    };
+    settings.latency_tables().map(load).collect()
 }
 
 /// The daemon as the command line runs it.

@@ -9,6 +9,7 @@ pub mod cli;
 pub mod daemon;
 mod frontends;
 mod logging;
+mod measured;
 pub mod metrics;
 mod mount;
 mod runtime;

@@ -50,6 +50,8 @@ class Faults:
     """Waited before each request is handled."""
     refuses: Callable[[str, str, dict[str, str]], bool] | None = None
     """Of method, path and headers: whether the request is answered as if the server were busy."""
+    hangs: Callable[[str, str], bool] | None = None
+    """Of method and path: whether the request is swallowed, and nothing ever comes back."""
     refusal: tuple[str, bytes] | None = None
     """Status and body that every request is answered with, without reaching the server."""
 
@@ -73,6 +75,8 @@ class Counts:
     forwarded: int = 0
     refused_with_error: int = 0
     lost_replies: int = 0
+    hung: list[str] = field(default_factory=list)
+    """Paths of what was swallowed."""
     reply_bytes: int = 0
     """With their heads."""
     methods: dict[str, int] = field(default_factory=dict)
@@ -149,6 +153,10 @@ class FaultProxy:
         if headers.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = b"".join([part async for part in read_body(reader, headers)])
+        if self.faults.hangs is not None and self.faults.hangs(method, path):
+            self.counts.hung.append(path)
+            await reader.read()
+            return False
         if self.faults.delay_s > 0:
             await asyncio.sleep(self.faults.delay_s)
         if self.faults.refusal is not None:

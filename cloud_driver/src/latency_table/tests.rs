@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-fn cell(size_bytes: u64, parallelism: u32, median_ms: f64) -> Cell {
+pub(crate) fn cell(size_bytes: u64, parallelism: u32, median_ms: f64) -> Cell {
     Cell {
         size_bytes,
         parallelism,

@@ -24,6 +24,8 @@ impl ReadPrice {
 /// Upper ends of the size classes; what is larger is the last.
 const CLASS_BYTES_MAX: [u64; 3] = [64 << 10, 512 << 10, 2 << 20];
 const CLASSES: usize = CLASS_BYTES_MAX.len() + 1;
+/// A read of each class, for what was measured before.
+const CLASS_BYTES_TYPICAL: [u64; CLASSES] = [16 << 10, 256 << 10, 1 << 20, 4 << 20];
 /// One of so many reads is for keeping latencies fresh.
 const EXPLORING_INTERVAL: u64 = 32;
 /// Bounds of [`ReadChoice::overdue_after_micros`], and what it is while nothing is known.
@@ -100,6 +102,13 @@ impl ReadChoice {
             self.copies[*first].read_at = self.reads;
         }
         order
+    }
+
+    /// So long reads of a store take, as it was measured before: they are the first samples.
+    pub fn expect(&mut self, place: usize, micros_of: impl Fn(u64) -> u64) {
+        for bytes in CLASS_BYTES_TYPICAL {
+            self.measured(place, bytes, micros_of(bytes));
+        }
     }
 
     /// One read took so long.
@@ -180,6 +189,21 @@ mod tests {
         );
         let explored = first.iter().filter(|place| **place == 1).count();
         assert!((2..=10).contains(&explored), "{explored}");
+    }
+
+    #[test]
+    fn what_was_measured_before_decides_the_first_read_and_what_comes_after_counts_more() {
+        let mut choice = ReadChoice::new(&[FREE, FREE], 0);
+        assert_eq!(choice.order(4096, &[0, 1]), [0, 1]);
+        choice.expect(0, |bytes| 80_000 + bytes / 100);
+        choice.expect(1, |bytes| 2_000 + bytes);
+        let first = |choice: &mut ReadChoice, bytes| choice.order(bytes, &[0, 1])[0];
+        assert_eq!((first(&mut choice, 4096), first(&mut choice, 4 << 20)), (1, 0));
+        assert_eq!(choice.overdue_after_micros(0, 4096), 8 * (80_000 + (16 << 10) / 100));
+        for _ in 0..40 {
+            choice.measured(1, 4096, 200_000);
+        }
+        assert_eq!(first(&mut choice, 4096), 0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::observer::{Noted, Outcome};
 use crate::{Condition, Operation, StoreError};
+use std::time::Duration;
 
 /// The failed request.
 pub(super) struct Request<'a> {
@@ -11,6 +12,8 @@ pub(super) struct Request<'a> {
     pub operation: Operation,
     pub key: &'a str,
     pub condition: Option<Condition>,
+    /// Until the answer has come in full.
+    pub timeout: Duration,
 }
 
 impl Request<'_> {
@@ -171,6 +174,7 @@ mod tests {
             operation,
             key: "k",
             condition,
+            timeout: Duration::ZERO,
         };
         let outcome = Outcome::Status {
             status,

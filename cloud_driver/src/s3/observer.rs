@@ -10,7 +10,10 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
 };
 use std::cell::Cell;
+use std::io;
 use std::time::Duration;
+use tokio::time::timeout;
+use tombolo_flow_control::deadline::Parameters;
 
 const MESSAGE_CHARS_MAX: usize = 200;
 
@@ -54,27 +57,65 @@ fn note(noted: Option<Noted>) {
     let _ = NOTE.try_with(|cell| cell.set(noted));
 }
 
-#[derive(Debug, Default)]
+/// As many uploads as share a path at the most.
+const UPLOADS_MAX: u32 = 64;
+
+/// How long an exchange may take in whose body so many bytes are sent: even where all uploads at once share 1 Mbit/s. Who knows what
+/// the path gives gives it up before ([`crate::Paced`]).
+pub(super) fn exchange_timeout(answer: Duration, body_bytes: u64) -> Duration {
+    let carried = Parameters::answered_within(Duration::ZERO).carried_us(body_bytes, UPLOADS_MAX);
+    answer.saturating_add(Duration::from_micros(carried))
+}
+
+/// What is said of it then.
+pub(super) fn too_late(limit: Duration) -> String {
+    format!("it took more than {} ms", limit.as_millis())
+}
+
+#[derive(Debug)]
 pub(super) struct Observing {
     inner: ReqwestConnector,
+    answer_timeout: Duration,
+}
+
+impl Observing {
+    /// A request without a body is answered within this, or never.
+    pub(super) fn new(answer_timeout: Duration) -> Self {
+        Self {
+            inner: ReqwestConnector::default(),
+            answer_timeout,
+        }
+    }
 }
 
 impl HttpConnector for Observing {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        Ok(HttpClient::new(Observer(self.inner.connect(options)?)))
+        Ok(HttpClient::new(Observer {
+            client: self.inner.connect(options)?,
+            answer_timeout: self.answer_timeout,
+        }))
     }
 }
 
 #[derive(Debug)]
-struct Observer(HttpClient);
+struct Observer {
+    client: HttpClient,
+    answer_timeout: Duration,
+}
 
 #[async_trait]
 impl HttpService for Observer {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let authority = request.uri().authority().map_or_else(String::new, ToString::to_string);
         note(None);
-        let outcome = self.0.execute(request).await;
-        match outcome {
+        let limit = exchange_timeout(self.answer_timeout, request.body().content_length() as u64);
+        // Credentials are fetched here too, and others wait for them.
+        let answer = timeout(limit, self.client.execute(request)).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let late = io::Error::new(io::ErrorKind::TimedOut, too_late(limit));
+            Err(HttpError::new(HttpErrorKind::Timeout, late))
+        });
+        match answer {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => note_refusal(response, authority).await,
             Err(error) => {

@@ -81,7 +81,7 @@ pub struct S3Settings {
     pub allow_http: bool,
     /// Until a connection stands, TLS included.
     pub connect_timeout_ms: u64,
-    /// From sending a request to the last byte of the answer.
+    /// From sending a request to the last byte of the answer; an upload has beside it what its bytes take on a slow path.
     pub request_timeout_ms: u64,
     /// Idle connections are closed after this; S3 closes its side after about 20 s.
     pub idle_timeout_ms: u64,

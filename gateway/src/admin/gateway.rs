@@ -10,13 +10,14 @@ use crate::admin::endpoints::{
 };
 use crate::admin::model::{
     CacheStatus, ConcurrencyStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind,
-    GroupCommitStatus, JournalStatus, LossStatus, LostRange, MemoryStatus, MetadataStatus, PolicyStatus,
-    RecoveryPointStatus, ReplicaInfo, SessionInfo, SessionKind, ShareInfo, Status, StoreState, StoreStatus,
-    TraceStatus, UploadIntervalStatus, UploadStatus, VolumeInfo, WriteStatus,
+    GroupCommitStatus, JournalStatus, LatencyTableStatus, LossStatus, LostRange, MemoryStatus, MetadataStatus,
+    PolicyStatus, RecoveryPointStatus, ReplicaInfo, SessionInfo, SessionKind, ShareInfo, Status, StoreState,
+    StoreStatus, TraceStatus, UploadIntervalStatus, UploadStatus, VolumeInfo, WriteStatus,
 };
 use crate::admin::server::Handlers;
 use crate::bill::Bill;
 use crate::frontends::fuse::{self, Shares};
+use crate::measured::Measured;
 use crate::metrics::model::Metrics;
 use crate::runtime::{DataKeyInfo, DataKeysError, Gateway, MasterKeyError, NewKey, ReplicaLook};
 use crate::settings::Settings;
@@ -45,6 +46,7 @@ pub struct GatewayControl {
     server: Arc<Mutex<Option<Server>>>,
     state_directory: String,
     store_url: String,
+    latency_table: Option<LatencyTableStatus>,
     started: Instant,
     rate: Mutex<Rate>,
     policy: PolicyControl,
@@ -66,6 +68,7 @@ impl GatewayControl {
         server: Arc<Mutex<Option<Server>>>,
         bill: Arc<Bill>,
         settings: &Settings,
+        measured: Option<&Measured>,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -77,6 +80,7 @@ impl GatewayControl {
             server,
             state_directory: settings.directories.state_directory.display().to_string(),
             store_url: settings.store.url.clone(),
+            latency_table: measured.map(latency_table),
             started: now,
             rate: Mutex::new(Rate {
                 at: now,
@@ -140,6 +144,7 @@ impl GatewayControl {
             downloads: concurrency(&pace.gets),
             uploads: concurrency(&pace.puts),
             url: self.store_url.clone(),
+            latency_table: self.latency_table.clone(),
             state,
             last_error: store.error.clone(),
             last_success_age_s: store.last_success.map(|at| now.micros_since(at) as f64 / 1e6),
@@ -278,6 +283,14 @@ fn concurrency(state: &tombolo_flow_control::concurrency::State) -> ConcurrencyS
         limit: state.limit.into(),
         bytes_per_s: state.bytes_per_s,
         halvings: state.halvings,
+    }
+}
+
+fn latency_table(measured: &Measured) -> LatencyTableStatus {
+    LatencyTableStatus {
+        file: measured.file.display().to_string(),
+        measured_at: measured.table.measured.at.clone(),
+        measured_store: measured.table.measured.store.clone(),
     }
 }
 

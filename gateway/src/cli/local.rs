@@ -6,7 +6,8 @@ use super::error::CliError;
 use super::output;
 use crate::bill;
 use crate::logging;
-use crate::settings::{Fault, Prices, Settings, SettingsError};
+use crate::measured::Measured;
+use crate::settings::{Fault, Settings, SettingsError};
 use serde_json::json;
 use std::path::Path;
 
@@ -18,7 +19,7 @@ pub(super) fn serve(connection: &Connection, options: &ServeOptions, daemon: &im
 
 pub(super) fn check_config(connection: &Connection, as_json: bool) -> Result<(), CliError> {
     let path = config(connection)?;
-    let checked = Settings::load(path).and_then(|settings| check_prices(&settings.prices));
+    let checked = Settings::load(path).and_then(|settings| check_files(&settings));
     match (&checked, as_json) {
         (Err(SettingsError::Faults(faults)), true) => output::json(faults)?,
         (Ok(()), true) => output::json(&json!([]))?,
@@ -28,20 +29,29 @@ pub(super) fn check_config(connection: &Connection, as_json: bool) -> Result<(),
     checked.map(drop).map_err(CliError::from)
 }
 
-/// The one file that the settings name and a start reads.
-fn check_prices(settings: &Prices) -> Result<(), SettingsError> {
-    let loaded = bill::load(settings).map(drop);
-    loaded.map_err(|error| {
-        SettingsError::Faults(vec![Fault {
-            key: "[prices] file".into(),
-            value: settings
-                .file
-                .as_ref()
-                .map_or_else(String::new, |file| file.display().to_string()),
-            permitted: "a price file as `tombolo prices TABLE` prints it".into(),
+/// What the settings name and a start reads.
+fn check_files(settings: &Settings) -> Result<(), SettingsError> {
+    let shown = |file: Option<&Path>| file.map_or_else(String::new, |file| file.display().to_string());
+    let prices = bill::load(&settings.prices).err().map(|error| Fault {
+        key: "[prices] file".into(),
+        value: shown(settings.prices.file.as_deref()),
+        permitted: "a price file as `tombolo prices TABLE` prints it".into(),
+        reason: error.to_string(),
+    });
+    let tables = settings.latency_tables().filter_map(|(section, file)| {
+        let error = Measured::load(file).err()?;
+        Some(Fault {
+            key: format!("[{section}] latency_table"),
+            value: shown(file),
+            permitted: "a latency-table.json as `tombolo-sim measure` writes it".into(),
             reason: error.to_string(),
-        }])
-    })
+        })
+    });
+    let faults: Vec<_> = prices.into_iter().chain(tables).collect();
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(SettingsError::Faults(faults)),
+    }
 }
 
 pub(super) fn settings(connection: &Connection, markdown: bool, as_json: bool) -> Result<(), CliError> {

@@ -116,7 +116,10 @@ fn requests(store: &StoreStatus) -> String {
         format!("{} {name}{rate}{halved}", state.limit)
     };
     let (downloads, uploads) = (shown(&store.downloads, "downloads"), shown(&store.uploads, "uploads"));
-    format!("up to {downloads} and {uploads} at once")
+    let begun = store.latency_table.as_ref().map_or_else(String::new, |table| {
+        format!("; begun with {}, measured {}", table.file, table.measured_at)
+    });
+    format!("up to {downloads} and {uploads} at once{begun}")
 }
 
 fn group_commit(state: &GroupCommitStatus) -> String {
@@ -367,8 +370,8 @@ pub(super) fn duration(seconds: f64) -> String {
 mod tests {
     use super::*;
     use crate::admin::model::{
-        CacheStatus, DataKeyStatus, DedupStatus, EncryptionStatus, LossStatus, LostRange, PolicyStatus, PolicyTally,
-        RecoveryPointStatus, ShareInfo, StoreStatus, UploadStatus,
+        CacheStatus, DataKeyStatus, DedupStatus, EncryptionStatus, LatencyTableStatus, LossStatus, LostRange,
+        PolicyStatus, PolicyTally, RecoveryPointStatus, ShareInfo, StoreStatus, UploadStatus,
     };
     use tombolo_core::{PolicyCounters, Tally};
 
@@ -418,6 +421,11 @@ mod tests {
                     limit: 16,
                     ..ConcurrencyStatus::default()
                 },
+                latency_table: Some(LatencyTableStatus {
+                    file: "/etc/tombolo/latency-table.json".into(),
+                    measured_at: "2026-11-23T18:00:00Z".into(),
+                    measured_store: "s3://bucket".into(),
+                }),
             },
             encryption: EncryptionStatus {
                 is_on: true,
@@ -438,7 +446,7 @@ mod tests {
         let expected = "dirty           1.00 GiB of at most 4.00 GiB (25.0 %)
 recovery point  12.3 s ago
 store           unreachable: s3://bucket; last success 30.0 s ago; connection refused
-requests        up to 32 downloads (3.00 MiB/s) halved 2 times and 16 uploads at once
+requests        up to 32 downloads (3.00 MiB/s) halved 2 times and 16 uploads at once; begun with /etc/tombolo/latency-table.json, measured 2026-11-23T18:00:00Z
 encryption      aes-256-gcm, data key 00000000000000bb, master key 00000000000000aa
 deduplication   4.00 : 1 (75.0 % duplicate, 0.0 % zero)
 cache hits      90.0 % of 10 blocks (1 misses, 0 partial)

@@ -1,6 +1,7 @@
 //! From settings to the parts of a gateway.
 
 use crate::frontends::fuse::ShareOptions;
+use crate::measured::{Lanes, Measured};
 use crate::runtime::{Options, ReplicaSettings, ReplicaStore, WriterOptions};
 use crate::settings::{CompressionAlgorithm, FlushIntervalRule, GroupCommitRule, Settings, SingleWriter};
 use std::sync::Arc;
@@ -12,18 +13,25 @@ use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{Pace, ReadPrice, StoreError, StoreSettings, StoreUrl, open_store, with_room_for_demand};
 use tombolo_core::{Config, FlushInterval};
 use tombolo_flow_control::concurrency::Parameters;
-use tombolo_flow_control::group_commit;
+use tombolo_flow_control::{deadline, group_commit};
 use tombolo_fuse::protocol::TRANSFER_BYTES_MAX;
 use tombolo_transport::Budget;
 
 /// # Errors
 /// When the URL or the credentials of a store cannot be used.
 pub fn options(settings: &Settings) -> Result<Options, StoreError> {
-    priced_options(settings, &[])
+    options_of_known(settings, &[])
 }
 
-/// `prices` of the store, then of each replica; without them all cost the same.
-pub fn priced_options(settings: &Settings, prices: &[Prices]) -> Result<Options, StoreError> {
+/// What files say of a store.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub prices: Prices,
+    pub measured: Option<Measured>,
+}
+
+/// `known` of the store, then of each replica; without it all cost the same, and it is found out what they are like.
+pub fn options_of_known(settings: &Settings, known: &[Known]) -> Result<Options, StoreError> {
     let core = core_config(settings);
     let url: StoreUrl = settings.store.url.parse()?;
     Ok(Options {
@@ -39,11 +47,14 @@ pub fn priced_options(settings: &Settings, prices: &[Prices]) -> Result<Options,
         },
         metadata_map_bytes: settings.memory.metadata_map_bytes_max.0,
         store: open_store(&url, &driver_settings(settings))?,
-        replicas: replicas(settings, prices)?,
+        replicas: replicas(settings, known)?,
         accept_foreign_store: settings.store.accept_foreign,
         accept_loss: false,
         retry: retry_policy(settings),
         pace: pace(
+            measured_of(known, 0),
+            &url,
+            settings,
             settings.store.downloads_in_flight_max,
             settings.store.uploads_in_flight_max,
         ),
@@ -200,10 +211,14 @@ fn driver_settings(settings: &Settings) -> StoreSettings {
     driver
 }
 
+fn measured_of(known: &[Known], place: usize) -> Option<&Measured> {
+    known.get(place)?.measured.as_ref()
+}
+
 /// In the order of their names.
-fn replicas(settings: &Settings, prices: &[Prices]) -> Result<ReplicaSettings, StoreError> {
+fn replicas(settings: &Settings, known: &[Known]) -> Result<ReplicaSettings, StoreError> {
     let read_price = |place: usize| {
-        let units = prices.get(place).map(Prices::units).unwrap_or_default();
+        let units = known.get(place).map(|known| known.prices.units()).unwrap_or_default();
         ReadPrice {
             request: units.get_request,
             block: units.egress_per_block,
@@ -212,15 +227,22 @@ fn replicas(settings: &Settings, prices: &[Prices]) -> Result<ReplicaSettings, S
     let mut stores = Vec::new();
     for (place, (name, replica)) in (1..).zip(&settings.replicas) {
         let away_after = Duration::from_millis(replica.away_after_ms);
+        let url: StoreUrl = replica.url.parse()?;
         stores.push(ReplicaStore {
             name: name.clone(),
             url: replica.url.clone(),
-            store: open_store(&replica.url.parse()?, &replica.driver_settings(&settings.store))?,
+            store: open_store(&url, &replica.driver_settings(&settings.store))?,
             retry: RetryPolicy {
                 deadline: away_after,
                 ..retry_policy(settings)
             },
-            pace: pace(replica.downloads_in_flight_max, replica.uploads_in_flight_max),
+            pace: pace(
+                measured_of(known, place),
+                &url,
+                settings,
+                replica.downloads_in_flight_max,
+                replica.uploads_in_flight_max,
+            ),
             read_price: read_price(place),
             accepted_root: replica.accepted_root(),
             away_after,
@@ -229,19 +251,52 @@ fn replicas(settings: &Settings, prices: &[Prices]) -> Result<ReplicaSettings, S
     Ok(ReplicaSettings {
         stores,
         read_price: read_price(0),
+        measured_reads: (0..=settings.replicas.len())
+            .map(|place| measured_of(known, place).map(|measured| measured.table.get.clone()))
+            .collect(),
         read_second: (settings.store.read_hour_usd.dollars() * UNITS_PER_DOLLAR / 3600.0) as u64,
     })
 }
 
-/// Requests at once in each direction: what is set, else what is found out.
-fn pace(downloads: Option<u64>, uploads: Option<u64>) -> Arc<Pace> {
-    let parameters = |pinned: Option<u64>| Parameters {
+/// Requests at once in each direction: what is set, else what is found out, from what was measured on.
+fn pace(
+    measured: Option<&Measured>,
+    url: &StoreUrl,
+    settings: &Settings,
+    downloads: Option<u64>,
+    uploads: Option<u64>,
+) -> Arc<Pace> {
+    let first = measured.map_or(
+        Lanes {
+            downloads: LANES_INITIAL,
+            uploads: LANES_INITIAL,
+        },
+        |measured| measured.lanes(settings.store.object_bytes_max.0),
+    );
+    let parameters = |first: u32, pinned: Option<u64>| Parameters {
         limit_max: LANES_MAX,
-        limit_initial: LANES_INITIAL,
+        limit_initial: first,
         pinned: pinned.map(|lanes| lanes as u32),
         ..Parameters::default()
     };
-    Pace::new(parameters(downloads), parameters(uploads))
+    let pace = Pace::new(
+        parameters(first.downloads, downloads),
+        parameters(first.uploads, uploads),
+        upload_deadlines(url, settings),
+    );
+    if let Some(measured) = measured {
+        pace.expect_uploads(&measured.table.put);
+    }
+    pace
+}
+
+/// What hangs is a connection, which a directory has not.
+fn upload_deadlines(url: &StoreUrl, settings: &Settings) -> Option<deadline::Parameters> {
+    let answer = Duration::from_millis(settings.store.request_timeout_ms);
+    match url {
+        StoreUrl::Dir { .. } => None,
+        StoreUrl::S3 { .. } => Some(deadline::Parameters::answered_within(answer)),
+    }
 }
 
 fn fetches_max(pinned: Option<u64>) -> usize {
@@ -263,6 +318,22 @@ mod tests {
             block.payload_bytes_max.min(block.write_bytes_max),
             share_options(settings).write_bytes_max,
         )
+    }
+
+    #[test]
+    fn requests_at_once_begin_with_what_was_measured_and_pins_hold() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("table.json");
+        std::fs::write(&file, crate::measured::tests::table(16, 4)).unwrap();
+        let measured = Measured::load(Some(&file)).unwrap();
+        let limits = |measured: Option<&Measured>, uploads| {
+            let url = "s3://bucket".parse().unwrap();
+            let state = pace(measured, &url, &Settings::default(), None, uploads).state();
+            (state.gets.limit, state.puts.limit)
+        };
+        assert_eq!(limits(measured.as_ref(), None), (16, 4));
+        assert_eq!(limits(measured.as_ref(), Some(7)), (16, 7));
+        assert_eq!(limits(None, None), (LANES_INITIAL, LANES_INITIAL));
     }
 
     #[test]

@@ -202,6 +202,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Times that the store asked for less, or did not answer, and requests in flight were halved, by direction.",
         |m| by_direction(m, |state| state.halvings),
     ),
+    counter(
+        "tombolo_store_uploads_given_up_total",
+        "Attempts of uploads that took far longer than such attempts do, and were made again.",
+        |m| Integer(m.store_pace.uploads_given_up),
+    ),
     gauge(
         "tombolo_store_bytes",
         "Bytes of all objects, after deduplication and compression.",

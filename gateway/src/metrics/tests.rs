@@ -141,6 +141,7 @@ fn example() -> Metrics {
                 halvings: 3,
                 ..State::default()
             },
+            uploads_given_up: 11,
         },
         store: vec![OperationCounts {
             operation: Operation::Put,
@@ -274,6 +275,7 @@ fn values_arrive_under_their_names() {
         ("tombolo_bill_forecast_dollars", 12.5),
         ("tombolo_bill_budget_dollars", 10.0),
         ("tombolo_store_retries_total", 7.0),
+        ("tombolo_store_uploads_given_up_total", 11.0),
         ("tombolo_store_requests_given_up_total", 1.0),
         ("tombolo_store_requests_waiting{class=\"demand\"}", 2.0),
         (

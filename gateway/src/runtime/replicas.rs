@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tombolo_base::ObjectDescriptor;
+use tombolo_cloud_driver::latency_table::Cells;
 use tombolo_cloud_driver::object::{ObjectError, decode_object};
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
@@ -46,6 +47,8 @@ pub struct ReplicaSettings {
     pub stores: Vec<ReplicaStore>,
     /// Of the store itself.
     pub read_price: ReadPrice,
+    /// What reads of the store and of each replica were measured to take.
+    pub measured_reads: Vec<Option<Cells>>,
     /// What a second of waiting for a read is worth, in the unit of the prices.
     pub read_second: u64,
 }
@@ -116,6 +119,11 @@ impl Replicas {
             std::iter::once(settings.read_price).chain(settings.stores.iter().map(|replica| replica.read_price));
         let prices: Vec<ReadPrice> = prices.collect();
         let replicated = Replicated::new(primary, replicas, &prices, settings.read_second);
+        for (place, gets) in settings.measured_reads.iter().enumerate() {
+            if let Some(gets) = gets {
+                replicated.expect_reads(place, gets);
+            }
+        }
         Ok(Self {
             replicated: Arc::new(replicated),
             counts,

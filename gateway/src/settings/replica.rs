@@ -1,12 +1,12 @@
 //! Replicas of the store, `[store.replica.NAME]`: as many tables as there are names, each with the same keys.
 
-use super::rules::{fault, is_plain_absolute};
+use super::rules::fault;
 use super::section::{Field, Permitted, Section, section};
-use super::store::{AddressingStyle, Named, check_directory_store, check_endpoint, without_userinfo};
+use super::store::{AddressingStyle, Named, check_directory_store, check_endpoint, check_files, without_userinfo};
 use super::value::Value;
 use super::{Fault, Prices, Settings, Store, set_field};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tombolo_base::Named as _;
 use tombolo_billing::Table;
 use tombolo_cloud_driver::{AcceptedRoot, StoreSettings, StoreUrl};
@@ -62,6 +62,9 @@ section! {
         /// As `[store] downloads_in_flight_max`.
         downloads_in_flight_max: Option<u64> = None, Permitted::numbers(1, 64),
             "Unset: as many as pay, found out for each store on its own.";
+        /// As `[store] latency_table`, of this store.
+        latency_table: Option<PathBuf> = None, Permitted::Words("an absolute path"),
+            "With one of each store the first reads go to the right one of equally cheap ones.";
     }
 }
 
@@ -76,7 +79,7 @@ impl Replica {
         self.fields().into_iter().map(named).collect()
     }
 
-    /// In everything that says where a store is.
+    /// In everything that says where a store is, and what is known of it.
     pub(super) fn take_the_place_of(self, store: &mut Store) {
         store.url = self.url;
         store.endpoint = self.endpoint;
@@ -85,6 +88,7 @@ impl Replica {
         store.profile = self.profile;
         store.ca_file = self.ca_file;
         store.allow_http = self.allow_http;
+        store.latency_table = self.latency_table;
     }
 
     /// What the store that `url` names takes besides it; times are those of `[store]`.
@@ -114,6 +118,15 @@ impl Replica {
 
 fn section_of(name: &str) -> String {
     format!("store.{KEY}.{name}")
+}
+
+impl Settings {
+    /// Of the store, then of each replica: the name of the table of settings, and the latency table that it names.
+    pub fn latency_tables(&self) -> impl Iterator<Item = (String, Option<&Path>)> {
+        let replicas = self.replicas.iter();
+        let replicas = replicas.map(|(name, replica)| (section_of(name), replica.latency_table.as_deref()));
+        std::iter::once(("store".to_owned(), self.store.latency_table.as_deref())).chain(replicas)
+    }
 }
 
 /// `replica` in `[store]`: a table of tables.
@@ -191,18 +204,15 @@ fn check_one(settings: &Settings, section: &str, replica: &Replica, faults: &mut
         let reason = "without TLS others on the network can read the data; set allow_http = true here to accept that";
         check_endpoint(section, "endpoint", endpoint, replica.allow_http, reason, faults);
     }
-    for (key, file) in [("ca_file", &replica.ca_file), ("prices_file", &replica.prices_file)] {
-        if let Some(file) = file.as_ref().filter(|file| !is_plain_absolute(file)) {
-            let reason = "the working directory of a service is nothing to rely on";
-            faults.push(fault(
-                section,
-                key,
-                file.display(),
-                "an absolute path without ..",
-                reason,
-            ));
-        }
-    }
+    check_files(
+        section,
+        &[
+            ("ca_file", &replica.ca_file),
+            ("prices_file", &replica.prices_file),
+            ("latency_table", &replica.latency_table),
+        ],
+        faults,
+    );
     let is_root =
         |text: &&String| *text == "none" || (text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
     if let Some(root) = replica.accept_root.as_ref().filter(|text| !is_root(text)) {

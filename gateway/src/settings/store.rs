@@ -106,9 +106,10 @@ section! {
         /// How long a connection may take to come about.
         connect_timeout_ms: u64 = 5_000, Permitted::numbers(100, 300_000),
             "Several retransmissions of the first packet (1 s, 2 s); beyond that the next attempt helps more.";
-        /// From the sending of a request to the last byte of its answer.
+        /// From the sending of a request to the last byte of its answer. An upload has beside it what all that are under way would take
+        /// at 1 Mbit/s; once it is known how long uploads take, one is given up, and made again, after four times that, 5 s at the least.
         request_timeout_ms: u64 = 30_000, Permitted::numbers(1_000, 600_000),
-            "The largest object, 4 MiB, takes 17 s over 2 Mbit/s.";
+            "The largest answer, 4 MiB, takes 17 s over 2 Mbit/s. A connection that hangs holds up what is confirmed behind it.";
         /// Attempts of one request, the first included. What still fails is begun again later; nothing is lost by it.
         attempts_max: u64 = 30, Permitted::numbers(1, 100),
             "With half of the requests failing one in 10^9 is given up; `stall_timeout_ms` ends the attempts sooner when the store is away.";
@@ -124,6 +125,10 @@ section! {
         /// Downloads at the same time, prefetches included.
         downloads_in_flight_max: Option<u64> = None, Permitted::numbers(1, 64),
             "Unset: as many as pay, found out while downloading, up to 64. A quarter is kept for what is read right now.";
+        /// What the store was measured to take: the `latency-table.json` of `tombolo-sim measure`. The gateway begins with what that
+        /// recommends; what the store does from then on counts more, and what is pinned holds.
+        latency_table: Option<PathBuf> = None, Permitted::Words("an absolute path"),
+            "Unset: 32 requests at once to begin with, which are too many for a thin link for its first minutes.";
     }
 }
 
@@ -208,15 +213,25 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
             faults,
         );
     }
-    if let Some(file) = store.ca_file.as_ref().filter(|file| !is_plain_absolute(file)) {
-        let reason = "the working directory of a service is nothing to rely on";
-        faults.push(fault(
-            "store",
-            "ca_file",
-            file.display(),
-            "an absolute path without ..",
-            reason,
-        ));
+    check_files(
+        "store",
+        &[("ca_file", &store.ca_file), ("latency_table", &store.latency_table)],
+        faults,
+    );
+}
+
+pub(super) fn check_files(section: &str, files: &[(&str, &Option<PathBuf>)], faults: &mut Vec<Fault>) {
+    for (key, file) in files {
+        if let Some(file) = file.as_ref().filter(|file| !is_plain_absolute(file)) {
+            let reason = "the working directory of a service is nothing to rely on";
+            faults.push(fault(
+                section,
+                key,
+                file.display(),
+                "an absolute path without ..",
+                reason,
+            ));
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod analysis;
 mod expansion;
 mod graph;
 mod history;
+mod recommendation;
 mod shuffle;
 mod store;
 mod store_client;
@@ -47,6 +48,8 @@ mod engine {
 
     #[pymodule_export]
     use super::EngineError;
+    #[pymodule_export]
+    use super::recommendation::Recommendation;
     #[pymodule_export]
     use super::store_client::StoreClient;
 

@@ -184,7 +184,7 @@ def test_the_engine_takes_every_job() -> None:
             short = job | {"windows_s": [(0.0, 0.05)]}
         else:
             short = job | {"files": job["files"] | {"requests": 3}}
-        kinds[kind] = json.loads(loads.KINDS[kind](json.dumps(short)))
+        kinds[kind] = json.loads(loads.KINDS[kind](json.dumps(short), None))
     assert kinds["load"]["windows"] and kinds["chunks"]["reads"]["latency_ms"]["count"] >= 0
 
 

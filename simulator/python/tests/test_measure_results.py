@@ -14,7 +14,7 @@ from tombolo_sim.measure.clients import Outcome
 from tombolo_sim.measure.figures import draw
 from tombolo_sim.measure.measuring import cell_of, outliers, quantiles
 from tombolo_sim.measure.plan import KIB, MIB, PARALLELISMS, SIZES, Plan, size_name, sizes_of
-from tombolo_sim.measure.recommend import advise, degrees, smallest_size
+from tombolo_sim.measure.recommend import advise
 from tombolo_sim.measure.table import Cell, cells_of, checked, read, table_of, write
 from tombolo_sim.models import CLOUDS, measured
 from tombolo_sim.policies import policy
@@ -112,8 +112,7 @@ def test_the_paper_s_procedure_gives_the_paper_s_answers() -> None:
         64 * KIB: 16, MIB: 8, 4 * MIB: 4, 16 * MIB: 1,
     }  # fmt: skip
     assert not any(degree.unsure or degree.bounded for degree in found.degrees)
-    size, peak = smallest_size(_PAPER)
-    assert (size, round(peak / MIB)) == (4 * MIB, 40)
+    assert round(found.peak_bytes_per_s / MIB) == 40
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -148,16 +147,16 @@ def test_between_sizes_the_lower_parallelism_counts() -> None:
 
 def test_who_is_unsure_takes_the_lower() -> None:
     noisy = [cell(MIB, 1, 10.0), cell(MIB, 2, 10.5, 0.2), cell(MIB, 4, 10.5, 1.0), cell(MIB, 8, 10.5)]
-    (degree,) = degrees(noisy)
+    (degree,) = advise(noisy).degrees
     assert (degree.parallelism, degree.unsure, degree.bounded) == (2, True, False)
-    (degree,) = degrees(noisy[:2])
+    (degree,) = advise(noisy[:2]).degrees
     assert (degree.parallelism, degree.unsure, degree.bounded) == (2, False, True)
 
 
 def test_smaller_sizes_begin_where_larger_ones_ended() -> None:
     # Parallelism 2 is slow for the small size alone: it is not tried.
-    found = degrees(grid({KIB: {1: 1, 2: 1.5, 4: 1.05, 8: 2}, MIB: {1: 10, 2: 10, 4: 20}}))
-    assert [(degree.size_bytes, degree.parallelism) for degree in found] == [(KIB, 4), (MIB, 2)]
+    found = advise(grid({KIB: {1: 1, 2: 1.5, 4: 1.05, 8: 2}, MIB: {1: 10, 2: 10, 4: 20}}))
+    assert [(degree.size_bytes, degree.parallelism) for degree in found.degrees] == [(KIB, 4), (MIB, 2)]
 
 
 def test_bandwidth_is_used_by_the_least_parallelism_that_does() -> None:

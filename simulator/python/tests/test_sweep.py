@@ -138,3 +138,14 @@ def test_a_sweep_that_is_ended_leaves_no_worker(trace: Path, tmp_path: Path) -> 
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
         wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")
+
+
+@pytest.mark.parametrize("report", ["hou", "gds-lc"])
+def test_a_report_that_is_ended_leaves_no_worker(report: str, tmp_path: Path) -> None:
+    words = ["report", report, "-o", str(tmp_path), "--workers", "2"]
+    with subprocess.Popen([sys.executable, "-m", "tombolo_sim", *words], start_new_session=True) as process:
+        # Itself, the tracker of what is shared, and two workers.
+        wait_until(lambda: len(processes_of(process.pid)) >= 4, "the workers")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")

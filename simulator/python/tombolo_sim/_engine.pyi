@@ -51,6 +51,14 @@ def models() -> str:
 def latency_table(text: str) -> str:
     """`tombolo_cloud_driver::latency_table::LatencyTable` as text, checked: the same with every field in its place."""
 
+class Recommendation:
+    """`tombolo_cloud_driver::latency_table::Recommendation` of cells of one kind, as JSON."""
+
+    def __init__(self, cells: str) -> None: ...
+    def data(self) -> str: ...
+    def parallelism(self, size_bytes: int) -> int: ...
+    def saturating_parallelism(self, size_bytes: int) -> int: ...
+
 class StoreClient:
     """The gateway's own client of a store. `place` is `{url, endpoint, region}`; nothing is sent yet."""
 

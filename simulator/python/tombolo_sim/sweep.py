@@ -8,27 +8,24 @@ or trace begins anew. Files appear whole or not at all.
 import hashlib
 import json
 import os
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
 from ctypes import c_bool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Event, Thread, current_thread, main_thread
-from types import FrameType
+from queue import Empty
+from threading import Event, Thread
 from typing import Any
 
 from rich.progress import Progress
 
 from tombolo_sim import engine
+from tombolo_sim.ending import POLL_S, Ended, as_done, ignore_signals, signals_deferred
 from tombolo_sim.engine import EngineError, Json
 from tombolo_sim.progress import bars, show
 
-_POLL_S = 0.2
 KINDS: dict[str, Callable[..., Json]] = {
     "replay": engine.replay,
     "keys": engine.keys,
@@ -108,16 +105,10 @@ class _Parent:
 _parent: _Parent | None = None
 
 
-class _Ended(Exception):
-    """The sweep was ended while this job was under way; it is done another time."""
-
-
 def _begin_worker(parent: _Parent) -> None:
     global _parent
     _parent = parent
-    # Signals are for the parent, which tells its workers: one that is killed may hold a lock that others wait for.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ignore_signals()
 
 
 def _work(task: Task, path: Path) -> Outcome:
@@ -126,41 +117,10 @@ def _work(task: Task, path: Path) -> Outcome:
 
     def on_progress(done: int, total: int) -> None:
         if parent.ended.value:
-            raise _Ended
+            raise Ended
         parent.progress.put((task.label, done, total))
 
     return carry_out(task, path, on_progress)
-
-
-@contextmanager
-def _signals_deferred() -> Iterator[Callable[[], None]]:
-    """Gives what is to be called where a signal may end the work: an exception that a handler raises anywhere else can
-    leave a lock of the standard library locked for ever."""
-    if current_thread() is not main_thread():
-        yield lambda: None
-        return
-    came: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def check() -> None:
-        if came:
-            restore()
-            signal.raise_signal(came[0])
-
-    try:
-        yield check
-    finally:
-        restore()
-    if came:
-        signal.raise_signal(came[0])
 
 
 def execute(tasks: Sequence[Task], folder: Path, workers: int | None = None, dask: str | None = None) -> list[Outcome]:
@@ -184,20 +144,14 @@ def _on_cores(missing: dict[Path, Task], workers: int, progress: Progress) -> It
         return
     context = get_context("spawn")
     parent = _Parent(context.Queue(), context.RawValue(c_bool))
-    with _signals_deferred() as check:
+    with signals_deferred() as check:
         pool = ProcessPoolExecutor(min(workers, len(missing)), context, _begin_worker, (parent,))
         over = Event()
         watcher = Thread(target=_show_progress, args=(parent.progress, progress, over), daemon=True)
         watcher.start()
         try:
-            finished: SimpleQueue[Future[Outcome]] = SimpleQueue()
-            paths = {}
-            for path, task in missing.items():
-                future = pool.submit(_work, task, path)
-                paths[future] = path
-                future.add_done_callback(finished.put)
-            for _ in paths:
-                future = _next(finished, check)
+            paths = {pool.submit(_work, task, path): path for path, task in missing.items()}
+            for future in as_done(paths, check):
                 yield paths[future], future.result()
         finally:
             parent.ended.value = True
@@ -206,21 +160,12 @@ def _on_cores(missing: dict[Path, Task], workers: int, progress: Progress) -> It
             pool.shutdown(cancel_futures=True)
 
 
-def _next(finished: "SimpleQueue[Future[Outcome]]", check: Callable[[], None]) -> Future[Outcome]:
-    while True:
-        check()
-        try:
-            return finished.get(timeout=_POLL_S)
-        except Empty:
-            continue
-
-
 def _show_progress(queue: "Queue[tuple[str, int, int]]", progress: Progress, over: Event) -> None:
     """One bar for each job that is under way."""
     tasks: dict[str, Any] = {}
     while not over.is_set():
         try:
-            label, done, total = queue.get(timeout=_POLL_S)
+            label, done, total = queue.get(timeout=POLL_S)
         except Empty:
             continue
         if label not in tasks:

@@ -27,7 +27,7 @@ fn start(directory: &std::path::Path) -> (Arc<Gateway>, AdminServer) {
         None,
     )
     .unwrap();
-    let control = GatewayControl::new(gateway.clone(), shares, Arc::default(), bill, &settings);
+    let control = GatewayControl::new(gateway.clone(), shares, Arc::default(), bill, &settings, None);
     let handlers = control.handlers();
     let server = AdminServer::start(&settings.admin_socket(), None, &handlers, RECEIVE_TIMEOUT).unwrap();
     (gateway, server)

@@ -207,6 +207,20 @@ pub struct StoreStatus {
     /// Requests to it.
     #[serde(default)]
     pub uploads: ConcurrencyStatus,
+    /// What the gateway began with; none if it had to find out everything.
+    #[serde(default)]
+    pub latency_table: Option<LatencyTableStatus>,
+}
+
+/// A table of what the store was measured to take, `[store] latency_table`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyTableStatus {
+    /// Where it was read at the start.
+    pub file: String,
+    /// When it was measured, in UTC.
+    pub measured_at: String,
+    /// The URL of the store that was measured.
+    pub measured_store: String,
 }
 
 /// Requests in one direction, and what is known of the path that they take.

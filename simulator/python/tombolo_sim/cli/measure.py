@@ -22,8 +22,8 @@ from tombolo_sim.measure.table import FILE, Json, cells_of, write
 from tombolo_sim.models import CLOUDS
 from tombolo_sim.progress import bars, console
 
-# A pack of the gateway's, which most of its requests are for.
-_PACK_BYTES = 256 * KIB
+# What the gateway asks for at a time, and what its objects are: as it takes them itself when it is given the table.
+_SIZES = {"get": 256 * KIB, "put": 4 * MIB}
 _COLOURS = {Verdict.GOOD: "green", Verdict.ADVICE: "yellow", Verdict.UNKNOWN: "yellow", Verdict.MISSING: "red",
             Verdict.HARM: "bold red"}  # fmt: skip
 
@@ -177,8 +177,9 @@ def _settings(advice: dict[str, Advice]) -> dict[str, list[int]]:
     """Of the gateway, `[store]`: from where no request waits longer for the others, to where all bandwidth is used."""
     found = {}
     for name, operation in (("downloads_in_flight_max", "get"), ("uploads_in_flight_max", "put")):
-        least = advice[operation].parallelism(_PACK_BYTES)
-        found[name] = [least, max(least, advice[operation].saturating_parallelism(_PACK_BYTES))]
+        size = _SIZES[operation]
+        least = advice[operation].parallelism(size)
+        found[name] = [least, max(least, advice[operation].saturating_parallelism(size))]
     return found
 
 
@@ -220,7 +221,7 @@ def _pairs(table: Json, advice: dict[str, Advice]) -> list[tuple[str, str]]:
             (f"{kind}: most", f"{one.best_bytes_per_s / MIB:.3g} MiB/s, at {best}"),
         ]
     for name, (least, most) in _settings(advice).items():
-        words = f"{least}: packs wait 10 % longer for each other at the most; {most}: they use the bandwidth"
+        words = f"{least}: requests wait 10 % longer for each other at the most; {most}: they use the bandwidth"
         pairs.append((escape(f"[store] {name}"), words))
     return pairs
 

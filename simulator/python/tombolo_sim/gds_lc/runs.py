@@ -1,18 +1,13 @@
 """Which runs the figures need, and their results over all seeds."""
 
-import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from statistics import fmean, pstdev
 from typing import Any, TypeAlias
 
-from tombolo_sim import _engine
 from tombolo_sim.gds_lc.scenarios import Json, Scenario, Workload
-from tombolo_sim.progress import bars
+from tombolo_sim.loads import execute as execute_jobs
 
 Metric: TypeAlias = Callable[[Json], float]
 
@@ -140,11 +135,6 @@ def _internet_only(workload: Workload, shares: Sequence[float]) -> Iterable[Poin
             yield Point("internet", workload.name, "gds-lcf", share, PAPERS_FACTOR, ratio)
 
 
-def _carry_out(job: Json) -> Json:
-    report: Json = json.loads(_engine.objects(json.dumps(job), None))
-    return report
-
-
 def execute(
     wanted: Sequence[Point],
     scenarios: Sequence[Scenario],
@@ -155,18 +145,8 @@ def execute(
     places = {scenario.name: scenario for scenario in scenarios}
     loads = {workload.name: workload for workload in workloads}
     jobs = [(at, job_of(at, places[at.scenario], loads[at.workload], seed)) for at in wanted for seed in seeds]
-    done: dict[int, Json] = {}
-    workers = min(workers or os.cpu_count() or 1, len(jobs))
-    with bars() as progress, ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        task = progress.add_task("object caches", total=len(jobs))
-        futures = {pool.submit(_carry_out, job): number for number, (_, job) in enumerate(jobs)}
-        try:
-            for future in as_completed(futures):
-                done[futures[future]] = future.result()
-                progress.advance(task)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    numbered = {number: ("objects", job) for number, (_, job) in enumerate(jobs)}
+    done = execute_jobs(numbered, workers, "object caches")
     reports: dict[Point, list[Json]] = defaultdict(list)
     for number, (at, _) in enumerate(jobs):
         reports[at].append(done[number])

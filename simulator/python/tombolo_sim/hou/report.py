@@ -1,37 +1,33 @@
 """The report on Hou et al.: chunks, prefetch and parallelism, and limits of requests in flight beside fixed ones."""
 
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
-from tombolo_sim._engine import EngineError
 from tombolo_sim.hou import runs, scenarios
 from tombolo_sim.hou.checks import all_checks
 from tombolo_sim.hou.runs import Results
 from tombolo_sim.hou.scenarios import CHUNKS, DEGREES, MIXES, PREFETCHED, STORES
+from tombolo_sim.loads import Json
 from tombolo_sim.report import markdown
+from tombolo_sim.report.made_load import MadeLoad, command_line, parameters
 from tombolo_sim.report.markdown import Table
 from tombolo_sim.report.options import ReportOptions
-from tombolo_sim.stout.report import command_line, parameters
 
 NAME = "hou"
 
 
 def run(options: ReportOptions) -> Path:
     """Writes `hou.md` and `hou.json` into the output folder; returns the Markdown's path."""
-    if options.dask is not None or options.traces is not None:
-        raise EngineError("the report on Hou takes neither traces nor Dask: its load is made here")
-    results = runs.carry_out(options.seeds, options.workers)
-    found = all_checks(results)
-    options.output.mkdir(parents=True, exist_ok=True)
-    page = options.output / f"{NAME}.md"
-    lines = [*_head(options), "## Claims", "", *markdown.checks(found), *_chunks(results), *_limits(results)]
-    page.write_text("\n".join(lines).rstrip() + "\n")
-    reports = {name: report.get("windows", report) for name, report in results.reports.items()}
-    data = {"checks": [asdict(check) for check in found], "seeds": list(options.seeds), "reports": reports}
-    (options.output / f"{NAME}.json").write_text(json.dumps(data) + "\n")
-    return page
+    report = MadeLoad(NAME, "Hou", runs.carry_out, all_checks, _head, _sections, _data)
+    return report.run(options)
+
+
+def _sections(results: Results) -> list[str]:
+    return [*_chunks(results), *_limits(results)]
+
+
+def _data(results: Results) -> Json:
+    return {"reports": {name: report.get("windows", report) for name, report in results.reports.items()}}
 
 
 def _head(options: ReportOptions) -> list[str]:

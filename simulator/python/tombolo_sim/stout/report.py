@@ -1,13 +1,11 @@
 """The report on Stout: latency by load, claims, intervals and requests in flight together."""
 
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
-from tombolo_sim._engine import EngineError
 from tombolo_sim.loads import Json
 from tombolo_sim.report import markdown
+from tombolo_sim.report.made_load import MadeLoad, command_line, parameters
 from tombolo_sim.report.markdown import Table
 from tombolo_sim.report.options import ReportOptions
 from tombolo_sim.stout import runs, scenarios
@@ -19,27 +17,16 @@ NAME = "stout"
 
 def run(options: ReportOptions) -> Path:
     """Writes `stout.md` and `stout.json` into the output folder; returns the Markdown's path."""
-    if options.dask is not None or options.traces is not None:
-        raise EngineError("the report on Stout takes neither traces nor Dask: its load is made here")
-    results = runs.carry_out(options.seeds, options.workers)
-    found = all_checks(results)
-    options.output.mkdir(parents=True, exist_ok=True)
-    page = options.output / f"{NAME}.md"
-    lines = [*_head(options), "## Claims", "", *markdown.checks(found), *_loads(results), *_uploads(results)]
-    page.write_text("\n".join(lines).rstrip() + "\n")
-    data = {"checks": [asdict(check) for check in found], "seeds": list(options.seeds)}
-    windows = {name: report["windows"] for name, report in results.reports.items()}
-    (options.output / f"{NAME}.json").write_text(json.dumps(data | {"windows": windows}) + "\n")
-    return page
+    report = MadeLoad(NAME, "Stout", runs.carry_out, all_checks, _head, _sections, _data)
+    return report.run(options)
 
 
-def command_line(options: ReportOptions, name: str) -> str:
-    seeds = "".join(f" --seed {seed}" for seed in options.seeds)
-    return f"tombolo-sim report {name} -o DIR{seeds}"
+def _sections(results: Results) -> list[str]:
+    return [*_loads(results), *_uploads(results)]
 
 
-def parameters(values: Json) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+def _data(results: Results) -> Json:
+    return {"windows": {name: report["windows"] for name, report in results.reports.items()}}
 
 
 def _head(options: ReportOptions) -> list[str]:
