@@ -1,6 +1,8 @@
-//! `tombolo serve`: a gateway from its settings, its NBD socket, and an orderly end.
+//! `tombolo serve`: a gateway for each store from the settings, the sockets before them, and an orderly end.
 
+mod named_stores;
 mod options;
+mod served;
 
 #[cfg(test)]
 pub(crate) use options::{options, share_options};
@@ -8,17 +10,18 @@ pub(crate) use options::{options, share_options};
 use crate::admin::gateway::GatewayControl;
 use crate::admin::server::{self, AdminError};
 use crate::allocator;
-use crate::bill::{self, Bill, PriceFileError};
-use crate::frontends::VolumeExports;
-use crate::frontends::fuse::{ShareService, Shares};
+use crate::bill::{self, PriceFileError};
+use crate::frontends::fuse::ShareService;
+use crate::frontends::{Stores, VolumeExports};
 use crate::runtime::{
-    Gateway, KeptRootInfo, OpenError, Options, RecoverOptions, RecoverProgress, Recovered, ResizedCache, list_roots,
+    KeptRootInfo, OpenError, Options, RecoverOptions, RecoverProgress, Recovered, ResizedCache, list_roots,
     recover_from_store, resize_cache,
 };
 use crate::salvage::{Salvage, salvage};
-use crate::settings::{Settings, Usd};
+use crate::settings::Settings;
 use crate::signals;
 use crate::unix_socket::{self, SocketError};
+use served::Served;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -69,43 +72,34 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     allocator::limit();
     end_on_panic();
-    let prices = bill::load(&settings.prices)?;
-    let replica_prices = settings.replicas.iter().map(|(name, replica)| {
-        let loaded = bill::load(&replica.price_settings());
-        let named = |error| ServeError::ReplicaPrices(name.clone(), error);
-        Ok((name.clone(), loaded.map_err(named)?))
-    });
-    let replica_prices = replica_prices.collect::<Result<Vec<_>, ServeError>>()?;
-    let read_prices = replica_prices.iter().map(|(_, prices)| prices.prices);
-    let read_prices: Vec<_> = std::iter::once(prices.prices).chain(read_prices).collect();
-    let gateway = Gateway::open(Options {
-        accept_loss,
-        policies: settings.policies(prices.prices.units()),
-        ..options::priced_options(&settings, &read_prices)?
-    })?;
-    let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(|error| match error {
-        FileError::Busy(reason) if !gateway.is_metadata_complete() => OpenError::StoreNeeded(reason).into(),
-        error => ServeError::Files(error),
-    })?;
+    let first = Served::open(&settings.of_first_store(), accept_loss)?;
+    let (named, absent) = named_stores::open(&settings, accept_loss);
+    let all: Vec<&Served> = std::iter::once(&first)
+        .chain(named.iter().map(|(_, served)| served))
+        .collect();
+    first
+        .bill
+        .share_budget_with(named.iter().map(|(_, served)| served.bill.clone()).collect());
+    let open = |(name, served): &(String, Served)| served.as_open(Some(name.clone()));
+    let stores = Stores::new(first.as_open(None), named.iter().map(open).collect(), absent);
+    let stores = Arc::new(stores);
     let listener = unix_socket::listen(&settings.nbd_socket())?;
     let budget = Budget::new(settings.memory.payload_bytes_max.0 as usize);
-    let config = options::block_server_config(&settings, &budget, STOP_PATIENCE);
-    let server = Server::serve_unix(listener, Arc::new(VolumeExports(gateway.clone())), config);
+    // A write has to fit into the smallest of all stores, since clients are told one length.
+    let smallest = all.iter().map(|served| &served.settings);
+    let smallest = smallest
+        .min_by_key(|settings| settings.dirty_bytes_max())
+        .unwrap_or(&settings);
+    let config = options::block_server_config(smallest, &budget, STOP_PATIENCE);
+    let server = Server::serve_unix(listener, Arc::new(VolumeExports(stores.clone())), config);
     let server = Arc::new(Mutex::new(Some(server)));
     let files_listener = unix_socket::listen(&settings.files_socket())?;
     let files_config = options::files_server_config(&settings, &budget, STOP_PATIENCE);
-    let service = Arc::new(ShareService(shares.clone()));
+    let service = Arc::new(ShareService(stores.clone()));
     let files_server = tombolo_fuse::Server::serve_unix(files_listener, service, files_config);
-    let budget = settings.prices.budget_usd_per_month.map(Usd::dollars);
-    let bill = Bill::start(
-        &gateway,
-        &settings.directories.state_directory,
-        prices,
-        replica_prices,
-        budget,
-    )
-    .map_err(ServeError::Threads)?;
-    let control = GatewayControl::new(gateway.clone(), shares, server.clone(), bill.clone(), &settings);
+    let control = |served: &Served| served.control(&server);
+    let controls = all.iter().map(|served| control(served)).collect();
+    let control = GatewayControl::new(stores, controls);
     let admin = server::Server::start(
         &settings.admin_socket(),
         settings.metrics_address(),
@@ -121,15 +115,21 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     );
     let waited = signals::wait_for_signal().map_err(ServeError::Signals);
     tracing::info!("stopping");
-    gateway.begin_stop();
+    for served in &all {
+        served.gateway.begin_stop();
+    }
     admin.shutdown();
     let server = server.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(server) = server {
         server.shutdown();
     }
     files_server.shutdown();
-    gateway.stop(STOP_PATIENCE);
-    bill.stop();
+    // Side by side, so that none takes from the patience with another.
+    std::thread::scope(|scope| {
+        for served in &all {
+            scope.spawn(|| served.stop());
+        }
+    });
     let _ = fs::remove_file(settings.nbd_socket());
     let _ = fs::remove_file(settings.files_socket());
     waited

@@ -6,7 +6,7 @@ use super::error::CliError;
 use super::output;
 use crate::bill;
 use crate::logging;
-use crate::settings::{Fault, Prices, Settings, SettingsError};
+use crate::settings::{FIRST, Fault, Prices, Settings, SettingsError};
 use serde_json::json;
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(super) fn serve(connection: &Connection, options: &ServeOptions, daemon: &im
 
 pub(super) fn check_config(connection: &Connection, as_json: bool) -> Result<(), CliError> {
     let path = config(connection)?;
-    let checked = Settings::load(path).and_then(|settings| check_prices(&settings.prices));
+    let checked = Settings::load(path).and_then(|settings| check_all_prices(&settings));
     match (&checked, as_json) {
         (Err(SettingsError::Faults(faults)), true) => output::json(faults)?,
         (Ok(()), true) => output::json(&json!([]))?,
@@ -28,12 +28,21 @@ pub(super) fn check_config(connection: &Connection, as_json: bool) -> Result<(),
     checked.map(drop).map_err(CliError::from)
 }
 
-/// The one file that the settings name and a start reads.
-fn check_prices(settings: &Prices) -> Result<(), SettingsError> {
+fn check_all_prices(settings: &Settings) -> Result<(), SettingsError> {
+    check_prices("[prices] file", &settings.prices)?;
+    let own = |name: &String| settings.of_named_store(name).map(|own| (name.clone(), own));
+    for (name, own) in settings.named_stores.keys().filter_map(own) {
+        check_prices(&format!("[store.named.{name}] prices_file"), &own.prices)?;
+    }
+    Ok(())
+}
+
+/// The files that the settings name and a start reads.
+fn check_prices(key: &str, settings: &Prices) -> Result<(), SettingsError> {
     let loaded = bill::load(settings).map(drop);
     loaded.map_err(|error| {
         SettingsError::Faults(vec![Fault {
-            key: "[prices] file".into(),
+            key: key.into(),
             value: settings
                 .file
                 .as_ref()
@@ -74,6 +83,19 @@ fn listed(settings: &Settings) -> Vec<serde_json::Value> {
         })
     };
     settings.fields().into_iter().map(shown).collect()
+}
+
+/// The settings as the gateway of one store has them: of the first, if none is named.
+pub(super) fn of_store(settings: Settings, name: Option<&str>) -> Result<Settings, CliError> {
+    let Some(name) = name.filter(|name| *name != FIRST) else {
+        return Ok(settings);
+    };
+    settings.of_named_store(name).ok_or_else(|| {
+        let named = settings.named_stores.keys().map(String::as_str);
+        let there: Vec<&str> = std::iter::once(FIRST).chain(named).collect();
+        let there = there.join(", ");
+        CliError::Usage(format!("there is no store {name:?}: the settings have {there}"))
+    })
 }
 
 pub(super) fn config(connection: &Connection) -> Result<&Path, CliError> {

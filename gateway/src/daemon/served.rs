@@ -1,0 +1,74 @@
+//! One store with all that serves it: its gateway, its shares and its bill.
+
+use super::options;
+use super::{STOP_PATIENCE, ServeError};
+use crate::admin::gateway::StoreControl;
+use crate::bill::{self, Bill};
+use crate::frontends::OpenStore;
+use crate::frontends::fuse::Shares;
+use crate::runtime::{Gateway, OpenError, Options};
+use crate::settings::{Settings, Usd};
+use std::sync::{Arc, Mutex};
+use tombolo_files::FileError;
+use tombolo_nbd::Server;
+
+pub struct Served {
+    /// As this gateway has them.
+    pub settings: Settings,
+    pub gateway: Arc<Gateway>,
+    pub shares: Arc<Shares>,
+    pub bill: Arc<Bill>,
+}
+
+impl Served {
+    /// `settings` of this store alone.
+    pub fn open(settings: &Settings, accept_loss: bool) -> Result<Self, ServeError> {
+        let prices = bill::load(&settings.prices)?;
+        let replica_prices = settings.replicas.iter().map(|(name, replica)| {
+            let loaded = bill::load(&replica.price_settings());
+            let named = |error| ServeError::ReplicaPrices(name.clone(), error);
+            Ok((name.clone(), loaded.map_err(named)?))
+        });
+        let replica_prices = replica_prices.collect::<Result<Vec<_>, ServeError>>()?;
+        let read_prices = replica_prices.iter().map(|(_, prices)| prices.prices);
+        let read_prices: Vec<_> = std::iter::once(prices.prices).chain(read_prices).collect();
+        let gateway = Gateway::open(Options {
+            accept_loss,
+            policies: settings.policies(prices.prices.units()),
+            ..options::priced_options(settings, &read_prices)?
+        })?;
+        let shares = Shares::open(&gateway, options::share_options(settings)).map_err(|error| match error {
+            FileError::Busy(reason) if !gateway.is_metadata_complete() => OpenError::StoreNeeded(reason).into(),
+            error => ServeError::Files(error),
+        })?;
+        let budget = settings.prices.budget_usd_per_month.map(Usd::dollars);
+        let state = &settings.directories.state_directory;
+        let bill = Bill::start(&gateway, state, prices, replica_prices, budget).map_err(ServeError::Threads)?;
+        let settings = settings.clone();
+        Ok(Self {
+            settings,
+            gateway,
+            shares,
+            bill,
+        })
+    }
+
+    pub fn as_open(&self, name: Option<String>) -> OpenStore {
+        OpenStore {
+            name,
+            gateway: self.gateway.clone(),
+            shares: self.shares.clone(),
+        }
+    }
+
+    pub fn control(&self, server: &Arc<Mutex<Option<Server>>>) -> StoreControl {
+        let (gateway, shares) = (self.gateway.clone(), self.shares.clone());
+        StoreControl::new(gateway, shares, server.clone(), self.bill.clone(), &self.settings)
+    }
+
+    /// When no client is left.
+    pub fn stop(&self) {
+        self.gateway.stop(STOP_PATIENCE);
+        self.bill.stop();
+    }
+}
