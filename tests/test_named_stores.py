@@ -176,14 +176,14 @@ def test_names_are_given_once_and_unknown_stores_are_refused(gateway: Gateway) -
     ):
         done = gateway.try_cli(*words)
         assert done.returncode == 5 and "exists already" in done.stderr, (words, done.stderr)
-    for words in (
+    for request in (
         ("volume", "create", "new", "--size", "8MiB"),
         ("share", "create", "new"),
         ("drain",),
         ("checkpoint",),
     ):
-        done = gateway.try_cli(*words, "--store", "nowhere")
-        assert done.returncode == 2, (words, done.stderr)
+        done = gateway.try_cli(*request, "--store", "nowhere")
+        assert done.returncode == 2, (request, done.stderr)
         assert "there is no store" in done.stderr and "default, far" in done.stderr, done.stderr
     gateway.cli("volume", "resize", "old", "--size", "72MiB")
     assert {entry["name"]: entry["size_bytes"] for entry in gateway.volumes()}["old"] == 72 * MIB
@@ -307,6 +307,7 @@ def test_a_store_that_does_not_start_is_told_and_the_others_serve(make_gateway: 
     far = far_of(gateway)
     assert far["status"] is None and far["reason"], far
     assert "far: DOES NOT SERVE" in gateway.cli("status")
+    assert "\ntombolo_named_stores_absent 1\n" in gateway.metrics()
     gateway.create_volume("vol", "8MiB")
     write(gateway, noise(1))
     done = gateway.try_cli("volume", "create", "old", "--size", "8MiB", "--store", "far")
@@ -315,6 +316,7 @@ def test_a_store_that_does_not_start_is_told_and_the_others_serve(make_gateway: 
     stores.proxy.listen()
     gateway.restart()
     assert far_of(gateway)["reason"] is None
+    assert "\ntombolo_named_stores_absent" not in gateway.metrics()
     gateway.cli("volume", "create", "old", "--size", "8MiB", "--store", "far")
     assert read(gateway, MIB) == noise(1)
     gateway.check()
@@ -355,7 +357,18 @@ def test_each_bucket_is_recovered_alone(gateway: Gateway, stores: Stores) -> Non
     gateway.start()
     assert read(gateway, 3 * MIB) == noise(3, 1) and read(gateway, 3 * MIB, volume="old") == noise(3, 2)
     wait_both_covered(gateway)
-    # The first alone, with the other bucket gone for ever.
+    # The first alone, beside the other's state; then with the other bucket gone for ever.
+    gateway.kill9()
+    shutil.move(gateway.state_directory / "master.key", gateway.folder / "first.key")
+    for entry in gateway.state_directory.iterdir():
+        if entry.name != "stores":
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    first_key = {"store": {"master_key_file": str(gateway.folder / "first.key")}}
+    gateway.settings = merged(gateway.settings, first_key)
+    gateway.recover("--take-over")
+    gateway.start()
+    assert read(gateway, 3 * MIB) == noise(3, 1) and read(gateway, 3 * MIB, volume="old") == noise(3, 2)
+    wait_both_covered(gateway)
     gateway.lose_state()
     gateway.state_directory.mkdir()
     stores.far.close()

@@ -30,9 +30,15 @@ pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliErro
     let stores = drained(&of, &status);
     if options.wait {
         let begun = Instant::now();
+        // Of the others another look is due when their turn comes.
+        let mut seen = Some(status);
         for store in stores.iter().map(Option::as_deref) {
+            let status = match seen.take().as_ref().and_then(|status| of_store(status, store)) {
+                Some(status) => status.clone(),
+                None => status_of(client, store)?,
+            };
             let lost_before = of_store(&before, store).map_or(0, |status| status.lost.blocks);
-            wait(client, options, (store, begun), lost_before)?;
+            wait(client, options, (store, begun), lost_before, status)?;
         }
         return Ok(());
     }
@@ -86,11 +92,11 @@ fn wait(
     options: &DrainOptions,
     (store, begun): (Option<&str>, Instant),
     lost_before: u64,
+    mut status: Status,
 ) -> Result<(), CliError> {
     let of = OfStore {
         store: store.map(str::to_owned),
     };
-    let mut status = status_of(client, store)?;
     let mut display = Display::new(options.json, status.dirty_bytes);
     loop {
         let (seen_at, uptime_s) = (Instant::now(), status.uptime_s);

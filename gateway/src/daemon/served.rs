@@ -3,7 +3,7 @@
 use super::options;
 use super::{STOP_PATIENCE, ServeError};
 use crate::admin::gateway::StoreControl;
-use crate::bill::{self, Bill};
+use crate::bill::{self, Bill, PricesInForce};
 use crate::frontends::OpenStore;
 use crate::frontends::fuse::Shares;
 use crate::runtime::{Gateway, OpenError, Options};
@@ -37,17 +37,30 @@ impl Served {
             policies: settings.policies(prices.prices.units()),
             ..options::priced_options(settings, &read_prices)?
         })?;
-        let shares = Shares::open(&gateway, options::share_options(settings)).map_err(|error| match error {
+        let served = Self::complete(&gateway, settings, prices, replica_prices);
+        if served.is_err() {
+            // Nobody must go on uploading for what nobody can reach.
+            gateway.stop(STOP_PATIENCE);
+        }
+        served
+    }
+
+    fn complete(
+        gateway: &Arc<Gateway>,
+        settings: &Settings,
+        prices: PricesInForce,
+        replica_prices: Vec<(String, PricesInForce)>,
+    ) -> Result<Self, ServeError> {
+        let shares = Shares::open(gateway, options::share_options(settings)).map_err(|error| match error {
             FileError::Busy(reason) if !gateway.is_metadata_complete() => OpenError::StoreNeeded(reason).into(),
             error => ServeError::Files(error),
         })?;
         let budget = settings.prices.budget_usd_per_month.map(Usd::dollars);
         let state = &settings.directories.state_directory;
-        let bill = Bill::start(&gateway, state, prices, replica_prices, budget).map_err(ServeError::Threads)?;
-        let settings = settings.clone();
+        let bill = Bill::start(gateway, state, prices, replica_prices, budget).map_err(ServeError::Threads)?;
         Ok(Self {
-            settings,
-            gateway,
+            settings: settings.clone(),
+            gateway: gateway.clone(),
             shares,
             bill,
         })

@@ -183,22 +183,28 @@ impl GatewayControl {
             reason: None,
             status: Some(control.status()),
         });
-        let absent = absent.iter().map(|absent| NamedStoreStatus {
-            name: absent.name.clone(),
-            reason: Some(absent.reason.clone()),
-            status: None,
-        });
-        status.stores = open.chain(absent).collect();
+        status.stores = open.chain(self.absent()).collect();
         status.stores.sort_by(|left, right| left.name.cmp(&right.name));
         status
     }
 
+    fn absent(&self) -> impl Iterator<Item = NamedStoreStatus> {
+        let absent = self.stores.absent().iter();
+        absent.map(|absent| NamedStoreStatus {
+            name: absent.name.clone(),
+            reason: Some(absent.reason.clone()),
+            status: None,
+        })
+    }
+
     fn metrics(&self) -> Metrics {
         let named = self.named().map(|(name, control)| (name.to_owned(), control.metrics()));
-        Metrics {
+        let mut metrics = Metrics {
             named: named.collect(),
             ..self.controls[0].metrics()
-        }
+        };
+        metrics.status.stores = self.absent().collect();
+        metrics
     }
 
     /// In the order of their names; one whose name an earlier store has is told with its store's, and nobody can open it.
