@@ -3,6 +3,8 @@ store from serving keeps no other."""
 
 import json
 import shutil
+import socket
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -313,13 +315,31 @@ def test_a_store_that_does_not_start_is_told_and_the_others_serve(make_gateway: 
     done = gateway.try_cli("volume", "create", "old", "--size", "8MiB", "--store", "far")
     assert done.returncode == 6 and "does not serve" in done.stderr, done.stderr
     gateway.drain()
+    # Tried again by itself.
     stores.proxy.listen()
-    gateway.restart()
+    wait_for(lambda: far_of(gateway)["status"] is not None, 90, "the named store to serve")
     assert far_of(gateway)["reason"] is None
     assert "\ntombolo_named_stores_absent" not in gateway.metrics()
     gateway.cli("volume", "create", "old", "--size", "8MiB", "--store", "far")
     assert read(gateway, MIB) == noise(1)
     gateway.check()
+
+
+def test_a_store_that_does_not_answer_holds_no_start_up_for_long(make_gateway: GatewayFactory, stores: Stores) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        begun = time.monotonic()
+        gateway = make_gateway(stores.settings({"endpoint": endpoint}), stores.near.environment).start()
+        # Less than one of its requests may take.
+        assert time.monotonic() - begun < 28
+        far = far_of(gateway)
+        assert far["status"] is None and "being opened" in far["reason"], far
+        gateway.create_volume("vol", "8MiB")
+        write(gateway, noise(1))
+        refused = gateway.try_cli("volume", "delete", "old", "--yes")
+        assert refused.returncode == 4 and 'store "far" does not serve' in refused.stderr, refused.stderr
+        # Nor its end.
+        gateway.stop()
 
 
 def test_a_store_taken_out_of_the_settings_is_told_and_loses_nothing(gateway: Gateway) -> None:

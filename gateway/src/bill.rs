@@ -17,7 +17,7 @@ use crate::runtime::Gateway;
 use ledger_file::LedgerFile;
 use replica_bill::ReplicaLedger;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tombolo_base::BLOCK_BYTES;
@@ -44,7 +44,7 @@ pub struct Bill {
     ending: Arc<Ending>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Of named stores, which the budget is for too.
-    others: OnceLock<Vec<Arc<Bill>>>,
+    others: Mutex<Vec<Arc<Bill>>>,
 }
 
 /// Whether the thread is to end.
@@ -144,7 +144,7 @@ impl Bill {
             file,
             ending: Arc::default(),
             thread: Mutex::default(),
-            others: OnceLock::new(),
+            others: Mutex::default(),
         });
         let (counting, ending) = (Arc::downgrade(&bill), bill.ending.clone());
         let run = move || {
@@ -177,9 +177,9 @@ impl Bill {
         self.write();
     }
 
-    /// The budget is compared with the sum of this and of `others`, of the stores beside it. Once, when all have started.
-    pub fn share_budget_with(&self, others: Vec<Arc<Self>>) {
-        let _ = self.others.set(others);
+    /// The budget is compared with the sum of this and of the `other` of a store beside it.
+    pub fn share_budget_with(&self, other: Arc<Self>) {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).push(other);
     }
 
     /// What policies weigh.
@@ -189,8 +189,8 @@ impl Bill {
 
     /// Counts, and prices what was counted.
     pub fn now(&self) -> BillNow {
-        let others = self.others.get().into_iter().flatten();
-        let others_forecast_usd = others.map(|other| other.now().all_stores_forecast_usd()).sum();
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let others_forecast_usd = others.iter().map(|other| other.now().all_stores_forecast_usd()).sum();
         let totals = self.gateway.snapshot().totals;
         let used = used(&self.gateway.cause_counts());
         let held = Held {

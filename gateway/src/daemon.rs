@@ -7,12 +7,11 @@ mod served;
 #[cfg(test)]
 pub(crate) use options::{options, share_options};
 
-use crate::admin::gateway::GatewayControl;
 use crate::admin::server::{self, AdminError};
 use crate::allocator;
 use crate::bill::{self, PriceFileError};
+use crate::frontends::VolumeExports;
 use crate::frontends::fuse::ShareService;
-use crate::frontends::{Stores, VolumeExports};
 use crate::runtime::{
     KeptRootInfo, OpenError, Options, RecoverOptions, RecoverProgress, Recovered, ResizedCache, list_roots,
     recover_from_store, resize_cache,
@@ -21,11 +20,13 @@ use crate::salvage::{Salvage, salvage};
 use crate::settings::Settings;
 use crate::signals;
 use crate::unix_socket::{self, SocketError};
+use named_stores::AllServed;
 use served::Served;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 use tombolo_cloud_driver::{Cause, Counting, StoreError};
 use tombolo_files::FileError;
@@ -72,38 +73,23 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     allocator::limit();
     end_on_panic();
-    let first = Served::open(&settings.of_first_store(), accept_loss)?;
-    let (named, absent) = named_stores::open(&settings, accept_loss);
-    let all: Vec<&Served> = std::iter::once(&first)
-        .chain(named.iter().map(|(_, served)| served))
-        .collect();
-    first
-        .bill
-        .share_budget_with(named.iter().map(|(_, served)| served.bill.clone()).collect());
-    let open = |(name, served): &(String, Served)| served.as_open(Some(name.clone()));
-    let stores = Stores::new(first.as_open(None), named.iter().map(open).collect(), absent);
-    let stores = Arc::new(stores);
+    let first = Arc::new(Served::open(&settings.of_first_store(), accept_loss)?);
+    let server = Arc::default();
+    let all = AllServed::new(&settings, first, &server);
+    all.open_named(&settings, accept_loss);
     let listener = unix_socket::listen(&settings.nbd_socket())?;
     let budget = Budget::new(settings.memory.payload_bytes_max.0 as usize);
-    // A write has to fit into the smallest of all stores, since clients are told one length.
-    let smallest = all.iter().map(|served| &served.settings);
-    let smallest = smallest
-        .min_by_key(|settings| settings.dirty_bytes_max())
-        .unwrap_or(&settings);
-    let config = options::block_server_config(smallest, &budget, STOP_PATIENCE);
-    let server = Server::serve_unix(listener, Arc::new(VolumeExports(stores.clone())), config);
-    let server = Arc::new(Mutex::new(Some(server)));
+    let config = options::block_server_config(&smallest(&settings), &budget, STOP_PATIENCE);
+    let exports = Arc::new(VolumeExports(all.stores.clone()));
+    *lock(&server) = Some(Server::serve_unix(listener, exports, config));
     let files_listener = unix_socket::listen(&settings.files_socket())?;
     let files_config = options::files_server_config(&settings, &budget, STOP_PATIENCE);
-    let service = Arc::new(ShareService(stores.clone()));
+    let service = Arc::new(ShareService(all.stores.clone()));
     let files_server = tombolo_fuse::Server::serve_unix(files_listener, service, files_config);
-    let control = |served: &Served| served.control(&server);
-    let controls = all.iter().map(|served| control(served)).collect();
-    let control = GatewayControl::new(stores, controls);
     let admin = server::Server::start(
         &settings.admin_socket(),
         settings.metrics_address(),
-        &control.handlers(),
+        &all.control.handlers(),
         server::RECEIVE_TIMEOUT,
     )?;
     tracing::info!(
@@ -115,24 +101,37 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     );
     let waited = signals::wait_for_signal().map_err(ServeError::Signals);
     tracing::info!("stopping");
-    for served in &all {
+    let served = all.end();
+    for served in &served {
         served.gateway.begin_stop();
     }
     admin.shutdown();
-    let server = server.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let server = lock(&server).take();
     if let Some(server) = server {
         server.shutdown();
     }
     files_server.shutdown();
     // Side by side, so that none takes from the patience with another.
-    std::thread::scope(|scope| {
-        for served in &all {
+    thread::scope(|scope| {
+        for served in &served {
             scope.spawn(|| served.stop());
         }
     });
     let _ = fs::remove_file(settings.nbd_socket());
     let _ = fs::remove_file(settings.files_socket());
     waited
+}
+
+/// Of the store with the smallest cap on dirty data: a write has to fit into each, since clients are told one length.
+fn smallest(settings: &Settings) -> Settings {
+    let named = settings.named_stores.keys();
+    let all = named.filter_map(|name| settings.of_named_store(name));
+    let all = all.chain([settings.of_first_store()]);
+    all.min_by_key(Settings::dirty_bytes_max).unwrap_or_default()
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The daemon as the command line runs it.

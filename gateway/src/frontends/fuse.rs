@@ -218,8 +218,8 @@ impl Service for ShareService {
     fn attach(&self, attach: &Attach, notifier: Notifier) -> Result<Attached, Errno> {
         let name = attach.share_name.as_str();
         let shares = match (self.0.share(name), self.0.may_be_absent()) {
-            (Some(store), _) => &store.shares,
-            (None, None) => &self.0.open()[0].shares,
+            (Some(store), _) => store.shares.clone(),
+            (None, None) => self.0.first().shares.clone(),
             (None, Some(reason)) => {
                 tracing::warn!(client = attach.client_name, share = name, reason, "a client is refused");
                 return Err(convert::errno(&FileError::Busy(reason)));

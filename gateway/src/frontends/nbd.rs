@@ -54,9 +54,9 @@ impl Drop for VolumeExport {
 }
 
 impl VolumeExports {
-    fn find(&self, name: &str) -> Result<(&Arc<Gateway>, VolumeId, ExportInfo), OpenError> {
+    fn find(&self, name: &str) -> Result<(Arc<Gateway>, VolumeId, ExportInfo), OpenError> {
         let (store, volume) = self.0.volume(name).ok_or_else(|| self.not_found(name))?;
-        let gateway = &store.gateway;
+        let gateway = store.gateway.clone();
         let info = ExportInfo {
             size_bytes: volume.blocks * BLOCK,
             read_only: false,
@@ -89,7 +89,7 @@ impl Exports for VolumeExports {
         // The first connection is 1: zero is who is nobody in particular.
         let begun = gateway.connections_begun.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(VolumeExport {
-            gateway: gateway.clone(),
+            gateway,
             volume,
             info,
             client: ClientId(begun % SESSION_CLIENTS + 1),

@@ -4,7 +4,7 @@
 
 use super::fuse::Shares;
 use crate::runtime::Gateway;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use tombolo_core::Volume;
 
 /// A store that serves.
@@ -24,65 +24,83 @@ pub struct AbsentStore {
     pub is_in_settings: bool,
 }
 
-/// All of them, from the start to the end of the daemon.
+/// All of them, from the start to the end of the daemon. One that does not serve may begin to.
 pub struct Stores {
-    /// The first store, then the named ones.
-    open: Vec<OpenStore>,
-    absent: Vec<AbsentStore>,
+    /// The first store, then the named ones in the order of their names.
+    open: RwLock<Vec<Arc<OpenStore>>>,
+    /// In the order of their names.
+    absent: RwLock<Vec<AbsentStore>>,
 }
 
 impl Stores {
-    pub fn new(first: OpenStore, named: Vec<OpenStore>, absent: Vec<AbsentStore>) -> Self {
-        let mut open = named;
-        open.sort_by(|left, right| left.name.cmp(&right.name));
-        open.insert(0, first);
-        Self { open, absent }
+    pub fn new(first: OpenStore, mut absent: Vec<AbsentStore>) -> Self {
+        absent.sort_by(|left, right| left.name.cmp(&right.name));
+        Self {
+            open: RwLock::new(vec![Arc::new(first)]),
+            absent: RwLock::new(absent),
+        }
     }
 
-    pub fn open(&self) -> &[OpenStore] {
-        &self.open
+    /// A named store that serves from now on.
+    pub fn add(&self, store: OpenStore) {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let mut absent = self.absent.write().unwrap_or_else(PoisonError::into_inner);
+        absent.retain(|absent| Some(&absent.name) != store.name.as_ref());
+        let place = open.partition_point(|there| there.name < store.name);
+        open.insert(place, Arc::new(store));
     }
 
-    pub fn absent(&self) -> &[AbsentStore] {
-        &self.absent
+    /// Why a named store does not serve now.
+    pub fn note_absent(&self, name: &str, reason: String) {
+        let mut absent = self.absent.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(absent) = absent.iter_mut().find(|absent| absent.name == name) {
+            absent.reason = reason;
+        }
+    }
+
+    pub fn first(&self) -> Arc<OpenStore> {
+        self.open()[0].clone()
+    }
+
+    fn open(&self) -> Vec<Arc<OpenStore>> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn absent(&self) -> Vec<AbsentStore> {
+        self.absent.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Why a name that is nowhere may be somewhere all the same.
     pub fn may_be_absent(&self) -> Option<String> {
-        let absent = self.absent.iter().find(|store| store.is_in_settings)?;
+        let absent = self.absent();
+        let absent = absent.iter().find(|store| store.is_in_settings)?;
         Some(format!(
             "no store that serves has it, and store {:?} does not serve",
             absent.name
         ))
     }
 
-    pub fn volume(&self, name: &str) -> Option<(&OpenStore, Volume)> {
-        let found = |store| Some((store, OpenStore::volume(store, name)?));
-        self.open.iter().find_map(found)
+    pub fn volume(&self, name: &str) -> Option<(Arc<OpenStore>, Volume)> {
+        let found = |store: Arc<OpenStore>| {
+            let volume = store.gateway.volume_named(name)?;
+            Some((store, volume))
+        };
+        self.open().into_iter().find_map(found)
     }
 
-    pub fn share(&self, name: &str) -> Option<&OpenStore> {
-        self.open.iter().find(|store| store.has_share(name))
+    pub fn share(&self, name: &str) -> Option<Arc<OpenStore>> {
+        let has_it = |store: &Arc<OpenStore>| store.shares.service.share_named(name).is_some();
+        self.open().into_iter().find(has_it)
     }
 
     /// Each once.
     pub fn volume_names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        for volume in self.open.iter().flat_map(|store| store.gateway.snapshot().volumes) {
+        for volume in self.open().iter().flat_map(|store| store.gateway.snapshot().volumes) {
             if !names.contains(&volume.name) {
                 names.push(volume.name);
             }
         }
         names
-    }
-}
-
-impl OpenStore {
-    pub fn volume(&self, name: &str) -> Option<Volume> {
-        self.gateway.volume_named(name)
-    }
-
-    pub fn has_share(&self, name: &str) -> bool {
-        self.shares.service.share_named(name).is_some()
     }
 }

@@ -13,30 +13,55 @@ use crate::frontends::Stores;
 use crate::metrics::model::Metrics;
 use crate::settings::FIRST;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// What answers in the running daemon.
 pub struct GatewayControl {
     stores: Arc<Stores>,
-    /// Of each store that is open, in the same order.
-    controls: Vec<StoreControl>,
+    /// Of each store that serves: the first, then the named ones in the order of their names.
+    controls: RwLock<Vec<Arc<NamedControl>>>,
     /// A name is given once: held from the look into all stores until it is given.
     creating: Mutex<()>,
 }
 
+/// What answers of one store, and what that is called.
+struct NamedControl {
+    /// None: the first.
+    name: Option<String>,
+    control: StoreControl,
+}
+
+impl Deref for NamedControl {
+    type Target = StoreControl;
+
+    fn deref(&self) -> &StoreControl {
+        &self.control
+    }
+}
+
 impl GatewayControl {
-    /// `controls` of the stores that are open, in their order.
-    pub fn new(stores: Arc<Stores>, controls: Vec<StoreControl>) -> Self {
+    /// Of the first store; others are added.
+    pub fn new(stores: Arc<Stores>, control: StoreControl) -> Self {
+        let first = NamedControl { name: None, control };
         Self {
             stores,
-            controls,
+            controls: RwLock::new(vec![Arc::new(first)]),
             creating: Mutex::new(()),
         }
     }
 
+    /// A named store that serves from now on.
+    pub fn add(&self, name: String, control: StoreControl) {
+        let name = Some(name);
+        let mut controls = self.controls.write().unwrap_or_else(PoisonError::into_inner);
+        let place = controls.partition_point(|there| there.name < name);
+        controls.insert(place, Arc::new(NamedControl { name, control }));
+    }
+
     /// Which of its functions answers at which endpoint.
-    pub fn handlers(self) -> Handlers<Self> {
-        Handlers::new(Arc::new(self), Self::metrics)
+    pub fn handlers(self: &Arc<Self>) -> Handlers<Self> {
+        Handlers::new(self.clone(), Self::metrics)
             .on(&endpoints::STATUS, |all, ()| Ok(all.status()))
             .on(&endpoints::DRAIN, Self::drain)
             .on(&endpoints::CHECKPOINT, Self::checkpoint)
@@ -84,51 +109,52 @@ impl GatewayControl {
             })
     }
 
-    fn named(&self) -> impl Iterator<Item = (&str, &StoreControl)> {
-        let open = self.stores.open().iter().zip(&self.controls);
-        open.filter_map(|(store, control)| Some((store.name.as_deref()?, control)))
+    fn controls(&self) -> Vec<Arc<NamedControl>> {
+        self.controls.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn first(&self) -> Arc<NamedControl> {
+        self.controls()[0].clone()
     }
 
     /// The first store if none is named.
-    fn one(&self, store: Option<&str>) -> Result<&StoreControl, ControlError> {
-        let name = match store {
-            None | Some(FIRST) => return Ok(&self.controls[0]),
-            Some(name) => name,
+    fn one(&self, store: Option<&str>) -> Result<Arc<NamedControl>, ControlError> {
+        let Some(name) = store.filter(|name| *name != FIRST) else {
+            return Ok(self.first());
         };
-        if let Some((_, control)) = self.named().find(|(open, _)| *open == name) {
-            return Ok(control);
+        let controls = self.controls();
+        if let Some(control) = controls.iter().find(|control| control.name.as_deref() == Some(name)) {
+            return Ok(control.clone());
         }
         if let Some(absent) = self.stores.absent().iter().find(|absent| absent.name == name) {
             let message = format!("store {name:?} does not serve: {}", absent.reason);
             return Err(ControlError::new(ErrorKind::Unavailable, message));
         }
-        let there: Vec<&str> = std::iter::once(FIRST)
-            .chain(self.named().map(|(name, _)| name))
-            .collect();
+        let there = controls.iter().map(|control| control.name.as_deref().unwrap_or(FIRST));
         let message = format!(
             "there is no store {name:?}: the settings have {}; another one is a table [store.named.{name}] there, and a restart",
-            there.join(", ")
+            there.collect::<Vec<_>>().join(", ")
         );
         Err(ControlError::new(ErrorKind::Invalid, message))
     }
 
     /// All of them, or the one that is named.
-    fn chosen(&self, store: Option<&str>) -> Result<Vec<&StoreControl>, ControlError> {
+    fn chosen(&self, store: Option<&str>) -> Result<Vec<Arc<NamedControl>>, ControlError> {
         match store {
-            None => Ok(self.controls.iter().collect()),
+            None => Ok(self.controls()),
             named => self.one(named).map(|one| vec![one]),
         }
     }
 
-    fn of_volume(&self, name: &str) -> Result<(usize, &StoreControl), ControlError> {
-        let mut all = self.controls.iter().enumerate();
-        let found = all.find(|(_, control)| control.find(name).is_ok());
+    fn of_volume(&self, name: &str) -> Result<Arc<NamedControl>, ControlError> {
+        let mut all = self.controls().into_iter();
+        let found = all.find(|control| control.find(name).is_ok());
         found.ok_or_else(|| self.perhaps_absent(ControlError::volume_not_found(name)))
     }
 
-    fn of_share(&self, name: &str) -> Result<(usize, &StoreControl), ControlError> {
-        let mut all = self.controls.iter().enumerate();
-        let found = all.find(|(_, control)| control.shares.service.share_named(name).is_some());
+    fn of_share(&self, name: &str) -> Result<Arc<NamedControl>, ControlError> {
+        let mut all = self.controls().into_iter();
+        let found = all.find(|control| control.shares.service.share_named(name).is_some());
         found.ok_or_else(|| self.perhaps_absent(ControlError::share_not_found(name)))
     }
 
@@ -138,50 +164,42 @@ impl GatewayControl {
             None => error,
         }
     }
+}
 
-    fn store_name(&self, place: usize) -> Option<String> {
-        self.stores.open().get(place)?.name.clone()
-    }
-
-    fn of_store(&self, place: usize, volume: VolumeInfo) -> VolumeInfo {
+impl NamedControl {
+    fn told(&self, volume: VolumeInfo) -> VolumeInfo {
         VolumeInfo {
-            store: self.store_name(place),
+            store: self.name.clone(),
             ..volume
         }
     }
 
-    fn share_of_store(&self, place: usize, share: ShareInfo) -> ShareInfo {
-        let store = self.store_name(place);
+    fn share_told(&self, share: ShareInfo) -> ShareInfo {
+        let identity = self.name.as_ref().map(|_| self.gateway.identity());
         ShareInfo {
-            file_system: store
-                .as_ref()
-                .map(|_| file_system(self.controls[place].gateway.identity())),
-            store,
+            store: self.name.clone(),
+            file_system: identity.map(file_system),
             ..share
         }
-    }
-
-    fn place_of(&self, store: Option<&str>) -> Result<usize, ControlError> {
-        let one = self.one(store)?;
-        let place = self.controls.iter().position(|control| std::ptr::eq(control, one));
-        Ok(place.unwrap_or_default())
     }
 }
 
 /// Of what is of all stores.
 impl GatewayControl {
     fn status(&self) -> Status {
-        let mut status = self.controls[0].status();
-        let absent = self.stores.absent();
-        if self.controls.len() == 1 && absent.is_empty() {
+        let mut status = self.first().status();
+        let controls = self.controls();
+        if controls.len() == 1 && self.stores.absent().is_empty() {
             return status;
         }
         (status.volumes, status.shares) = (self.volumes(), self.shares());
         status.connections = status.volumes.iter().map(|volume| volume.connections).sum();
-        let open = self.named().map(|(name, control)| NamedStoreStatus {
-            name: name.into(),
-            reason: None,
-            status: Some(control.status()),
+        let open = controls.iter().filter_map(|control| {
+            Some(NamedStoreStatus {
+                name: control.name.clone()?,
+                reason: None,
+                status: Some(control.status()),
+            })
         });
         status.stores = open.chain(self.absent()).collect();
         status.stores.sort_by(|left, right| left.name.cmp(&right.name));
@@ -189,19 +207,22 @@ impl GatewayControl {
     }
 
     fn absent(&self) -> impl Iterator<Item = NamedStoreStatus> {
-        let absent = self.stores.absent().iter();
+        let absent = self.stores.absent().into_iter();
         absent.map(|absent| NamedStoreStatus {
-            name: absent.name.clone(),
-            reason: Some(absent.reason.clone()),
+            name: absent.name,
+            reason: Some(absent.reason),
             status: None,
         })
     }
 
     fn metrics(&self) -> Metrics {
-        let named = self.named().map(|(name, control)| (name.to_owned(), control.metrics()));
+        let controls = self.controls();
+        let named = controls
+            .iter()
+            .filter_map(|control| Some((control.name.clone()?, control.metrics())));
         let mut metrics = Metrics {
             named: named.collect(),
-            ..self.controls[0].metrics()
+            ..self.first().metrics()
         };
         metrics.status.stores = self.absent().collect();
         metrics
@@ -211,9 +232,9 @@ impl GatewayControl {
     fn volumes(&self) -> Vec<VolumeInfo> {
         let mut names = BTreeSet::new();
         let mut volumes = Vec::new();
-        for (place, control) in self.controls.iter().enumerate() {
+        for control in self.controls() {
             for volume in control.gateway.snapshot().volumes {
-                let mut info = self.of_store(place, control.info(&volume));
+                let mut info = control.told(control.info(&volume));
                 tell_apart(&mut info.name, info.store.as_deref(), &mut names);
                 volumes.push(info);
             }
@@ -225,9 +246,9 @@ impl GatewayControl {
     fn shares(&self) -> Vec<ShareInfo> {
         let mut names = BTreeSet::new();
         let mut shares = Vec::new();
-        for (place, control) in self.controls.iter().enumerate() {
+        for control in self.controls() {
             for share in control.share_infos() {
-                let mut info = self.share_of_store(place, share);
+                let mut info = control.share_told(share);
                 tell_apart(&mut info.name, info.store.as_deref(), &mut names);
                 shares.push(info);
             }
@@ -239,26 +260,24 @@ impl GatewayControl {
     fn drain(&self, OfStore { store }: OfStore) -> Result<(), ControlError> {
         let all = self.chosen(store.as_deref())?;
         // One that has failed keeps no other from it.
-        let drained: Vec<_> = all.into_iter().map(StoreControl::drain).collect();
+        let drained: Vec<_> = all.iter().map(|control| control.drain()).collect();
         drained.into_iter().collect()
     }
 
     /// Answers of the one that is named, else of the first.
     fn checkpoint(&self, OfStore { store }: OfStore) -> Result<JournalStatus, ControlError> {
         let all = self.chosen(store.as_deref())?;
-        let mut begun = all
-            .into_iter()
-            .map(StoreControl::checkpoint)
-            .collect::<Vec<_>>()
-            .into_iter();
-        let first = begun.next().unwrap_or_else(|| self.controls[0].checkpoint());
+        let begun: Vec<_> = all.iter().map(|control| control.checkpoint()).collect();
+        let mut begun = begun.into_iter();
+        let first = begun.next().unwrap_or_else(|| self.first().checkpoint());
         begun.try_for_each(|begun| begun.map(drop))?;
         first
     }
 
     /// In all stores, or in none: what one refuses each would, but for what depends on its cache.
     fn policy_set(&self, changes: PolicyChanges) -> Result<PolicyStatus, ControlError> {
-        let mut set = self.controls.iter().map(|control| control.policy_set(changes.clone()));
+        let controls = self.controls();
+        let mut set = controls.iter().map(|control| control.policy_set(changes.clone()));
         let first = set.next().unwrap_or_else(|| Ok(PolicyStatus::default()))?;
         set.try_for_each(|set| set.map(drop))?;
         Ok(first)
@@ -279,52 +298,50 @@ fn file_system(identity: u64) -> u32 {
 /// Of the store that has the name.
 impl GatewayControl {
     fn volume_create(&self, request: CreateVolume) -> Result<VolumeInfo, ControlError> {
-        let place = self.place_of(request.store.as_deref())?;
+        let control = self.one(request.store.as_deref())?;
         let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
         if self.of_volume(&request.name).is_ok() {
             return Err(ControlError::volume_exists(&request.name));
         }
-        let made = self.controls[place].volume_create(request)?;
-        Ok(self.of_store(place, made))
+        Ok(control.told(control.volume_create(request)?))
     }
 
     fn volume_resize(&self, request: ResizeVolume) -> Result<VolumeInfo, ControlError> {
-        let (place, control) = self.of_volume(&request.name)?;
-        Ok(self.of_store(place, control.volume_resize(request)?))
+        let control = self.of_volume(&request.name)?;
+        Ok(control.told(control.volume_resize(request)?))
     }
 
     fn volume_flush(&self, request: VolumeFlush) -> Result<VolumeInfo, ControlError> {
-        let (place, control) = self.of_volume(&request.name)?;
-        Ok(self.of_store(place, control.volume_flush(request)?))
+        let control = self.of_volume(&request.name)?;
+        Ok(control.told(control.volume_flush(request)?))
     }
 
     fn volume_delete(&self, request: DeleteVolume) -> Result<(), ControlError> {
-        let (_, control) = self.of_volume(&request.name)?;
+        let control = self.of_volume(&request.name)?;
         control.volume_delete(request)
     }
 
     fn share_create(&self, request: CreateShare) -> Result<ShareInfo, ControlError> {
-        let place = self.place_of(request.store.as_deref())?;
+        let control = self.one(request.store.as_deref())?;
         let _creating = self.creating.lock().unwrap_or_else(PoisonError::into_inner);
         if self.of_share(&request.name).is_ok() {
             return Err(ControlError::share_exists(&request.name));
         }
-        let made = self.controls[place].share_create(request)?;
-        Ok(self.share_of_store(place, made))
+        Ok(control.share_told(control.share_create(request)?))
     }
 
     fn share_quota(&self, request: ShareQuota) -> Result<ShareInfo, ControlError> {
-        let (place, control) = self.of_share(&request.name)?;
-        Ok(self.share_of_store(place, control.share_quota(request)?))
+        let control = self.of_share(&request.name)?;
+        Ok(control.share_told(control.share_quota(request)?))
     }
 
     fn share_flush(&self, request: ShareFlush) -> Result<ShareInfo, ControlError> {
-        let (place, control) = self.of_share(&request.name)?;
-        Ok(self.share_of_store(place, control.share_flush(request)?))
+        let control = self.of_share(&request.name)?;
+        Ok(control.share_told(control.share_flush(request)?))
     }
 
     fn share_delete(&self, request: DeleteShare) -> Result<(), ControlError> {
-        let (_, control) = self.of_share(&request.name)?;
+        let control = self.of_share(&request.name)?;
         control.share_delete(request)
     }
 }

@@ -34,7 +34,7 @@ fn start(directory: &std::path::Path) -> (Arc<Gateway>, AdminServer) {
         gateway: gateway.clone(),
         shares,
     };
-    let control = GatewayControl::new(Arc::new(Stores::new(first, Vec::new(), Vec::new())), vec![control]);
+    let control = Arc::new(GatewayControl::new(Arc::new(Stores::new(first, Vec::new())), control));
     let handlers = control.handlers();
     let server = AdminServer::start(&settings.admin_socket(), None, &handlers, RECEIVE_TIMEOUT).unwrap();
     (gateway, server)
