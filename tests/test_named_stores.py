@@ -5,6 +5,7 @@ import json
 import shutil
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -323,6 +324,34 @@ def test_a_store_that_does_not_start_is_told_and_the_others_serve(make_gateway: 
     gateway.cli("volume", "create", "old", "--size", "8MiB", "--store", "far")
     assert read(gateway, MIB) == noise(1)
     gateway.check()
+
+
+def test_a_mount_waits_for_its_store_that_does_not_start(gateway: Gateway, closing: ExitStack) -> None:
+    gateway.stop()
+    key = gateway.folder / "far.key"
+    shutil.copy(gateway.state_directory / "stores/far/master.key", key)
+    gateway.settings = merged(gateway.settings, {"store": {"named": {"far": {"master_key_file": str(key)}}}})
+    gateway.start()
+    mounts = {share: mounted(gateway, share, closing) for share in ("docs", "archive")}
+    for share, mount in mounts.items():
+        (mount.folder / "file").write_bytes(share.encode())
+    # Without its key it does not start.
+    gateway.kill9()
+    key.rename(gateway.folder / "away.key")
+    gateway.start()
+    assert far_of(gateway)["status"] is None and str(key) in far_of(gateway)["reason"]
+    assert (mounts["docs"].folder / "file").read_bytes() == b"docs"
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit((mounts["archive"].folder / "file").read_bytes)
+        try:
+            waiting.result(3)
+        except TimeoutError:
+            pass
+        else:
+            raise AssertionError("the share is not served, and was read")
+        finally:
+            (gateway.folder / "away.key").rename(key)
+        assert waiting.result(60) == b"archive"
 
 
 def test_a_store_that_does_not_answer_holds_no_start_up_for_long(make_gateway: GatewayFactory, stores: Stores) -> None:
