@@ -89,6 +89,11 @@ def far_of(gateway: Gateway) -> dict[str, Any]:
     return found[0]
 
 
+def keys_of(gateway: Gateway, store: str) -> list[Any]:
+    found: list[Any] = json.loads(gateway.cli("key", "list", "--json", "--store", store))["data_keys"]
+    return found
+
+
 def mounted(gateway: Gateway, share: str, closing: ExitStack) -> Mount:
     mount = Mount(gateway, share)
     closing.callback(mount.close)
@@ -157,6 +162,25 @@ def test_lists_status_and_metrics_say_what_is_where(gateway: Gateway) -> None:
     gateway.cli("check", "--of", "far")
     found = json.loads(gateway.cli("check", "--store", "--of", "far", "--json", limit_s=120))
     assert (found["state"], found["findings_count"]) == ("finished", 0), found
+
+
+def test_commands_are_for_the_store_that_is_named(gateway: Gateway) -> None:
+    gateway.cli("policy", "set", "replacement=sarc")
+    for words in ((), ("--store", "far")):
+        assert json.loads(gateway.cli("policy", "show", "--json", *words))["replacement"] == "sarc"
+    before = {store: keys_of(gateway, store) for store in ("default", "far")}
+    gateway.cli("key", "rotate", "--store", "far")
+    assert keys_of(gateway, "default") == before["default"]
+    assert len(keys_of(gateway, "far")) == len(before["far"]) + 1
+    trace = gateway.folder / "far.trace"
+    gateway.cli("trace", "start", str(trace), "--store", "far")
+    write(gateway, noise(1), volume="vol")
+    assert json.loads(gateway.cli("trace", "status", "--json", "--store", "far"))["state"] == "recording"
+    assert json.loads(gateway.cli("trace", "status", "--json"))["path"] is None
+    write(gateway, noise(1), volume="old")
+    gateway.cli("trace", "stop", "--store", "far")
+    found = json.loads(gateway.cli("trace", "status", "--json", "--store", "far"))
+    assert found["state"] == "finished" and 0 < found["records"] < 20, found
 
 
 def test_without_named_stores_nothing_is_told_of_them(make_gateway: GatewayFactory) -> None:
