@@ -48,7 +48,7 @@ void tombolo_fsal_attributes_fill(const struct tombolo_fsal_export *export, cons
 	list->type = posix2fsal_type(attributes->mode);
 	list->filesize = attributes->size;
 	list->fsid.major = export->root;
-	list->fsid.minor = 0;
+	list->fsid.minor = export->file_system;
 	list->fileid = tombolo_fsal_inode_of(export, attributes->ino);
 	list->mode = unix2fsal_mode(attributes->mode);
 	list->numlinks = attributes->nlink;

@@ -8,6 +8,7 @@
  *         Socket = "/run/tombolo/files.sock";
  *         Connections = 8;
  *         Instance = "name";      # of this ganesha; default: the host's name
+ *         File_System = 7;        # of a share in a named store; part of every handle
  *     }
  *
  * The daemon knows the session as "nfs:<instance>:<export id>".  When ganesha starts
@@ -41,6 +42,8 @@ static struct config_item export_items[] = {
 	CONF_ITEM_UI32("Connections", 1, TOMBOLO_FSAL_CONNECTIONS_MAX, 8, tombolo_fsal_export, connection_count),
 	/* Leaves room for the rest of the client's name. */
 	CONF_ITEM_STR("Instance", 1, 200, NULL, tombolo_fsal_export, instance),
+	/* Not by chance that of another store: written by `tombolo export nfs`. */
+	CONF_ITEM_UI32("File_System", 0, UINT32_MAX, 0, tombolo_fsal_export, file_system),
 	CONFIG_EOL
 };
 

@@ -69,6 +69,7 @@ struct tombolo_fsal_export {
 	char *share_name;
 	char *instance;
 	uint32_t connection_count;
+	uint32_t file_system;	/* of a share in a named store: which store's numbers these are; else 0 */
 
 	struct tombolo_fsal_session *session;
 	uint64_t root;		/* inode of the share's root: part of every handle, so it never changes */
@@ -85,7 +86,8 @@ struct tombolo_fsal_export {
 struct tombolo_fsal_handle {
 	uint8_t magic;		/* TOMBOLO_FSAL_HANDLE_MAGIC */
 	uint8_t version;	/* TOMBOLO_FSAL_HANDLE_VERSION */
-	uint8_t reserved[6];	/* 0 */
+	uint8_t reserved[2];	/* 0 */
+	uint32_t file_system;	/* as of the export: numbers of two stores may be the same */
 	uint64_t root;		/* of which share */
 	uint64_t inode;		/* numbers are never used again, so no generation is needed */
 };

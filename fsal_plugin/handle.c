@@ -2,7 +2,8 @@
 /*
  * Objects, and the handles that clients keep of them.
  *
- * A handle names a share by the inode number of its root and an object by its own.
+ * A handle names a share by the inode number of its root and an object by its own; a
+ * store besides the first has numbers of its own, and a file system's number that tells them.
  * Numbers are never used again, so a handle is good or stale for ever, over
  * restarts of ganesha and of the daemon.  The bytes that clients keep are also the
  * key of ganesha's cache.
@@ -27,6 +28,7 @@ struct tombolo_fsal_object *tombolo_fsal_object_new(struct tombolo_fsal_export *
 	object->handle = (struct tombolo_fsal_handle){
 		.magic = TOMBOLO_FSAL_HANDLE_MAGIC,
 		.version = TOMBOLO_FSAL_HANDLE_VERSION,
+		.file_system = htole32(export->file_system),
 		.root = htole64(export->root),
 		.inode = htole64(inode),
 	};
@@ -34,6 +36,7 @@ struct tombolo_fsal_object *tombolo_fsal_object_new(struct tombolo_fsal_export *
 	object->object.obj_ops = &tombolo_fsal_module_of(export)->object_ops;
 	object->object.fileid = inode;
 	object->object.fsid.major = export->root;
+	object->object.fsid.minor = export->file_system;
 	/* Enters the module's list, which tombolo_fsal_invalidate_all() goes through. */
 	fsal_obj_handle_init(&object->object, &export->export, posix2fsal_type(mode));
 	return object;
@@ -132,7 +135,7 @@ static fsal_status_t create_handle(struct fsal_export *fsal_export, struct gsh_b
 	if (!is_well_formed(description, &handle))
 		return fsalstat(ERR_FSAL_BADHANDLE, 0);
 	/* Another share was exported under this number once. */
-	if (le64toh(handle.root) != export->root)
+	if (le64toh(handle.root) != export->root || le32toh(handle.file_system) != export->file_system)
 		return fsalstat(ERR_FSAL_STALE, ESTALE);
 	status = object_of_inode(export, le64toh(handle.inode), object, attributes_out);
 	return status.major == ERR_FSAL_NOENT ? fsalstat(ERR_FSAL_STALE, ESTALE) : status;
@@ -167,6 +170,7 @@ void tombolo_fsal_invalidate(struct tombolo_fsal_export *export, uint64_t inode,
 	struct tombolo_fsal_handle handle = {
 		.magic = TOMBOLO_FSAL_HANDLE_MAGIC,
 		.version = TOMBOLO_FSAL_HANDLE_VERSION,
+		.file_system = htole32(export->file_system),
 		.root = htole64(export->root),
 		.inode = htole64(inode),
 	};
@@ -191,7 +195,8 @@ static struct tombolo_fsal_handle *handles_of(const struct tombolo_fsal_export *
 		const struct tombolo_fsal_object *object =
 			tombolo_fsal_object_of(glist_entry(node, struct fsal_obj_handle, handles));
 
-		if (object->handle.root == htole64(export->root))
+		if (object->handle.root == htole64(export->root) &&
+		    object->handle.file_system == htole32(export->file_system))
 			handles[(*count)++] = object->handle;
 	}
 	PTHREAD_RWLOCK_unlock(&module->lock);

@@ -43,6 +43,8 @@ pub struct Bill {
     state: Mutex<State>,
     ending: Arc<Ending>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Of named stores, which the budget is for too.
+    others: Mutex<Vec<Arc<Bill>>>,
 }
 
 /// Whether the thread is to end.
@@ -101,6 +103,8 @@ pub struct BillNow {
     /// Bytes that are not in the store because of deduplication and compression.
     pub spared_bytes: u64,
     pub replicas: Vec<ReplicaBillNow>,
+    /// What the month comes to in the stores that share the budget.
+    pub others_forecast_usd: f64,
 }
 
 impl Bill {
@@ -140,6 +144,7 @@ impl Bill {
             file,
             ending: Arc::default(),
             thread: Mutex::default(),
+            others: Mutex::default(),
         });
         let (counting, ending) = (Arc::downgrade(&bill), bill.ending.clone());
         let run = move || {
@@ -172,6 +177,11 @@ impl Bill {
         self.write();
     }
 
+    /// The budget is compared with the sum of this and of the `other` of a store beside it.
+    pub fn share_budget_with(&self, other: Arc<Self>) {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner).push(other);
+    }
+
     /// What policies weigh.
     pub fn unit_prices(&self) -> UnitPrices {
         self.prices.prices.units()
@@ -179,6 +189,8 @@ impl Bill {
 
     /// Counts, and prices what was counted.
     pub fn now(&self) -> BillNow {
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let others_forecast_usd = others.iter().map(|other| other.now().all_stores_forecast_usd()).sum();
         let totals = self.gateway.snapshot().totals;
         let used = used(&self.gateway.cause_counts());
         let held = Held {
@@ -219,6 +231,7 @@ impl Bill {
         }
         BillNow {
             replicas,
+            others_forecast_usd,
             forecast: state.ledger.forecast(prices, day.as_ref(), growth_bytes_per_day),
             prices: self.prices.clone(),
             month: state.ledger.month.clone(),
@@ -274,10 +287,10 @@ impl Bill {
 }
 
 impl BillNow {
-    /// What the month comes to, the store and all replicas.
+    /// What the month comes to, the store, all replicas and the stores that share the budget.
     pub fn all_stores_forecast_usd(&self) -> f64 {
         let replicas = self.replicas.iter().map(|replica| replica.forecast.total);
-        self.forecast.total + replicas.sum::<f64>()
+        self.forecast.total + replicas.sum::<f64>() + self.others_forecast_usd
     }
 
     /// Requests and transfers of one cause, in this month.

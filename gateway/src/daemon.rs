@@ -1,29 +1,33 @@
-//! `tombolo serve`: a gateway from its settings, its NBD socket, and an orderly end.
+//! `tombolo serve`: a gateway for each store from the settings, the sockets before them, and an orderly end.
 
+mod named_stores;
 mod options;
+mod served;
 
 #[cfg(test)]
 pub(crate) use options::{options, share_options};
 
-use crate::admin::gateway::GatewayControl;
 use crate::admin::server::{self, AdminError};
 use crate::allocator;
-use crate::bill::{self, Bill, PriceFileError};
+use crate::bill::{self, PriceFileError};
 use crate::frontends::VolumeExports;
-use crate::frontends::fuse::{ShareService, Shares};
-use crate::measured::{Measured, MeasuredError};
+use crate::frontends::fuse::ShareService;
+use crate::measured::MeasuredError;
 use crate::runtime::{
-    Gateway, KeptRootInfo, OpenError, Options, RecoverOptions, RecoverProgress, Recovered, ResizedCache, list_roots,
+    KeptRootInfo, OpenError, Options, RecoverOptions, RecoverProgress, Recovered, ResizedCache, list_roots,
     recover_from_store, resize_cache,
 };
 use crate::salvage::{Salvage, salvage};
-use crate::settings::{Settings, Usd};
+use crate::settings::Settings;
 use crate::signals;
 use crate::unix_socket::{self, SocketError};
+use named_stores::AllServed;
+use served::Served;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 use tombolo_cloud_driver::{Cause, Counting, StoreError};
 use tombolo_files::FileError;
@@ -73,59 +77,23 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     allocator::limit();
     end_on_panic();
-    let prices = bill::load(&settings.prices)?;
-    let replica_prices = settings.replicas.iter().map(|(name, replica)| {
-        let loaded = bill::load(&replica.price_settings());
-        let named = |error| ServeError::ReplicaPrices(name.clone(), error);
-        Ok((name.clone(), loaded.map_err(named)?))
-    });
-    let replica_prices = replica_prices.collect::<Result<Vec<_>, ServeError>>()?;
-    let all_prices = replica_prices.iter().map(|(_, prices)| prices.prices);
-    let all_prices = std::iter::once(prices.prices).chain(all_prices);
-    let known: Vec<_> = all_prices
-        .zip(measured(&settings)?)
-        .map(|(prices, measured)| options::Known { prices, measured })
-        .collect();
-    let gateway = Gateway::open(Options {
-        accept_loss,
-        policies: settings.policies(prices.prices.units()),
-        ..options::options_of_known(&settings, &known)?
-    })?;
-    let shares = Shares::open(&gateway, options::share_options(&settings)).map_err(|error| match error {
-        FileError::Busy(reason) if !gateway.is_metadata_complete() => OpenError::StoreNeeded(reason).into(),
-        error => ServeError::Files(error),
-    })?;
+    let first = Arc::new(Served::open(&settings.of_first_store(), accept_loss)?);
+    let server = Arc::default();
+    let all = AllServed::new(&settings, first, &server);
+    all.open_named(&settings, accept_loss);
     let listener = unix_socket::listen(&settings.nbd_socket())?;
     let budget = Budget::new(settings.memory.payload_bytes_max.0 as usize);
-    let config = options::block_server_config(&settings, &budget, STOP_PATIENCE);
-    let server = Server::serve_unix(listener, Arc::new(VolumeExports(gateway.clone())), config);
-    let server = Arc::new(Mutex::new(Some(server)));
+    let config = options::block_server_config(&smallest(&settings), &budget, STOP_PATIENCE);
+    let exports = Arc::new(VolumeExports(all.stores.clone()));
+    *lock(&server) = Some(Server::serve_unix(listener, exports, config));
     let files_listener = unix_socket::listen(&settings.files_socket())?;
     let files_config = options::files_server_config(&settings, &budget, STOP_PATIENCE);
-    let service = Arc::new(ShareService(shares.clone()));
+    let service = Arc::new(ShareService(all.stores.clone()));
     let files_server = tombolo_fuse::Server::serve_unix(files_listener, service, files_config);
-    let budget = settings.prices.budget_usd_per_month.map(Usd::dollars);
-    let bill = Bill::start(
-        &gateway,
-        &settings.directories.state_directory,
-        prices,
-        replica_prices,
-        budget,
-    )
-    .map_err(ServeError::Threads)?;
-    let measured = known[0].measured.as_ref();
-    let control = GatewayControl::new(
-        gateway.clone(),
-        shares,
-        server.clone(),
-        bill.clone(),
-        &settings,
-        measured,
-    );
     let admin = server::Server::start(
         &settings.admin_socket(),
         settings.metrics_address(),
-        &control.handlers(),
+        &all.control.handlers(),
         server::RECEIVE_TIMEOUT,
     )?;
     tracing::info!(
@@ -137,31 +105,37 @@ pub fn run(settings: Settings, accept_loss: bool) -> Result<(), ServeError> {
     );
     let waited = signals::wait_for_signal().map_err(ServeError::Signals);
     tracing::info!("stopping");
-    gateway.begin_stop();
+    let served = all.end();
+    for served in &served {
+        served.gateway.begin_stop();
+    }
     admin.shutdown();
-    let server = server.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let server = lock(&server).take();
     if let Some(server) = server {
         server.shutdown();
     }
     files_server.shutdown();
-    gateway.stop(STOP_PATIENCE);
-    bill.stop();
+    // Side by side, so that none takes from the patience with another.
+    thread::scope(|scope| {
+        for served in &served {
+            scope.spawn(|| served.stop());
+        }
+    });
     let _ = fs::remove_file(settings.nbd_socket());
     let _ = fs::remove_file(settings.files_socket());
     waited
 }
 
-/// Of the store, then of each replica.
-fn measured(settings: &Settings) -> Result<Vec<Option<Measured>>, ServeError> {
-    let load = |(section, file): (String, Option<&Path>)| {
-        let measured = Measured::load(file).map_err(|error| ServeError::Measured(section.clone(), error))?;
-        if let Some(Measured { file, table }) = &measured {
-            let (at, store) = (&table.measured.at, &table.measured.store);
-            tracing::info!(section, file = %file.display(), at, store, "begins with what was measured");
-        }
-        Ok(measured)
-    };
-    settings.latency_tables().map(load).collect()
+/// Of the store with the smallest cap on dirty data: a write has to fit into each, since clients are told one length.
+fn smallest(settings: &Settings) -> Settings {
+    let named = settings.named_stores.keys();
+    let all = named.filter_map(|name| settings.of_named_store(name));
+    let all = all.chain([settings.of_first_store()]);
+    all.min_by_key(Settings::dirty_bytes_max).unwrap_or_default()
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The daemon as the command line runs it.

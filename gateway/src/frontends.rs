@@ -4,7 +4,9 @@
 mod file_storage;
 pub mod fuse;
 mod nbd;
+mod stores;
 
 pub(crate) use file_storage::SESSION_CLIENTS;
 pub use file_storage::{FileStorage, GatewayAccess};
 pub use nbd::VolumeExports;
+pub use stores::{AbsentStore, OpenStore, Stores};

@@ -7,6 +7,7 @@ pub mod model;
 pub(crate) mod requests;
 mod table;
 
+use crate::settings::FIRST;
 use model::Metrics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
@@ -82,13 +83,59 @@ impl Collector for Look {
                 Kind::Gauge => MetricType::Gauge,
                 Kind::Histogram => MetricType::Histogram,
             };
-            let reading = (metric.read)(&self.0);
+            let reading = match self.0.named.is_empty() {
+                true => (metric.read)(&self.0),
+                false => of_all_stores(&self.0, metric.read),
+            };
             write_reading(
                 encoder.encode_descriptor(metric.name, metric.help, None, kind)?,
                 &reading,
             )
         })
     }
+}
+
+/// Each series with its store, once there are several.
+fn of_all_stores(metrics: &Metrics, read: fn(&Metrics) -> Reading) -> Reading {
+    let named = metrics.named.iter().map(|(name, metrics)| (name.as_str(), metrics));
+    let readings = std::iter::once((FIRST, metrics)).chain(named);
+    let readings = readings.map(|(store, metrics)| read(metrics).labelled(store));
+    readings.reduce(Reading::and).unwrap_or(Reading::Integers(Vec::new()))
+}
+
+impl Reading {
+    fn labelled(self, store: &str) -> Self {
+        fn each<T>(values: Vec<(Labels, T)>, store: &str) -> Vec<(Labels, T)> {
+            let labelled = |(mut labels, value): (Labels, T)| {
+                labels.push(("store", store.to_owned()));
+                (labels, value)
+            };
+            values.into_iter().map(labelled).collect()
+        }
+        match self {
+            Self::Integer(value) => Self::Integers(each(vec![(Labels::new(), value)], store)),
+            Self::Float(value) => Self::Floats(each(vec![(Labels::new(), value)], store)),
+            Self::Integers(values) => Self::Integers(each(values, store)),
+            Self::Floats(values) => Self::Floats(each(values, store)),
+            Self::Durations(values) => Self::Durations(each(values, store)),
+        }
+    }
+
+    /// Of one metric in two stores. An empty one may be of either kind.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Integers(all), Self::Integers(more)) => Self::Integers(joined(all, more)),
+            (Self::Floats(all), Self::Floats(more)) => Self::Floats(joined(all, more)),
+            (Self::Durations(all), Self::Durations(more)) => Self::Durations(joined(all, more)),
+            (Self::Integers(all), other) | (other, Self::Integers(all)) if all.is_empty() => other,
+            (one, _) => one,
+        }
+    }
+}
+
+fn joined<T>(mut all: Vec<T>, more: Vec<T>) -> Vec<T> {
+    all.extend(more);
+    all
 }
 
 /// Counters are written by the encoder of gauges under their full name: the encoder of counters follows OpenMetrics and

@@ -6,6 +6,7 @@
 
 mod byte_size;
 mod markdown;
+mod named_store;
 mod policies;
 mod replica;
 mod rules;
@@ -15,6 +16,7 @@ mod store;
 mod value;
 
 pub(crate) use byte_size::{ByteSize, ByteSizeError};
+pub(crate) use named_store::{FIRST, NamedStore};
 pub(crate) use policies::PolicySettings;
 pub(crate) use replica::Replica;
 pub(crate) use section::Field;
@@ -40,6 +42,8 @@ pub struct Settings {
     pub(crate) store: Store,
     /// `[store.replica.NAME]`, by name.
     pub(crate) replicas: BTreeMap<String, Replica>,
+    /// `[store.named.NAME]`, by name.
+    pub(crate) named_stores: BTreeMap<String, NamedStore>,
     pub(crate) cache: Cache,
     pub(crate) flush: Flush,
     pub(crate) journal: Journal,
@@ -147,7 +151,9 @@ impl Settings {
             fields.extend(section.fields());
             if name == "store" {
                 let replicas = self.replicas.iter();
-                fields.extend(replicas.flat_map(|(name, replica)| replica.fields_of(name)));
+                fields.extend(replicas.flat_map(|(name, replica)| replica.fields_in("store", name)));
+                let stores = self.named_stores.iter();
+                fields.extend(stores.flat_map(|(name, named)| named.fields_of(name)));
             }
         }
         fields
@@ -158,7 +164,8 @@ impl Settings {
         let mut fields = self.fields();
         let of_store = fields.iter().rposition(|field| field.section == "store");
         let behind = of_store.map_or(0, |last| last + 1);
-        fields.splice(behind..behind, Replica::default().fields_of("NAME"));
+        let of_replica = Replica::default().fields_in("store", "NAME").into_iter();
+        fields.splice(behind..behind, of_replica.chain(NamedStore::own_fields()));
         fields
     }
 
@@ -234,15 +241,19 @@ impl Settings {
     fn set(&mut self, key: &str, value: toml::Value, faults: &mut Vec<Fault>) {
         match (self.section_mut(key), value) {
             (Some(section), toml::Value::Table(table)) => {
-                let mut replicas = None;
+                let (mut replicas, mut named) = (None, None);
                 for (inner, value) in table {
                     match (key, &*inner) {
                         ("store", replica::KEY) => replicas = Some(value),
+                        ("store", named_store::KEY) => named = Some(value),
                         _ => set_field(section, key, &inner, value, faults),
                     }
                 }
                 if let Some(value) = replicas {
-                    replica::read(&mut self.replicas, value, faults);
+                    replica::read(&mut self.replicas, "store", value, faults);
+                }
+                if let Some(value) = named {
+                    named_store::read(&mut self.named_stores, value, faults);
                 }
             }
             (Some(_), value) => faults.push(Fault {

@@ -159,7 +159,11 @@ impl Route {
 }
 
 fn read_body<R: Request>(in_path: Vec<(String, String)>, body: &[u8]) -> Result<R, ControlError> {
-    let mut fields: Map<String, Value> = serde_json::from_slice(body).map_err(|error| invalid("the body", error))?;
+    // Where every field may be missing, so may the body.
+    let mut fields: Map<String, Value> = match body.is_empty() {
+        true => Map::new(),
+        false => serde_json::from_slice(body).map_err(|error| invalid("the body", error))?,
+    };
     for (name, value) in in_path {
         if fields.contains_key(&name) {
             return Err(invalid("the body", format_args!("`{name}` stands in the path")));
@@ -228,7 +232,7 @@ pub(super) use endpoints;
 mod tests {
     use super::*;
     use crate::admin::endpoints;
-    use crate::admin::endpoints::{DeleteShare, PolicyChanges, ResizeVolume, ShareQuota};
+    use crate::admin::endpoints::{DeleteShare, OfStore, PolicyChanges, ResizeVolume, ShareQuota};
 
     fn named(name: &str) -> Vec<(String, String)> {
         vec![("name".into(), name.into())]
@@ -279,9 +283,23 @@ mod tests {
         assert_eq!(written.body, r#"{"degree_bytes":4096}"#);
         assert_eq!(route.read(Vec::new(), "", written.body.as_bytes()), Ok(changes));
 
-        let written = endpoints::DRAIN.route.write(&()).unwrap();
-        assert_eq!((written.target.as_str(), written.body.as_str()), ("/v1/drain", ""));
-        assert_eq!(endpoints::DRAIN.route.read(Vec::new(), "", b"anything"), Ok(()));
+        let route = endpoints::DRAIN.route;
+        let written = route.write(&OfStore::default()).unwrap();
+        assert_eq!((written.target.as_str(), written.body.as_str()), ("/v1/drain", "{}"));
+        for body in [&b""[..], b"{}"] {
+            assert_eq!(route.read(Vec::new(), "", body), Ok(OfStore::default()));
+        }
+        let keys = endpoints::KEYS.route;
+        let archive = OfStore {
+            store: Some("archive".into()),
+        };
+        assert_eq!(keys.write(&archive).unwrap().target, "/v1/keys?store=archive");
+        assert_eq!(keys.read(Vec::new(), "store=archive", b""), Ok(archive));
+        assert_eq!(keys.write(&OfStore::default()).unwrap().target, "/v1/keys");
+
+        let written = endpoints::STATUS.route.write(&()).unwrap();
+        assert_eq!((written.target.as_str(), written.body.as_str()), ("/v1/status", ""));
+        assert_eq!(endpoints::STATUS.route.read(Vec::new(), "", b"anything"), Ok(()));
     }
 
     #[test]

@@ -14,13 +14,14 @@ use std::path::PathBuf;
 endpoints! {
     /// What the gateway is doing.
     STATUS: Get "/v1/status", () => 200 Status;
-    /// Begins to upload everything dirty now, partial packs included. Progress shows in the status.
-    DRAIN: Post "/v1/drain", () => 202 ();
+    /// Begins to upload everything dirty now, partial packs included, of the store that is named, else of all. Progress shows in the status.
+    DRAIN: Post "/v1/drain", OfStore => 202 ();
     /// Begins to bring local metadata up to the journal. Answers with what a restart would have to replay without that.
-    CHECKPOINT: Post "/v1/checkpoint", () => 202 JournalStatus;
+    /// In the store that is named; else in all, and answers of the first.
+    CHECKPOINT: Post "/v1/checkpoint", OfStore => 202 JournalStatus;
 
     /// The keys that objects are encrypted with. No key is ever told, only ids.
-    KEYS: Get "/v1/keys", () => 200 EncryptionStatus;
+    KEYS: Get "/v1/keys", OfStore => 200 EncryptionStatus;
     /// Makes another data key for new objects, or encrypts the data keys with another master key. In the store and in the
     /// state directory when it is answered. No object is written anew.
     KEY_ROTATE: Post "/v1/keys", RotateKey => 200 EncryptionStatus;
@@ -48,36 +49,54 @@ endpoints! {
     SHARE_DELETE: Delete "/v1/shares/{name}", DeleteShare => 204 ();
 
     /// The check of all shares that is under way, else the latest.
-    CHECK_STATUS: Get "/v1/check", () => 200 CheckStatus;
-    /// Begins to check all shares, or joins the check that is under way; the answer tells which `run` it is.
-    CHECK_START: Post "/v1/check", () => 202 CheckStatus;
+    CHECK_STATUS: Get "/v1/check", OfStore => 200 CheckStatus;
+    /// Begins to check all shares of one store, or joins the check that is under way; the answer tells which `run` it is.
+    CHECK_START: Post "/v1/check", OfStore => 202 CheckStatus;
 
     /// The check of the store that is under way, else the latest.
-    STORE_CHECK_STATUS: Get "/v1/check/store", () => 200 StoreCheckStatus;
+    STORE_CHECK_STATUS: Get "/v1/check/store", OfStore => 200 StoreCheckStatus;
     /// Begins to check the store with local metadata, goes on with a check that was interrupted, or joins the one that is under
     /// way; the answer tells which `run` it is.
     STORE_CHECK_START: Post "/v1/check/store", StartStoreCheck => 202 StoreCheckStatus;
 
     /// The policies at work and how they fare.
-    POLICY: Get "/v1/policy", () => 200 PolicyStatus;
-    /// Changes policies until the next start. What is cached stays.
+    POLICY: Get "/v1/policy", OfStore => 200 PolicyStatus;
+    /// Changes policies of all stores until the next start. What is cached stays.
     POLICY_SET: Patch "/v1/policy", PolicyChanges => 200 PolicyStatus;
 
     /// The recording of a trace that is under way, else the latest.
-    TRACE_STATUS: Get "/v1/trace", () => 200 TraceStatus;
+    TRACE_STATUS: Get "/v1/trace", OfStore => 200 TraceStatus;
     /// Begins to record what clients ask for into a new file; one recording at a time.
     TRACE_START: Post "/v1/trace", StartTrace => 201 TraceStatus;
     /// Ends the recording, if there is one; the file is whole when it is answered.
-    TRACE_STOP: Delete "/v1/trace", () => 200 TraceStatus;
+    TRACE_STOP: Delete "/v1/trace", OfStore => 200 TraceStatus;
+}
+
+/// Which store is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OfStore {
+    /// As in `[store.named.NAME]`; none, or `default`: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+}
+
+impl Request for OfStore {
+    fn check(&self) -> Result<(), ControlError> {
+        Ok(())
+    }
 }
 
 /// Where a check of the store begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartStoreCheck {
     /// Where the one before was interrupted, if it was; else at the beginning.
     #[serde(default)]
     pub resume: bool,
+    /// As in `[store.named.NAME]`; none: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
 }
 
 impl Request for StartStoreCheck {
@@ -96,6 +115,9 @@ pub struct RotateKey {
     /// The key of AWS KMS (id, ARN or alias) that wraps a new master key.
     #[serde(default)]
     pub master_key_kms: Option<String>,
+    /// As in `[store.named.NAME]`; none: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
 }
 
 impl Request for RotateKey {
@@ -133,6 +155,9 @@ pub struct CreateVolume {
     /// What its flushes wait for.
     #[serde(default)]
     pub flush: FlushMode,
+    /// Where it lives, as in `[store.named.NAME]`; none: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
 }
 
 impl Request for CreateVolume {
@@ -203,6 +228,9 @@ pub struct CreateShare {
     /// What its flushes wait for.
     #[serde(default)]
     pub flush: FlushMode,
+    /// Where it lives, as in `[store.named.NAME]`; none: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
 }
 
 impl Request for CreateShare {
@@ -284,6 +312,9 @@ pub struct StartTrace {
     pub path: PathBuf,
     /// The recording ends when the file is as large.
     pub bytes_max: u64,
+    /// As in `[store.named.NAME]`; none: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
 }
 
 impl Request for StartTrace {

@@ -1,11 +1,14 @@
-//! The running gateway as the admin API sees it.
+//! The running gateway of one store as the admin API sees it. Which store is asked for is the affair of [`stores`].
 
 mod bill;
 mod policies;
 mod store_check;
+mod stores;
+
+pub use stores::GatewayControl;
 
 use crate::admin::endpoints::{
-    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, RotateKey, ShareFlush,
+    CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, RotateKey, ShareFlush,
     ShareQuota, StartTrace, VolumeFlush,
 };
 use crate::admin::model::{
@@ -14,7 +17,6 @@ use crate::admin::model::{
     PolicyStatus, RecoveryPointStatus, ReplicaInfo, SessionInfo, SessionKind, ShareInfo, Status, StoreState,
     StoreStatus, TraceStatus, UploadIntervalStatus, UploadStatus, VolumeInfo, WriteStatus,
 };
-use crate::admin::server::Handlers;
 use crate::bill::Bill;
 use crate::frontends::fuse::{self, Shares};
 use crate::measured::Measured;
@@ -39,8 +41,8 @@ const UNREACHABLE_AFTER_MICROS: u64 = 10_000_000;
 const RATE_SPAN_S_MIN: f64 = 1.0;
 const RATE_SPAN_S_MAX: f64 = 10.0;
 
-/// What answers in the running gateway.
-pub struct GatewayControl {
+/// What answers of one store.
+pub struct StoreControl {
     gateway: Arc<Gateway>,
     shares: Arc<Shares>,
     server: Arc<Mutex<Option<Server>>>,
@@ -61,7 +63,7 @@ struct Rate {
     bytes_per_s: f64,
 }
 
-impl GatewayControl {
+impl StoreControl {
     pub fn new(
         gateway: Arc<Gateway>,
         shares: Arc<Shares>,
@@ -96,6 +98,7 @@ impl GatewayControl {
             size_bytes: volume.blocks * BLOCK,
             flush: volume.flush.into(),
             connections: self.gateway.connections(volume.id),
+            store: None,
         }
     }
 
@@ -270,6 +273,7 @@ impl GatewayControl {
             connections: volumes.iter().map(|volume| volume.connections).sum(),
             volumes,
             shares: self.share_infos(),
+            stores: Vec::new(),
         }
     }
 }
@@ -315,7 +319,7 @@ fn upload_interval(state: &tombolo_flow_control::stout::State) -> UploadInterval
     }
 }
 
-impl GatewayControl {
+impl StoreControl {
     fn share_infos(&self) -> Vec<ShareInfo> {
         let sessions = self.shares.service.sessions();
         let mut infos: Vec<ShareInfo> = self
@@ -344,50 +348,7 @@ impl GatewayControl {
     }
 }
 
-impl GatewayControl {
-    /// Which of its functions answers at which endpoint.
-    pub fn handlers(self) -> Handlers<Self> {
-        Handlers::new(Arc::new(self), Self::metrics)
-            .on(&endpoints::STATUS, |gateway, ()| Ok(gateway.status()))
-            .on(&endpoints::DRAIN, |gateway, ()| {
-                gateway.refuse_after_failure()?;
-                gateway.gateway.drain();
-                Ok(())
-            })
-            .on(&endpoints::CHECKPOINT, |gateway, ()| gateway.checkpoint())
-            .on(&endpoints::KEYS, |gateway, ()| Ok(gateway.encryption_status()))
-            .on(&endpoints::KEY_ROTATE, Self::key_rotate)
-            .on(&endpoints::VOLUME_LIST, |gateway, ()| Ok(gateway.status().volumes))
-            .on(&endpoints::VOLUME_CREATE, Self::volume_create)
-            .on(&endpoints::VOLUME_RESIZE, Self::volume_resize)
-            .on(&endpoints::VOLUME_FLUSH, Self::volume_flush)
-            .on(&endpoints::VOLUME_DELETE, Self::volume_delete)
-            .on(&endpoints::SHARE_LIST, |gateway, ()| Ok(gateway.share_infos()))
-            .on(&endpoints::SHARE_CREATE, Self::share_create)
-            .on(&endpoints::SHARE_QUOTA, Self::share_quota)
-            .on(&endpoints::SHARE_FLUSH, Self::share_flush)
-            .on(&endpoints::SHARE_DELETE, Self::share_delete)
-            .on(&endpoints::CHECK_STATUS, |gateway, ()| {
-                Ok(gateway.shares.checking.status())
-            })
-            .on(&endpoints::CHECK_START, |gateway, ()| Ok(gateway.shares.check()))
-            .on(&endpoints::STORE_CHECK_STATUS, |gateway, ()| {
-                Ok(gateway.store_check.status())
-            })
-            .on(&endpoints::STORE_CHECK_START, |gateway, request| {
-                Ok(gateway.store_check.start(&gateway.gateway, request.resume))
-            })
-            .on(&endpoints::POLICY, |gateway, ()| Ok(gateway.policy_status()))
-            .on(&endpoints::POLICY_SET, Self::policy_set)
-            .on(&endpoints::TRACE_STATUS, |gateway, ()| {
-                Ok(gateway.gateway.recorder().status())
-            })
-            .on(&endpoints::TRACE_START, Self::trace_start)
-            .on(&endpoints::TRACE_STOP, |gateway, ()| {
-                Ok(gateway.gateway.recorder().stop())
-            })
-    }
-
+impl StoreControl {
     fn status(&self) -> Status {
         self.status_of(&self.gateway.snapshot())
     }
@@ -410,7 +371,14 @@ impl GatewayControl {
             store_gate,
             store_pace,
             core: snapshot,
+            named: Vec::new(),
         }
+    }
+
+    fn drain(&self) -> Result<(), ControlError> {
+        self.refuse_after_failure()?;
+        self.gateway.drain();
+        Ok(())
     }
 
     /// What the journal was like before.
@@ -454,6 +422,7 @@ impl GatewayControl {
             name,
             size_bytes,
             flush,
+            store: _,
         } = request;
         self.change_volume(&name, |token| Event::VolumeCreate {
             token,
@@ -512,6 +481,7 @@ impl GatewayControl {
             name,
             quota_bytes,
             flush,
+            store: _,
         } = request;
         let service = &self.shares.service;
         let quota_bytes = quota_bytes.unwrap_or(0);
@@ -557,7 +527,7 @@ impl GatewayControl {
         Ok(self.policy_status())
     }
 
-    fn trace_start(&self, StartTrace { path, bytes_max }: StartTrace) -> Result<TraceStatus, ControlError> {
+    fn trace_start(&self, StartTrace { path, bytes_max, .. }: StartTrace) -> Result<TraceStatus, ControlError> {
         self.gateway.recorder().start(&path, bytes_max)
     }
 }
@@ -624,6 +594,8 @@ fn share_info(share: ShareStatus, sessions: &[SessionStatus]) -> ShareInfo {
         inodes: share.inodes,
         deleting: share.being_deleted,
         sessions,
+        store: None,
+        file_system: None,
     }
 }
 

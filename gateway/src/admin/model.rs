@@ -26,8 +26,8 @@ pub use replica::{ReplicaCheck, ReplicaInfo};
 pub use share::{SHARE_QUOTA_BYTES_MAX, SessionInfo, SessionKind, ShareInfo, check_share_name, check_share_quota};
 pub use status::{
     CacheStatus, ConcurrencyStatus, DataKeyStatus, DedupStatus, EncryptionStatus, GroupCommitStatus, JournalStatus,
-    LatencyTableStatus, LossStatus, LostRange, MemoryStatus, MetadataStatus, RecoveryPointStatus, Status, StoreState,
-    StoreStatus, UploadIntervalStatus, UploadStatus, WriteStatus,
+    LatencyTableStatus, LossStatus, LostRange, MemoryStatus, MetadataStatus, NamedStoreStatus, RecoveryPointStatus,
+    Status, StoreState, StoreStatus, UploadIntervalStatus, UploadStatus, WriteStatus,
 };
 pub use trace::{TRACE_BYTES_MAX, TRACE_BYTES_MIN, TraceState, TraceStatus, check_trace_path, check_trace_size};
 pub use volume::{VOLUME_BYTES_MAX, VolumeInfo, check_volume_name, check_volume_size};

@@ -80,6 +80,9 @@ pub(super) enum Command {
     Drain(DrainOptions),
     /// Bring local metadata up to the journal, so that a restart soon has little to replay
     Checkpoint {
+        /// Of this named store alone, in place of all stores
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         /// Print what there was to replay as one JSON object
         #[arg(long)]
         json: bool,
@@ -96,6 +99,9 @@ pub(super) enum Command {
         /// Go on where the last check of the store was interrupted, if it was
         #[arg(long, requires = "store")]
         resume: bool,
+        /// Check this named store, or its shares, in place of the first
+        #[arg(long, value_name = "NAME")]
+        of: Option<String>,
         /// Print the result as one JSON object, and the progress as such, a line each, to standard error
         #[arg(long)]
         json: bool,
@@ -143,8 +149,8 @@ pub(super) struct ServeOptions {
 
 #[derive(Debug, Args)]
 pub(super) struct RecoverOptions {
-    /// The store, in place of [store] url
-    #[arg(long, value_name = "URL")]
+    /// The store, in place of [store] url: a url, or the NAME of [store.named.NAME], with its state directory
+    #[arg(long, value_name = "URL|NAME")]
     pub store: Option<String>,
     /// The state directory to make, in place of state_directory; it must be empty, or hold an interrupted recovery
     #[arg(long, value_name = "DIR")]
@@ -172,6 +178,9 @@ pub(super) struct RecoverOptions {
 pub(super) enum CacheCommand {
     /// Make it as large as [cache] size says now. Needs no store, and loses nothing; interrupted, it is run again
     Resize {
+        /// That of this named store, which its cache_size is for, in place of the first
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         /// Print what was done as one JSON object
         #[arg(long)]
         json: bool,
@@ -183,6 +192,9 @@ pub(super) struct SalvageOptions {
     /// A directory to make: changed ranges of volumes as sparse files, changed files whole, and the list as salvage.json
     #[arg(long, value_name = "DIR")]
     pub copy_to: Option<PathBuf>,
+    /// Of this named store, in place of the first
+    #[arg(long, value_name = "NAME")]
+    pub store: Option<String>,
     /// Print everything as one JSON object
     #[arg(long)]
     pub json: bool,
@@ -199,6 +211,9 @@ pub(super) struct MetricsArguments {
 pub(super) enum KeyCommand {
     /// List the ids of all keys; no key is shown
     List {
+        /// In this named store, in place of the first
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         #[arg(long)]
         json: bool,
     },
@@ -211,6 +226,9 @@ pub(super) enum KeyCommand {
         /// A key of AWS KMS (id, ARN or alias): it wraps a new master key, and alone can unwrap it from then on
         #[arg(long, value_name = "KEY", conflicts_with = "master_key_file")]
         master_key_kms: Option<String>,
+        /// In this named store, in place of the first
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         #[arg(long)]
         json: bool,
     },
@@ -227,6 +245,9 @@ pub(super) enum VolumeCommand {
         /// What its flushes (FLUSH, FUA, SYNCHRONIZE CACHE) wait for
         #[arg(long, value_name = "MODE", default_value = "local")]
         flush: FlushMode,
+        /// Where it lives: a store that [store.named.NAME] names, in place of the first
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         #[arg(long)]
         json: bool,
     },
@@ -276,16 +297,25 @@ pub(super) enum TraceCommand {
         /// Stop when the file has reached this size
         #[arg(long, default_value = "1GiB")]
         max_size: ByteSize,
+        /// In this named store, in place of the first
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         #[arg(long)]
         json: bool,
     },
     /// Stop, and wait until the file is complete
     Stop {
+        /// In this named store, in place of the first
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         #[arg(long)]
         json: bool,
     },
     /// Show the progress of the recording
     Status {
+        /// In this named store, in place of the first
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         #[arg(long)]
         json: bool,
     },
@@ -295,10 +325,13 @@ pub(super) enum TraceCommand {
 pub(super) enum PolicyCommand {
     /// Show the policies in use, their settings, and what each pair has achieved since the start
     Show {
+        /// In this named store, in place of the first
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         #[arg(long)]
         json: bool,
     },
-    /// Change policies until the next start; what is cached stays
+    /// Change policies of all stores until the next start; what is cached stays
     Set {
         /// Keys of [prefetch], or replacement of [cache], as in the settings file: combination=sarc_graph,
         /// graph_threshold_hit_permille=300; wait_microdollars_per_second=unset
@@ -317,6 +350,9 @@ pub(super) struct DrainOptions {
     /// Stop waiting after this many seconds (exit code 6); the drain itself goes on
     #[arg(long, value_name = "SECONDS", requires = "wait")]
     pub timeout_s: Option<u64>,
+    /// Of this named store alone, in place of all stores
+    #[arg(long, value_name = "NAME")]
+    pub store: Option<String>,
     /// Print the progress as JSON objects, one per line
     #[arg(long)]
     pub json: bool,

@@ -10,8 +10,9 @@ use indicatif::{HumanBytes, HumanCount};
 use serde_json::json;
 
 pub(super) fn run(connection: &Connection, command: &CacheCommand, daemon: &impl Daemon) -> Result<(), CliError> {
-    let CacheCommand::Resize { json: as_json } = command;
+    let CacheCommand::Resize { store, json: as_json } = command;
     let settings = Settings::load(local::config(connection)?)?;
+    let settings = local::of_store(settings, store.as_deref())?;
     logging::start(&settings.log);
     let done = daemon.resize_cache(&settings).map_err(CliError::CacheResize)?;
     if *as_json {

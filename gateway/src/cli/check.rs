@@ -5,7 +5,7 @@ use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
 use crate::admin::endpoint::{Endpoint, Request};
-use crate::admin::endpoints::{self, StartStoreCheck};
+use crate::admin::endpoints::{self, OfStore, StartStoreCheck};
 use crate::admin::model::{CheckFinding, CheckState, CheckStatus, StoreCheckStage, StoreCheckStatus, StoreFinding};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use schemars::JsonSchema;
@@ -17,18 +17,21 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-pub(super) fn run(client: &Client, of_store: bool, resume: bool, as_json: bool) -> Result<(), CliError> {
+/// `whole`: whether the store is checked, and whether that goes on; `store`: which one, or whose shares.
+pub(super) fn run(client: &Client, whole: (bool, bool), store: Option<String>, as_json: bool) -> Result<(), CliError> {
+    let (of_store, resume) = whole;
+    let of = OfStore { store: store.clone() };
     match of_store {
         true => carry_out(
             client,
-            (&endpoints::STORE_CHECK_START, &StartStoreCheck { resume }),
-            &endpoints::STORE_CHECK_STATUS,
+            (&endpoints::STORE_CHECK_START, &StartStoreCheck { resume, store }),
+            (&endpoints::STORE_CHECK_STATUS, &of),
             as_json,
         ),
         false => carry_out(
             client,
-            (&endpoints::CHECK_START, &()),
-            &endpoints::CHECK_STATUS,
+            (&endpoints::CHECK_START, &of),
+            (&endpoints::CHECK_STATUS, &of),
             as_json,
         ),
     }
@@ -136,7 +139,7 @@ impl Check for StoreCheckStatus {
 fn carry_out<S: Check, R: Request>(
     client: &Client,
     start: (&Endpoint<R, S>, &R),
-    latest: &Endpoint<(), S>,
+    latest: (&Endpoint<OfStore, S>, &OfStore),
     as_json: bool,
 ) -> Result<(), CliError> {
     let status = wait(client, start, latest, as_json)?;
@@ -151,7 +154,7 @@ fn carry_out<S: Check, R: Request>(
 fn wait<S: Check, R: Request>(
     client: &Client,
     (start, request): (&Endpoint<R, S>, &R),
-    latest: &Endpoint<(), S>,
+    latest: (&Endpoint<OfStore, S>, &OfStore),
     as_json: bool,
 ) -> Result<S, CliError> {
     let mut display = Display::new(as_json);
@@ -160,7 +163,7 @@ fn wait<S: Check, R: Request>(
     while status.summary().state == CheckState::Running {
         display.show(&status);
         std::thread::sleep(POLL_INTERVAL);
-        status = client.ask(latest, &())?;
+        status = client.ask(latest.0, latest.1)?;
         // Another number: a gateway that was restarted, or somebody else's next check. What ours found is gone.
         if status.summary().run != run {
             display.finish();

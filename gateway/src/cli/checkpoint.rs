@@ -3,12 +3,12 @@
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
-use crate::admin::endpoints;
+use crate::admin::endpoints::{self, OfStore};
 use crate::admin::model::JournalStatus;
 use indicatif::HumanCount;
 
-pub(super) fn run(client: &Client, as_json: bool) -> Result<(), CliError> {
-    let journal = client.ask(&endpoints::CHECKPOINT, &())?;
+pub(super) fn run(client: &Client, store: Option<String>, as_json: bool) -> Result<(), CliError> {
+    let journal = client.ask(&endpoints::CHECKPOINT, &OfStore { store })?;
     match as_json {
         true => output::json(&journal),
         false => output::text(&shown(&journal)),

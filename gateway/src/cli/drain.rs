@@ -4,9 +4,11 @@ use super::arguments::DrainOptions;
 use super::error::{CliError, DrainError};
 use super::output;
 use super::status::duration;
+use super::volume::store_remark;
 use crate::admin::client::Client;
-use crate::admin::endpoints;
-use crate::admin::model::{Status, StoreState};
+use crate::admin::endpoints::{self, OfStore};
+use crate::admin::model::{ControlError, ErrorKind, Status, StoreState};
+use crate::settings::FIRST;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::io::IsTerminal;
@@ -19,23 +21,82 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 const UPTIME_SLACK_S: f64 = 0.01;
 
 pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliError> {
+    let of = OfStore {
+        store: options.store.clone(),
+    };
     let before = client.ask(&endpoints::STATUS, &())?;
-    client.ask(&endpoints::DRAIN, &())?;
+    client.ask(&endpoints::DRAIN, &of)?;
     let status = client.ask(&endpoints::STATUS, &())?;
+    let stores = drained(&of, &status);
     if options.wait {
-        return wait(client, options, before.lost.blocks, status);
+        let begun = Instant::now();
+        // Of the others another look is due when their turn comes.
+        let mut seen = Some(status);
+        for store in stores.iter().map(Option::as_deref) {
+            let status = match seen.take().as_ref().and_then(|status| of_store(status, store)) {
+                Some(status) => status.clone(),
+                None => status_of(client, store)?,
+            };
+            let lost_before = of_store(&before, store).map_or(0, |status| status.lost.blocks);
+            wait(client, options, (store, begun), lost_before, status)?;
+        }
+        return Ok(());
     }
-    if options.json {
-        return output::json_line(&progress(&status));
+    for store in stores.iter().map(Option::as_deref) {
+        let Some(status) = of_store(&status, store) else {
+            continue;
+        };
+        match options.json {
+            true => output::json_line(&progress(status))?,
+            false => output::text(&format!(
+                "draining {}{}; `tombolo drain --wait` shows the progress",
+                HumanBytes(status.dirty_bytes),
+                store_remark(store)
+            ))?,
+        }
     }
-    output::text(&format!(
-        "draining {}; `tombolo drain --wait` shows the progress",
-        HumanBytes(status.dirty_bytes)
-    ))
+    Ok(())
 }
 
-fn wait(client: &Client, options: &DrainOptions, lost_before: u64, mut status: Status) -> Result<(), CliError> {
-    let begun = Instant::now();
+/// All that serve, the first one first, or the one that is named.
+fn drained(of: &OfStore, status: &Status) -> Vec<Option<String>> {
+    if of.store.is_some() {
+        return vec![of.store.clone().filter(|name| name != FIRST)];
+    }
+    let serving = status.stores.iter().filter(|store| store.status.is_some());
+    let named = serving.map(|store| Some(store.name.clone()));
+    std::iter::once(None).chain(named).collect()
+}
+
+fn of_store<'s>(status: &'s Status, store: Option<&str>) -> Option<&'s Status> {
+    match store {
+        None => Some(status),
+        Some(name) => status.stores.iter().find(|store| store.name == name)?.status.as_ref(),
+    }
+}
+
+fn status_of(client: &Client, store: Option<&str>) -> Result<Status, CliError> {
+    let status = client.ask(&endpoints::STATUS, &())?;
+    let gone = || {
+        let name = store.unwrap_or(FIRST);
+        ControlError::new(
+            ErrorKind::Unavailable,
+            format!("store {name:?} does not serve any more"),
+        )
+    };
+    of_store(&status, store).cloned().ok_or_else(|| gone().into())
+}
+
+fn wait(
+    client: &Client,
+    options: &DrainOptions,
+    (store, begun): (Option<&str>, Instant),
+    lost_before: u64,
+    mut status: Status,
+) -> Result<(), CliError> {
+    let of = OfStore {
+        store: store.map(str::to_owned),
+    };
     let mut display = Display::new(options.json, status.dirty_bytes);
     loop {
         let (seen_at, uptime_s) = (Instant::now(), status.uptime_s);
@@ -45,7 +106,7 @@ fn wait(client: &Client, options: &DrainOptions, lost_before: u64, mut status: S
         }
         if !status.upload.draining {
             display.finish(&status)?;
-            return told(&status, lost_before, options.json);
+            return told(&status, (lost_before, store), options.json);
         }
         if let Some(seconds) = options
             .timeout_s
@@ -62,11 +123,11 @@ fn wait(client: &Client, options: &DrainOptions, lost_before: u64, mut status: S
         }
         std::thread::sleep(POLL_INTERVAL);
         let waited = seen_at.elapsed();
-        status = client.ask(&endpoints::STATUS, &())?;
+        status = status_of(client, store)?;
         // A gateway that was started again meanwhile knows of no drain.
         if status.uptime_s + UPTIME_SLACK_S < uptime_s + waited.as_secs_f64() {
-            client.ask(&endpoints::DRAIN, &())?;
-            status = client.ask(&endpoints::STATUS, &())?;
+            client.ask(&endpoints::DRAIN, &of)?;
+            status = status_of(client, store)?;
         }
     }
 }
@@ -150,7 +211,7 @@ impl Display {
 
 /// # Errors
 /// When blocks were lost since it began: the store will never have them.
-fn told(status: &Status, lost_before: u64, is_json: bool) -> Result<(), CliError> {
+fn told(status: &Status, (lost_before, store): (u64, Option<&str>), is_json: bool) -> Result<(), CliError> {
     let lost = status.lost.blocks;
     if lost > lost_before {
         return Err(DrainError::Lost { blocks: lost }.into());
@@ -162,10 +223,11 @@ fn told(status: &Status, lost_before: u64, is_json: bool) -> Result<(), CliError
         0 => String::new(),
         blocks => format!(" but {blocks} lost blocks; see `tombolo status`"),
     };
+    let which = store.map_or_else(|| "the store".into(), |name| format!("store {name}"));
     output::text(&match status.dirty_bytes {
-        0 => format!("the store has everything{but}"),
+        0 => format!("{which} has everything{but}"),
         bytes => format!(
-            "the store has everything that was there when this began{but}; {} have been written since",
+            "{which} has everything that was there when this began{but}; {} have been written since",
             HumanBytes(bytes)
         ),
     })

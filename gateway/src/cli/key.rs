@@ -4,15 +4,15 @@ use super::arguments::KeyCommand;
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
-use crate::admin::endpoints::{self, RotateKey};
+use crate::admin::endpoints::{self, OfStore, RotateKey};
 use crate::admin::model::EncryptionStatus;
 use std::fmt::Display;
 use std::time::{Duration, UNIX_EPOCH};
 
 pub(super) fn run(client: &Client, command: KeyCommand) -> Result<(), CliError> {
     match command {
-        KeyCommand::List { json } => {
-            let keys = client.ask(&endpoints::KEYS, &())?;
+        KeyCommand::List { store, json } => {
+            let keys = client.ask(&endpoints::KEYS, &OfStore { store })?;
             match json {
                 true => output::json(&keys),
                 false => output::text(&shown(&keys)),
@@ -21,11 +21,13 @@ pub(super) fn run(client: &Client, command: KeyCommand) -> Result<(), CliError> 
         KeyCommand::Rotate {
             master_key_file,
             master_key_kms,
+            store,
             json,
         } => {
             let request = RotateKey {
                 master_key_file,
                 master_key_kms,
+                store,
             };
             rotate(client, request, json)
         }

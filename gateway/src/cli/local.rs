@@ -7,7 +7,7 @@ use super::output;
 use crate::bill;
 use crate::logging;
 use crate::measured::Measured;
-use crate::settings::{Fault, Settings, SettingsError};
+use crate::settings::{FIRST, Fault, Settings, SettingsError};
 use serde_json::json;
 use std::path::Path;
 
@@ -29,16 +29,33 @@ pub(super) fn check_config(connection: &Connection, as_json: bool) -> Result<(),
     checked.map(drop).map_err(CliError::from)
 }
 
-/// What the settings name and a start reads.
+/// The files that the settings name and a start reads.
 fn check_files(settings: &Settings) -> Result<(), SettingsError> {
+    let mut faults = faults_of_files("[prices] file", "store", settings);
+    let own = |name: &String| {
+        settings
+            .of_named_store(name)
+            .map(|own| (format!("store.named.{name}"), own))
+    };
+    for (section, own) in settings.named_stores.keys().filter_map(own) {
+        faults.extend(faults_of_files(&format!("[{section}] prices_file"), &section, &own));
+    }
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(SettingsError::Faults(faults)),
+    }
+}
+
+/// Of one store, whose table of settings is `section`.
+fn faults_of_files(prices_key: &str, section: &str, settings: &Settings) -> Vec<Fault> {
     let shown = |file: Option<&Path>| file.map_or_else(String::new, |file| file.display().to_string());
     let prices = bill::load(&settings.prices).err().map(|error| Fault {
-        key: "[prices] file".into(),
+        key: prices_key.into(),
         value: shown(settings.prices.file.as_deref()),
         permitted: "a price file as `tombolo prices TABLE` prints it".into(),
         reason: error.to_string(),
     });
-    let tables = settings.latency_tables().filter_map(|(section, file)| {
+    let tables = settings.latency_tables(section).filter_map(|(section, file)| {
         let error = Measured::load(file).err()?;
         Some(Fault {
             key: format!("[{section}] latency_table"),
@@ -47,11 +64,7 @@ fn check_files(settings: &Settings) -> Result<(), SettingsError> {
             reason: error.to_string(),
         })
     });
-    let faults: Vec<_> = prices.into_iter().chain(tables).collect();
-    match faults.is_empty() {
-        true => Ok(()),
-        false => Err(SettingsError::Faults(faults)),
-    }
+    prices.into_iter().chain(tables).collect()
 }
 
 pub(super) fn settings(connection: &Connection, markdown: bool, as_json: bool) -> Result<(), CliError> {
@@ -84,6 +97,19 @@ fn listed(settings: &Settings) -> Vec<serde_json::Value> {
         })
     };
     settings.fields().into_iter().map(shown).collect()
+}
+
+/// The settings as the gateway of one store has them: of the first, if none is named.
+pub(super) fn of_store(settings: Settings, name: Option<&str>) -> Result<Settings, CliError> {
+    let Some(name) = name.filter(|name| *name != FIRST) else {
+        return Ok(settings);
+    };
+    settings.of_named_store(name).ok_or_else(|| {
+        let named = settings.named_stores.keys().map(String::as_str);
+        let there: Vec<&str> = std::iter::once(FIRST).chain(named).collect();
+        let there = there.join(", ");
+        CliError::Usage(format!("there is no store {name:?}: the settings have {there}"))
+    })
 }
 
 pub(super) fn config(connection: &Connection) -> Result<&Path, CliError> {

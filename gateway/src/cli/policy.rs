@@ -2,13 +2,13 @@ use super::arguments::PolicyCommand;
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
-use crate::admin::endpoints::{self, PolicyChanges};
+use crate::admin::endpoints::{self, OfStore, PolicyChanges};
 use crate::admin::model::{ControlError, ErrorKind, PolicyStatus, PolicyTally};
 use indicatif::{HumanBytes, HumanCount};
 
 pub(super) fn run(client: &Client, command: PolicyCommand) -> Result<(), CliError> {
     let (status, json) = match command {
-        PolicyCommand::Show { json } => (client.ask(&endpoints::POLICY, &())?, json),
+        PolicyCommand::Show { store, json } => (client.ask(&endpoints::POLICY, &OfStore { store })?, json),
         PolicyCommand::Set { changes, json } => {
             let changes = PolicyChanges(table(&changes)?);
             (client.ask(&endpoints::POLICY_SET, &changes)?, json)

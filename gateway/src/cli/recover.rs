@@ -3,7 +3,7 @@
 use super::Daemon;
 use super::arguments::{self, Connection};
 use super::error::CliError;
-use super::output;
+use super::{local, output};
 use crate::logging;
 use crate::runtime::{KeptRootInfo, RecoverAt, RecoverOptions, RecoverProgress};
 use crate::settings::Settings;
@@ -16,8 +16,11 @@ pub(super) fn run(
 ) -> Result<(), CliError> {
     let config = connection.config.as_deref();
     let mut settings = config.map(Settings::load).transpose()?.unwrap_or_default();
-    if let Some(url) = options.store {
-        settings.use_store(url);
+    match options.store {
+        // No url is without one.
+        Some(name) if !name.contains(':') => settings = local::of_store(settings, Some(&name))?,
+        Some(url) => settings.use_store(url),
+        None => {}
     }
     if let Some(state) = options.state {
         settings.directories.state_directory = state;

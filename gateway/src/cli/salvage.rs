@@ -3,7 +3,7 @@
 use super::Daemon;
 use super::arguments::{Connection, SalvageOptions};
 use super::error::CliError;
-use super::output;
+use super::{local, output};
 use crate::logging;
 use crate::salvage::{ChangedRange, Salvage};
 use crate::settings::Settings;
@@ -12,6 +12,7 @@ use indicatif::HumanBytes;
 pub(super) fn run(connection: &Connection, options: &SalvageOptions, daemon: &impl Daemon) -> Result<(), CliError> {
     let config = connection.config.as_deref();
     let settings = config.map(Settings::load).transpose()?.unwrap_or_default();
+    let settings = local::of_store(settings, options.store.as_deref())?;
     logging::start(&settings.log);
     let tell = |what: &str| {
         if !options.json {

@@ -2,6 +2,7 @@ use super::arguments::{MountArguments, ShareCommand};
 use super::confirm::confirm;
 use super::error::CliError;
 use super::output;
+use super::volume::store_remark;
 use crate::admin::client::Client;
 use crate::admin::endpoint::Request;
 use crate::admin::endpoints::{self, CreateShare, DeleteShare, ShareFlush, ShareQuota};
@@ -20,12 +21,14 @@ pub(super) fn run(client: &Client, command: ShareCommand) -> Result<(), CliError
             name,
             quota,
             flush,
+            store,
             json,
         } => {
             let request = CreateShare {
                 name,
                 quota_bytes: quota.map(|size| size.0),
                 flush,
+                store,
             };
             let created = client.ask(&endpoints::SHARE_CREATE, &request)?;
             show(&created, "created", json)
@@ -67,8 +70,8 @@ fn show(share: &ShareInfo, done: &str, as_json: bool) -> Result<(), CliError> {
     let quota = share
         .quota_bytes
         .map_or("no quota".into(), |bytes| format!("quota {}", ByteSize(bytes)));
-    let flush = share.flush.remark();
-    output::text(&format!("{done} share {}: {quota}{flush}", share.name))
+    let (flush, store) = (share.flush.remark(), store_remark(share.store.as_deref()));
+    output::text(&format!("{done} share {}: {quota}{flush}{store}", share.name))
 }
 
 fn deleted(name: &str, as_json: bool) -> Result<(), CliError> {
@@ -85,6 +88,7 @@ fn listed(shares: &[ShareInfo]) -> String {
         } else {
             share.name.clone()
         };
+        let name = name + &store_remark(share.store.as_deref());
         [
             name,
             HumanBytes(share.used_bytes).to_string(),

@@ -4,10 +4,12 @@ mod bill;
 
 use super::error::CliError;
 use super::output;
+use super::volume::store_remark;
 use crate::admin::client::Client;
 use crate::admin::endpoints;
 use crate::admin::model::{
-    ConcurrencyStatus, GroupCommitStatus, ReplicaInfo, Status, StoreState, StoreStatus, UploadIntervalStatus,
+    ConcurrencyStatus, GroupCommitStatus, NamedStoreStatus, ReplicaInfo, Status, StoreState, StoreStatus,
+    UploadIntervalStatus,
 };
 use crate::settings::ByteSize;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
@@ -48,6 +50,8 @@ fn shown(status: &Status) -> String {
     for replica in &status.replicas {
         lines.push(("replica", replica_shown(replica)));
     }
+    let named: Vec<String> = status.stores.iter().map(named_store).collect();
+    lines.extend(named.into_iter().map(|text| ("named store", text)));
     lines.push(("encryption", encryption(status)));
     lines.push(("deduplication", dedup(status)));
     lines.push(("cache hits", hits(status)));
@@ -208,6 +212,32 @@ fn store(status: &Status) -> String {
     format!("{}: {}{details}", store.state.as_str(), store.url)
 }
 
+/// What is told first of a gateway, of one with another store.
+fn named_store(named: &NamedStoreStatus) -> String {
+    let Some(status) = &named.status else {
+        let reason = named.reason.as_deref().unwrap_or("no reason was given");
+        return format!("{}: DOES NOT SERVE: {reason}", named.name);
+    };
+    let trouble = [("FAILED", &status.failure), ("PAUSED", &status.pause)];
+    let trouble = trouble
+        .into_iter()
+        .filter_map(|(word, reason)| Some(format!("{word}: {}; ", reason.as_ref()?)));
+    let lost = match status.lost.blocks {
+        0 => String::new(),
+        _ => format!("LOST: {}; ", lost(status)),
+    };
+    format!(
+        "{}: {}{lost}{}; dirty {}; recovery point {}; stored {}; {}",
+        named.name,
+        trouble.collect::<String>(),
+        store(status),
+        dirty(status),
+        recovery_point(status),
+        HumanBytes(status.stored_bytes),
+        bill::month(&status.bill),
+    )
+}
+
 fn replica_shown(replica: &ReplicaInfo) -> String {
     let ReplicaInfo { name, url, state, .. } = replica;
     let mut text = format!("{name}: {state}: {url}");
@@ -324,7 +354,11 @@ fn volumes(status: &Status) -> String {
     }
     let one = |volume: &crate::admin::model::VolumeInfo| {
         let (size, flush) = (ByteSize(volume.size_bytes), volume.flush.remark());
-        format!("{} ({size}{flush})", volume.name)
+        format!(
+            "{} ({size}{flush}{})",
+            volume.name,
+            store_remark(volume.store.as_deref())
+        )
     };
     status.volumes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
@@ -339,7 +373,11 @@ fn shares(status: &Status) -> String {
             .map(|bytes| format!(" of {}", ByteSize(bytes)))
             .unwrap_or_default();
         let (used, flush) = (HumanBytes(share.used_bytes), share.flush.remark());
-        format!("{} ({used}{quota}{flush})", share.name)
+        format!(
+            "{} ({used}{quota}{flush}{})",
+            share.name,
+            store_remark(share.store.as_deref())
+        )
     };
     status.shares.iter().map(one).collect::<Vec<_>>().join(", ")
 }

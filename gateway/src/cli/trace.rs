@@ -4,23 +4,29 @@ use super::arguments::TraceCommand;
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
-use crate::admin::endpoints::{self, StartTrace};
+use crate::admin::endpoints::{self, OfStore, StartTrace};
 use crate::admin::model::{TraceState, TraceStatus};
 use indicatif::{HumanBytes, HumanCount};
 
 pub(super) fn run(client: &Client, command: TraceCommand) -> Result<(), CliError> {
     let (status, json) = match command {
-        TraceCommand::Start { file, max_size, json } => {
+        TraceCommand::Start {
+            file,
+            max_size,
+            store,
+            json,
+        } => {
             // Relative to where the user is, not to where the gateway runs.
             let path = std::path::absolute(&file).map_err(CliError::Output)?;
             let request = StartTrace {
                 path,
                 bytes_max: max_size.0,
+                store,
             };
             (client.ask(&endpoints::TRACE_START, &request)?, json)
         }
-        TraceCommand::Stop { json } => (client.ask(&endpoints::TRACE_STOP, &())?, json),
-        TraceCommand::Status { json } => (client.ask(&endpoints::TRACE_STATUS, &())?, json),
+        TraceCommand::Stop { store, json } => (client.ask(&endpoints::TRACE_STOP, &OfStore { store })?, json),
+        TraceCommand::Status { store, json } => (client.ask(&endpoints::TRACE_STATUS, &OfStore { store })?, json),
     };
     if json {
         return output::json(&status);

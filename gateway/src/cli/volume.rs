@@ -6,7 +6,7 @@ use crate::admin::client::Client;
 use crate::admin::endpoint::Request;
 use crate::admin::endpoints::{self, CreateVolume, DeleteVolume, ResizeVolume, VolumeFlush};
 use crate::admin::model::VolumeInfo;
-use crate::settings::ByteSize;
+use crate::settings::{ByteSize, FIRST};
 use serde_json::json;
 
 pub(super) fn run(client: &Client, command: VolumeCommand) -> Result<(), CliError> {
@@ -15,12 +15,14 @@ pub(super) fn run(client: &Client, command: VolumeCommand) -> Result<(), CliErro
             name,
             size,
             flush,
+            store,
             json,
         } => {
             let request = CreateVolume {
                 name,
                 size_bytes: size.0,
                 flush,
+                store,
             };
             let volume = client.ask(&endpoints::VOLUME_CREATE, &request)?;
             show(&volume, "created", json)
@@ -59,14 +61,23 @@ fn show(volume: &VolumeInfo, done: &str, as_json: bool) -> Result<(), CliError> 
         return output::json(volume);
     }
     output::text(&format!(
-        "{done} volume {}: {}{}",
+        "{done} volume {}: {}{}{}",
         volume.name,
         ByteSize(volume.size_bytes),
-        volume.flush.remark()
+        volume.flush.remark(),
+        store_remark(volume.store.as_deref())
     ))
 }
 
+/// Which store it lives in, if that is not the first.
+pub(super) fn store_remark(store: Option<&str>) -> String {
+    store.map(|name| format!(", in store {name}")).unwrap_or_default()
+}
+
 fn listed(volumes: &[VolumeInfo]) -> String {
+    if volumes.iter().any(|volume| volume.store.is_some()) {
+        return listed_with_stores(volumes);
+    }
     let row = |volume: &VolumeInfo| {
         [
             volume.name.clone(),
@@ -77,6 +88,22 @@ fn listed(volumes: &[VolumeInfo]) -> String {
     };
     output::table(
         ["NAME", "SIZE", "FLUSH", "CONNECTIONS"],
+        &volumes.iter().map(row).collect::<Vec<_>>(),
+    )
+}
+
+fn listed_with_stores(volumes: &[VolumeInfo]) -> String {
+    let row = |volume: &VolumeInfo| {
+        [
+            volume.name.clone(),
+            ByteSize(volume.size_bytes).to_string(),
+            volume.flush.as_str().to_owned(),
+            volume.connections.to_string(),
+            volume.store.clone().unwrap_or_else(|| FIRST.into()),
+        ]
+    };
+    output::table(
+        ["NAME", "SIZE", "FLUSH", "CONNECTIONS", "STORE"],
         &volumes.iter().map(row).collect::<Vec<_>>(),
     )
 }

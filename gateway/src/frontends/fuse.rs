@@ -14,7 +14,7 @@ mod locks;
 mod operations;
 mod session;
 
-use crate::frontends::{FileStorage, GatewayAccess};
+use crate::frontends::{FileStorage, GatewayAccess, Stores};
 use crate::metrics::requests::{FileOperation, Meters};
 use crate::runtime::Gateway;
 use invalidations::Invalidations;
@@ -211,12 +211,20 @@ impl Shares {
     }
 }
 
-/// What the file server asks for each connection.
-pub struct ShareService(pub Arc<Shares>);
+/// What the file server asks for each connection, which is one share's from then on, and so one store's.
+pub struct ShareService(pub Arc<Stores>);
 
 impl Service for ShareService {
     fn attach(&self, attach: &Attach, notifier: Notifier) -> Result<Attached, Errno> {
-        let shares = &self.0;
+        let name = attach.share_name.as_str();
+        let shares = match (self.0.share(name), self.0.may_be_absent()) {
+            (Some(store), _) => store.shares.clone(),
+            (None, None) => self.0.first().shares.clone(),
+            (None, Some(reason)) => {
+                tracing::warn!(client = attach.client_name, share = name, reason, "a client is refused");
+                return Err(convert::errno(&FileError::Busy(reason)));
+            }
+        };
         let kind = if attach.device {
             SessionKind::Kernel
         } else {

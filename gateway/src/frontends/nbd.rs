@@ -1,6 +1,6 @@
 //! Volumes as NBD exports: cuts a client's bytes into blocks, and says in NBD's terms how it went.
 
-use super::SESSION_CLIENTS;
+use super::{SESSION_CLIENTS, Stores};
 use crate::metrics::requests::{BlockOperation, Started};
 use crate::runtime::Gateway;
 use crate::runtime::requests::{Client, Data, Edge, Pending, Reply};
@@ -34,8 +34,8 @@ impl Client for Completion {
     }
 }
 
-/// Every volume under its name.
-pub struct VolumeExports(pub Arc<Gateway>);
+/// Every volume of every store under its name.
+pub struct VolumeExports(pub Arc<Stores>);
 
 struct VolumeExport {
     gateway: Arc<Gateway>,
@@ -54,41 +54,42 @@ impl Drop for VolumeExport {
 }
 
 impl VolumeExports {
-    fn find(&self, name: &str) -> Result<(VolumeId, ExportInfo), OpenError> {
-        let volume = self
-            .0
-            .volume_named(name)
-            .ok_or_else(|| OpenError::NotFound { name: name.to_owned() })?;
+    fn find(&self, name: &str) -> Result<(Arc<Gateway>, VolumeId, ExportInfo), OpenError> {
+        let (store, volume) = self.0.volume(name).ok_or_else(|| self.not_found(name))?;
+        let gateway = store.gateway.clone();
         let info = ExportInfo {
             size_bytes: volume.blocks * BLOCK,
             read_only: false,
-            description: format!("Tombolo volume {name}, generation {:016x}", self.0.generation.number()),
+            description: format!("Tombolo volume {name}, generation {:016x}", gateway.generation.number()),
         };
-        Ok((volume.id, info))
+        Ok((gateway, volume.id, info))
+    }
+
+    fn not_found(&self, name: &str) -> OpenError {
+        let name = name.to_owned();
+        match self.0.may_be_absent() {
+            Some(reason) => OpenError::Unavailable { name, reason },
+            None => OpenError::NotFound { name },
+        }
     }
 }
 
 impl Exports for VolumeExports {
     fn list(&self) -> Vec<String> {
-        self.0
-            .snapshot()
-            .volumes
-            .into_iter()
-            .map(|volume| volume.name)
-            .collect()
+        self.0.volume_names()
     }
 
     fn describe(&self, name: &str) -> Result<ExportInfo, OpenError> {
-        self.find(name).map(|(_, info)| info)
+        self.find(name).map(|(_, _, info)| info)
     }
 
     fn open(&self, name: &str) -> Result<Box<dyn Export>, OpenError> {
-        let (volume, info) = self.find(name)?;
-        *self.0.clients().entry(volume).or_insert(0) += 1;
+        let (gateway, volume, info) = self.find(name)?;
+        *gateway.clients().entry(volume).or_insert(0) += 1;
         // The first connection is 1: zero is who is nobody in particular.
-        let begun = self.0.connections_begun.fetch_add(1, Ordering::Relaxed);
+        let begun = gateway.connections_begun.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(VolumeExport {
-            gateway: self.0.clone(),
+            gateway,
             volume,
             info,
             client: ClientId(begun % SESSION_CLIENTS + 1),

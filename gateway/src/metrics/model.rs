@@ -35,4 +35,6 @@ pub struct Metrics {
     pub store_gate: GateDepth,
     /// Requests that may be in flight to the store.
     pub store_pace: PaceState,
+    /// The same of each named store that serves.
+    pub named: Vec<(String, Metrics)>,
 }

@@ -59,6 +59,14 @@ pub(super) const METRICS: &[Metric] = &[
         "1 while the local disk is full, or checkpoints fail: it goes on by itself.",
         |m| Integer(u64::from(m.status.pause.is_some())),
     ),
+    gauge(
+        "tombolo_named_stores_absent",
+        "Named stores that do not serve; missing where there are none.",
+        |m| match m.status.stores.len() as u64 {
+            0 => Integers(Vec::new()),
+            absent => Integer(absent),
+        },
+    ),
     // What is not in the store yet.
     gauge("tombolo_dirty_bytes", "Acknowledged data that the store lacks.", |m| {
         Integer(m.status.dirty_bytes)

@@ -82,6 +82,7 @@ fn example() -> Metrics {
                 size_bytes: 1 << 30,
                 flush: FlushMode::Local,
                 connections: 2,
+                store: None,
             }],
             shares: vec![
                 ShareInfo {
@@ -333,4 +334,44 @@ fn an_idle_gateway_has_metrics_too() {
     assert!(!samples.contains_key("tombolo_store_last_success_age_seconds"));
     assert!(!samples.contains_key("tombolo_check_findings"));
     assert!(!samples.contains_key("tombolo_bill_budget_dollars"));
+}
+
+#[test]
+fn series_have_their_store_once_there_are_several() {
+    let alone = encode(example()).unwrap();
+    assert!(!alone.contains("store=\""), "{alone}");
+    let several = encode(Metrics {
+        named: vec![("far".into(), example())],
+        ..example()
+    })
+    .unwrap();
+    let series = |text: &str| {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for store in ["default", "far"] {
+        let label = format!("store=\"{store}\"");
+        let of_store = series(&several).into_iter().filter(|line| line.contains(&label));
+        // The same but for the label, which stands last or alone.
+        let plain = |line: String| {
+            line.replace(&format!("{{{label}}}"), "")
+                .replace(&format!(",{label}"), "")
+        };
+        let mut of_store: Vec<String> = of_store.map(plain).collect();
+        let mut expected = series(&alone);
+        // Of a histogram it stands before the bound.
+        let dense = |lines: &mut Vec<String>| {
+            lines.retain(|line| !line.contains("_bucket{"));
+            lines.sort();
+        };
+        dense(&mut of_store);
+        dense(&mut expected);
+        assert_eq!(of_store, expected);
+    }
+    assert_eq!(series(&several).len(), 2 * series(&alone).len());
+    // Told once, however many stores there are.
+    assert_eq!(
+        several.lines().filter(|line| line.starts_with("# HELP")).count(),
+        all().len()
+    );
 }

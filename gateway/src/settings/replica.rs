@@ -69,9 +69,9 @@ section! {
 }
 
 impl Replica {
-    /// As the table of this name has them.
-    pub(super) fn fields_of(&self, name: &str) -> Vec<Field> {
-        let section = section_of(name);
+    /// As the table of this name has them, below that of the store.
+    pub(super) fn fields_in(&self, store: &str, name: &str) -> Vec<Field> {
+        let section = section_in(store, name);
         let named = |field: Field| Field {
             section: section.clone().into(),
             ..field
@@ -116,36 +116,43 @@ impl Replica {
     }
 }
 
+fn section_in(store: &str, name: &str) -> String {
+    format!("{store}.{KEY}.{name}")
+}
+
 fn section_of(name: &str) -> String {
-    format!("store.{KEY}.{name}")
+    section_in("store", name)
 }
 
 impl Settings {
-    /// Of the store, then of each replica: the name of the table of settings, and the latency table that it names.
-    pub fn latency_tables(&self) -> impl Iterator<Item = (String, Option<&Path>)> {
+    /// Of the store, whose table of settings is `store`, then of each replica: the name of the table, and the latency table that it
+    /// names.
+    pub fn latency_tables(&self, store: &str) -> impl Iterator<Item = (String, Option<&Path>)> {
         let replicas = self.replicas.iter();
-        let replicas = replicas.map(|(name, replica)| (section_of(name), replica.latency_table.as_deref()));
-        std::iter::once(("store".to_owned(), self.store.latency_table.as_deref())).chain(replicas)
+        let replicas = replicas.map(|(name, replica)| (section_in(store, name), replica.latency_table.as_deref()));
+        std::iter::once((store.to_owned(), self.store.latency_table.as_deref())).chain(replicas)
     }
 }
 
-/// `replica` in `[store]`: a table of tables.
-pub(super) fn read(replicas: &mut BTreeMap<String, Replica>, value: toml::Value, faults: &mut Vec<Fault>) {
+/// `replica` in the table of a store: a table of tables.
+pub(super) fn read(replicas: &mut BTreeMap<String, Replica>, store: &str, value: toml::Value, faults: &mut Vec<Fault>) {
     let toml::Value::Table(tables) = value else {
         let reason = "each replica has a name and a table of its own";
-        faults.push(fault("store", KEY, value, "tables [store.replica.NAME]", reason));
+        let permitted = format!("tables [{}]", section_in(store, "NAME"));
+        faults.push(fault(store, KEY, value, permitted, reason));
         return;
     };
     for (name, value) in tables {
+        let section = section_in(store, &name);
         let toml::Value::Table(table) = value else {
             let reason = "each replica has a name and a table of its own";
-            let permitted = format!("the table [{}]", section_of(&name));
-            faults.push(fault("store", &format!("{KEY}.{name}"), value, permitted, reason));
+            let permitted = format!("the table [{section}]");
+            faults.push(fault(store, &format!("{KEY}.{name}"), value, permitted, reason));
             continue;
         };
         let mut replica = Replica::default();
         for (key, value) in table {
-            set_field(&mut replica, &section_of(&name), &key, value, faults);
+            set_field(&mut replica, &section, &key, value, faults);
         }
         replicas.insert(name, replica);
     }
@@ -170,7 +177,7 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
     }
 }
 
-fn check_name(section: &str, name: &str, faults: &mut Vec<Fault>) {
+pub(super) fn check_name(section: &str, name: &str, faults: &mut Vec<Fault>) {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
         let permitted = format!("up to {NAME_BYTES_MAX} lower-case letters, digits and '-'");

@@ -2,7 +2,7 @@
 
 use super::policies::{DEFAULT_PREFETCH, DEFAULT_REPLACEMENT};
 use super::section::qualified;
-use super::{ByteSize, Fault, Settings, replica, store};
+use super::{ByteSize, Fault, Settings, named_store, replica, store};
 use std::net::SocketAddr;
 use std::path::{Component, Path};
 use tombolo_base::BLOCK_BYTES;
@@ -29,6 +29,7 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
     check_directories(settings, faults);
     store::check(settings, faults);
     replica::check(settings, faults);
+    named_store::check(settings, faults);
     check_sizes(settings, faults);
     check_policies(settings, faults);
     check_metrics(settings, faults);
@@ -103,7 +104,10 @@ fn check_directories(settings: &Settings, faults: &mut Vec<Fault>) {
         let reason = "the address of a socket in it holds 107 bytes";
         faults.push(fault("", "runtime_directory", runtime.display(), permitted, reason));
     }
-    if STATE_ENTRIES.iter().any(|entry| runtime.starts_with(state.join(entry))) {
+    if settings
+        .state_entries()
+        .any(|entry| runtime.starts_with(state.join(entry)))
+    {
         let reason = format!("{} holds the gateway's own files", state.display());
         faults.push(fault(
             "",
@@ -116,6 +120,12 @@ fn check_directories(settings: &Settings, faults: &mut Vec<Fault>) {
 }
 
 fn check_sizes(settings: &Settings, faults: &mut Vec<Fault>) {
+    check_cache(settings, faults);
+    check_journal(settings, faults);
+}
+
+/// What a store's cache may be, and what has to fit into it.
+pub(super) fn check_cache(settings: &Settings, faults: &mut Vec<Fault>) {
     let cache = settings.cache.size;
     if !cache.0.is_multiple_of(BLOCK_BYTES as u64) {
         let reason = "the cache file consists of blocks";
@@ -138,6 +148,9 @@ fn check_sizes(settings: &Settings, faults: &mut Vec<Fault>) {
         let permitted = format!("at most a quarter of the cache, {window_max}");
         faults.push(fault("prefetch", "window_bytes_max", window, permitted, reason));
     }
+}
+
+fn check_journal(settings: &Settings, faults: &mut Vec<Fault>) {
     let (segment, checkpoint) = (
         settings.journal.segment_bytes,
         settings.journal.checkpoint_journal_bytes,

@@ -1,6 +1,6 @@
 //! The object store: its settings, what contradicts itself in them, and what its driver gets of them.
 
-use super::rules::{STATE_ENTRIES, fault, is_plain_absolute};
+use super::rules::{fault, is_plain_absolute};
 use super::section::{Field, Permitted, Section, section};
 use super::value::{Value, choice};
 use super::{ByteSize, Fault, Settings, Usd};
@@ -302,7 +302,10 @@ pub(super) fn check_directory_store(settings: &Settings, named: Named<'_>, store
             state.display()
         );
         faults.push(fault(section, "url", shown, "a directory of its own", reason));
-    } else if let Some(entry) = STATE_ENTRIES.iter().find(|entry| store.starts_with(state.join(entry))) {
+    } else if let Some(entry) = settings
+        .state_entries()
+        .find(|entry| store.starts_with(state.join(entry)))
+    {
         let reason = format!("{} is the gateway's own", state.join(entry).display());
         faults.push(fault(section, "url", shown, "a directory of its own", reason));
     }

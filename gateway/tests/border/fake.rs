@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tombolo::admin::endpoints::{
-    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, PolicyChanges, ResizeVolume, RotateKey, ShareFlush,
-    ShareQuota, StartTrace, VolumeFlush,
+    self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, OfStore, PolicyChanges, ResizeVolume, RotateKey,
+    ShareFlush, ShareQuota, StartTrace, VolumeFlush,
 };
 use tombolo::admin::model::{
     CheckState, CheckStatus, ControlError, DataKeyStatus, DedupStatus, EncryptionStatus, ErrorKind, JournalStatus,
@@ -64,7 +64,7 @@ impl Fake {
             .on(&endpoints::STATUS, |fake, ()| Ok(fake.status()))
             .on(&endpoints::DRAIN, Self::drain)
             .on(&endpoints::CHECKPOINT, Self::checkpoint)
-            .on(&endpoints::KEYS, |fake, ()| {
+            .on(&endpoints::KEYS, |fake, _| {
                 Ok(fake.0.lock().unwrap().encryption.clone())
             })
             .on(&endpoints::KEY_ROTATE, Self::key_rotate)
@@ -78,9 +78,9 @@ impl Fake {
             .on(&endpoints::SHARE_QUOTA, Self::share_quota)
             .on(&endpoints::SHARE_FLUSH, Self::share_flush)
             .on(&endpoints::SHARE_DELETE, Self::share_delete)
-            .on(&endpoints::CHECK_STATUS, |fake, ()| Ok(fake.check_status()))
+            .on(&endpoints::CHECK_STATUS, |fake, _| Ok(fake.check_status()))
             .on(&endpoints::CHECK_START, Self::check_start)
-            .on(&endpoints::STORE_CHECK_STATUS, |fake, ()| {
+            .on(&endpoints::STORE_CHECK_STATUS, |fake, _| {
                 Ok(fake.0.lock().unwrap().store_check.clone())
             })
             .on(&endpoints::STORE_CHECK_START, |fake, request| {
@@ -88,13 +88,13 @@ impl Fake {
                 state.store_check.resumed = request.resume;
                 Ok(state.store_check.clone())
             })
-            .on(&endpoints::POLICY, |fake, ()| Ok(fake.policy()))
+            .on(&endpoints::POLICY, |fake, _| Ok(fake.policy()))
             .on(&endpoints::POLICY_SET, Self::policy_set)
-            .on(&endpoints::TRACE_STATUS, |fake, ()| {
+            .on(&endpoints::TRACE_STATUS, |fake, _| {
                 Ok(fake.0.lock().unwrap().trace.clone())
             })
             .on(&endpoints::TRACE_START, Self::trace_start)
-            .on(&endpoints::TRACE_STOP, |fake, ()| Ok(fake.trace_stop()))
+            .on(&endpoints::TRACE_STOP, |fake, _| Ok(fake.trace_stop()))
     }
 
     fn status(&self) -> Status {
@@ -152,6 +152,7 @@ impl Fake {
             name,
             size_bytes,
             flush,
+            store,
         } = request;
         let mut state = self.change()?;
         if state.volumes.contains_key(&name) {
@@ -162,6 +163,7 @@ impl Fake {
             size_bytes,
             flush,
             connections: 0,
+            store,
         };
         state.volumes.insert(name, volume.clone());
         Ok(volume)
@@ -206,7 +208,7 @@ impl Fake {
         Ok(())
     }
 
-    fn drain(&self, (): ()) -> Result<(), ControlError> {
+    fn drain(&self, _: OfStore) -> Result<(), ControlError> {
         self.change()?.drains += 1;
         Ok(())
     }
@@ -225,12 +227,12 @@ impl Fake {
         Ok(encryption.clone())
     }
 
-    fn checkpoint(&self, (): ()) -> Result<JournalStatus, ControlError> {
+    fn checkpoint(&self, _: OfStore) -> Result<JournalStatus, ControlError> {
         let mut state = self.change()?;
         Ok(std::mem::take(&mut state.journal))
     }
 
-    fn trace_start(&self, StartTrace { path, bytes_max }: StartTrace) -> Result<TraceStatus, ControlError> {
+    fn trace_start(&self, StartTrace { path, bytes_max, .. }: StartTrace) -> Result<TraceStatus, ControlError> {
         let mut state = self.change()?;
         state.trace = TraceStatus {
             state: TraceState::Recording,
@@ -266,6 +268,7 @@ impl Fake {
             name,
             quota_bytes,
             flush,
+            store,
         } = request;
         let mut state = self.change()?;
         if state.shares.contains_key(&name) {
@@ -277,6 +280,7 @@ impl Fake {
             quota_bytes,
             flush,
             inodes: 1,
+            store,
             ..ShareInfo::default()
         };
         state.shares.insert(name, share.clone());
@@ -314,7 +318,7 @@ impl Fake {
         Ok(())
     }
 
-    fn check_start(&self, (): ()) -> Result<CheckStatus, ControlError> {
+    fn check_start(&self, _: OfStore) -> Result<CheckStatus, ControlError> {
         let mut state = self.change()?;
         state.check.run += 1;
         state.check.inodes_checked = 0;

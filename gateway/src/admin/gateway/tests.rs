@@ -3,6 +3,7 @@
 use super::*;
 use crate::admin::openapi;
 use crate::admin::server::{RECEIVE_TIMEOUT, Server as AdminServer};
+use crate::frontends::{OpenStore, Stores};
 use crate::{bill, daemon};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -27,7 +28,13 @@ fn start(directory: &std::path::Path) -> (Arc<Gateway>, AdminServer) {
         None,
     )
     .unwrap();
-    let control = GatewayControl::new(gateway.clone(), shares, Arc::default(), bill, &settings, None);
+    let control = StoreControl::new(gateway.clone(), shares.clone(), Arc::default(), bill, &settings, None);
+    let first = OpenStore {
+        name: None,
+        gateway: gateway.clone(),
+        shares,
+    };
+    let control = Arc::new(GatewayControl::new(Arc::new(Stores::new(first, Vec::new())), control));
     let handlers = control.handlers();
     let server = AdminServer::start(&settings.admin_socket(), None, &handlers, RECEIVE_TIMEOUT).unwrap();
     (gateway, server)

@@ -26,6 +26,12 @@ pub struct ShareInfo {
     pub deleting: bool,
     /// In the order of their clients' names.
     pub sessions: Vec<SessionInfo>,
+    /// Where it lives, as in `[store.named.NAME]`; none: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
+    /// Of a share in a named store: tells its files from those of other stores' shares, of which the numbers may be the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<u32>,
 }
 
 /// One client of a share.

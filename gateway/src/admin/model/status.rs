@@ -70,6 +70,20 @@ pub struct Status {
     pub volumes: Vec<VolumeInfo>,
     /// In the order of their names.
     pub shares: Vec<ShareInfo>,
+    /// Named stores, in the order of their names; all above but process, volumes and shares is of the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<NamedStoreStatus>,
+}
+
+/// A store that `[store.named.NAME]` names, or has named once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NamedStoreStatus {
+    /// As in the settings.
+    pub name: String,
+    /// Why it does not serve; none: it does.
+    pub reason: Option<String>,
+    /// As of the first; none: it does not serve.
+    pub status: Option<Status>,
 }
 
 /// Local metadata of a gateway that was recovered from its store. What is not here yet is read in the store when it is asked for.

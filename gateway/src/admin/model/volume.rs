@@ -18,6 +18,9 @@ pub struct VolumeInfo {
     pub flush: FlushMode,
     /// Clients that have it open now.
     pub connections: u64,
+    /// Where it lives, as in `[store.named.NAME]`; none: the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
 }
 
 /// As [`check_share_name`](super::check_share_name).

@@ -15,6 +15,9 @@ pub(in super::super) enum ShareCommand {
         /// What its flushes (fsync, COMMIT, stable writes; over NFS changes of names too) wait for
         #[arg(long, value_name = "MODE", default_value = "local")]
         flush: FlushMode,
+        /// Where it lives: a store that [store.named.NAME] names, in place of the first
+        #[arg(long, value_name = "NAME")]
+        store: Option<String>,
         #[arg(long)]
         json: bool,
     },

@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 const ADDRESS_DEFAULT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PORT_DEFAULT: u16 = 2049;
 const MOUNT_PORT_DEFAULT: u16 = 20_048;
+/// Numbers of exports from here on are of shares in named stores.
+const UPPER_HALF: u16 = 1 << 15;
 /// As the kernel cuts the program's name.
 const PROGRAM: &str = "ganesha.nfsd";
 
@@ -64,12 +66,16 @@ fn export(client: &Client, options: &NfsOptions, share: &ShareInfo) -> Result<Ex
         read_only: options.read_only,
         v3: options.v3,
         files_socket: plain::path(&files_socket(client.socket())?)?,
+        file_system: share.file_system,
     })
 }
 
 /// Ganesha has 16 bits for it.
 fn export_id(options: &NfsOptions, share: &ShareInfo) -> Result<u16, CliError> {
-    let own = || u16::try_from(share.id).ok().filter(|id| *id > 0);
+    let own = || match share.file_system {
+        None => u16::try_from(share.id).ok().filter(|id| *id > 0),
+        Some(file_system) => id_in_named_store(options, share, file_system),
+    };
     options.export_id.or_else(own).ok_or_else(|| {
         let message = format!(
             "share {:?} has the number {}, which is not a valid number of an NFS export: choose a free one with --export-id",
@@ -77,6 +83,24 @@ fn export_id(options: &NfsOptions, share: &ShareInfo) -> Result<u16, CliError> {
         );
         ControlError::new(ErrorKind::Invalid, message).into()
     })
+}
+
+/// Shares of two stores may have the same number, so for one in a named store it is another, which stays the same from then on:
+/// clients' handles have it. In the upper half, away from numbers of the first store's shares.
+fn id_in_named_store(options: &NfsOptions, share: &ShareInfo, file_system: u32) -> Option<u16> {
+    let of_share = |name: &str| {
+        let file = shares_directory(options).join(format!("{name}.conf"));
+        config::export_id(&std::fs::read_to_string(file).ok()?)
+    };
+    if let Some(before) = of_share(&share.name) {
+        return Some(before);
+    }
+    let names = files::shares_in(&shares_directory(options)).unwrap_or_default();
+    let taken: Vec<u16> = names.iter().filter_map(|name| of_share(name)).collect();
+    let number = file_system.wrapping_add(share.id.wrapping_mul(0x9e37_79b9));
+    let begin = (number ^ (number >> 16)) as u16 & (UPPER_HALF - 1);
+    let candidates = (0..UPPER_HALF).map(|step| UPPER_HALF | (begin.wrapping_add(step) & (UPPER_HALF - 1)));
+    candidates.into_iter().find(|id| !taken.contains(id))
 }
 
 fn server_settings(client: &Client, options: &NfsOptions) -> Result<Server, CliError> {

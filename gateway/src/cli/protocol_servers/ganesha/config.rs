@@ -12,6 +12,8 @@ pub(super) struct Export {
     pub read_only: bool,
     pub v3: bool,
     pub files_socket: PathBuf,
+    /// Of a share in a named store.
+    pub file_system: Option<u32>,
 }
 
 /// The server itself.
@@ -45,6 +47,16 @@ pub(super) fn serves_v3(text: &str) -> bool {
     protocols.is_none_or(|(_, versions)| versions.split(',').any(|version| version.ends_with('3')))
 }
 
+/// The number of the export that a share's configuration, which may have been edited, is for.
+pub(super) fn export_id(text: &str) -> Option<u16> {
+    let mut lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let value = lines.find_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        key.trim().eq_ignore_ascii_case("export_id").then_some(value)
+    })?;
+    value.trim().trim_end_matches(';').trim().parse().ok()
+}
+
 impl Export {
     pub fn text(&self) -> String {
         format!(
@@ -73,9 +85,13 @@ EXPORT {{
         Name = TOMBOLO;
         Share = \"{share}\";
         Socket = \"{socket}\";
-    }}
+{file_system}    }}
 }}
 ",
+            file_system = self
+                .file_system
+                .map(|number| format!("        File_System = {number};\n"))
+                .unwrap_or_default(),
             share = self.share,
             id = self.id,
             protocols = protocols(self.v3),
@@ -150,6 +166,7 @@ mod tests {
             read_only: false,
             v3: false,
             files_socket: "/run/tombolo/files.sock".into(),
+            file_system: None,
         }
     }
 
@@ -192,13 +209,26 @@ EXPORT {
             root_squash: false,
             read_only: true,
             v3: true,
+            file_system: Some(77),
             ..export()
         }
         .text();
-        for line in ["Squash = no_root_squash;", "Access_Type = RO;", "Protocols = 3, 4;"] {
+        for line in [
+            "Squash = no_root_squash;",
+            "Access_Type = RO;",
+            "Protocols = 3, 4;",
+            ".sock\";\n        File_System = 77;\n    }\n",
+        ] {
             assert!(text.contains(line), "{text}");
         }
         assert!(!text.contains("RW"), "{text}");
+    }
+
+    #[test]
+    fn an_export_s_number_is_read_again() {
+        assert_eq!(export_id(&export().text()), Some(7));
+        assert_eq!(export_id("EXPORT {\n  export_id=9; # mine\n}"), Some(9));
+        assert_eq!(export_id("EXPORT { }"), None);
     }
 
     #[test]
