@@ -211,6 +211,7 @@ def simulated(combination: str, play: Play, probe: Probe, folder: Path) -> list[
         "dirty_blocks_max": play.dirty_blocks_max,
         "replacement": replacement,
         "prefetch": prefetch,
+        "addressing": "both" if prefetch == "graph" else "logical",
         "prefetch_settings": prefetch_settings(combination),
         "arrivals": "closed-loop" if play.outstanding_max else "trace",
         "outstanding_max": max(play.outstanding_max, 1),
