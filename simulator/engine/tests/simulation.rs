@@ -193,5 +193,5 @@ fn lost_metadata_that_is_made_again_without_the_journal_is_noticed() {
 
 #[test]
 fn a_checkpoint_cut_short_that_is_taken_for_a_state_is_noticed() {
-    assert_noticed(Canary::TrustTornCheckpoint, 0..350);
+    assert_noticed(Canary::TrustTornCheckpoint, 450..2_000);
 }
