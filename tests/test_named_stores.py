@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from conftest import BUCKET, SEED, GatewayFactory, s3_settings
-from harness.fault_proxy import FaultProxy
 from harness.ganesha import Ganesha
 from harness.gateway import Gateway, merged
 from harness.mount import Mount
 from harness.nfs import NfsFrontEnd
 from harness.object_store import S3Server
 from harness.tools import wait_for
+from harness.two_stores import TwoStores, far_store
 from test_recover import MIB, noise, read, write
 
 QUICK: dict[str, Any] = {
@@ -31,19 +31,8 @@ QUICK: dict[str, Any] = {
 }
 
 
-class Stores:
-    """Two S3 servers; the second one, of the named store `far`, behind a proxy."""
-
-    def __init__(self, near: S3Server, far: S3Server, proxy: FaultProxy) -> None:
-        self.near, self.far, self.proxy = near, far, proxy
-
-    @property
-    def near_objects(self) -> Path:
-        return self.near.folder / BUCKET / "gateway"
-
-    @property
-    def far_objects(self) -> Path:
-        return self.far.folder / BUCKET / "far"
+class Stores(TwoStores):
+    """The second server has the named store `far`."""
 
     def settings(self, changes: dict[str, Any] | None = None) -> dict[str, Any]:
         far = {
@@ -61,14 +50,8 @@ class Stores:
 
 @pytest.fixture
 def stores(s3: S3Server, folder: Path, closing: ExitStack) -> Stores:
-    far = S3Server(folder / "far")
-    closing.callback(far.close)
-    far.start()
-    far.create_bucket(BUCKET)
-    proxy = FaultProxy(far.port, SEED)
-    proxy.start()
-    closing.callback(proxy.close)
-    return Stores(s3, far, proxy)
+    far, proxy = closing.enter_context(far_store(folder, BUCKET, SEED))
+    return Stores(s3, far, proxy, BUCKET)
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from conftest import BUCKET, SEED, GatewayFactory, s3_settings
-from harness.fault_proxy import FaultProxy
 from harness.gateway import Gateway, merged
 from harness.object_store import S3Server
 from harness.store_reader.stores import DirectoryStore
 from harness.tools import wait_for
+from harness.two_stores import TwoStores, far_store
 from test_recover import MIB, checked_store, noise, read, wait_covered, write
 
 QUICK: dict[str, Any] = {
@@ -28,19 +28,8 @@ QUICK: dict[str, Any] = {
 FAR_URL = f"s3://{BUCKET}/far"
 
 
-class Stores:
-    """Two S3 servers; the second one behind a proxy."""
-
-    def __init__(self, near: S3Server, far: S3Server, proxy: FaultProxy) -> None:
-        self.near, self.far, self.proxy = near, far, proxy
-
-    @property
-    def near_objects(self) -> Path:
-        return self.near.folder / BUCKET / "gateway"
-
-    @property
-    def far_objects(self) -> Path:
-        return self.far.folder / BUCKET / "far"
+class Stores(TwoStores):
+    """The second server has the replica `far`."""
 
     def settings(self, changes: dict[str, Any] | None = None) -> dict[str, Any]:
         far = {
@@ -67,14 +56,8 @@ class Stores:
 
 @pytest.fixture
 def stores(s3: S3Server, folder: Path, closing: ExitStack) -> Stores:
-    far = S3Server(folder / "far")
-    closing.callback(far.close)
-    far.start()
-    far.create_bucket(BUCKET)
-    proxy = FaultProxy(far.port, SEED)
-    proxy.start()
-    closing.callback(proxy.close)
-    return Stores(s3, far, proxy)
+    far, proxy = closing.enter_context(far_store(folder, BUCKET, SEED))
+    return Stores(s3, far, proxy, BUCKET)
 
 
 def replica(gateway: Gateway) -> dict[str, Any]:

@@ -152,6 +152,5 @@ fn left_over(settings: &Settings) -> Vec<AbsentStore> {
             is_in_settings: false,
         });
     }
-    left.sort_by(|left, right| left.name.cmp(&right.name));
     left
 }

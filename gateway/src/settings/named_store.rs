@@ -307,22 +307,11 @@ fn check_outside(settings: &Settings, section: &str, url: &str, path: &Path, fau
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::tests::fault_lines as faults;
 
     const ARCHIVE: &str = "[store]\nurl = \"s3://near\"\n[cache]\nsize = \"3GiB\"\n\
         [store.named.archive]\nurl = \"s3://archive\"\ncache_size = \"1GiB\"\nroots_kept = 5\nprices = \"free\"\n\
         [store.named.archive.replica.far]\nurl = \"s3://far\"\n";
-
-    fn faults(text: &str) -> Vec<String> {
-        match Settings::parse(text) {
-            Ok(_) => Vec::new(),
-            Err(error) => error
-                .to_string()
-                .lines()
-                .skip(1)
-                .map(|line| line.trim().to_owned())
-                .collect(),
-        }
-    }
 
     #[test]
     fn named_stores_are_read_and_written() {

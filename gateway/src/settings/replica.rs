@@ -237,18 +237,7 @@ fn check_one(settings: &Settings, section: &str, replica: &Replica, faults: &mut
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn faults(text: &str) -> Vec<String> {
-        match Settings::parse(text) {
-            Ok(_) => Vec::new(),
-            Err(error) => error
-                .to_string()
-                .lines()
-                .skip(1)
-                .map(|line| line.trim().to_owned())
-                .collect(),
-        }
-    }
+    use crate::settings::tests::fault_lines as faults;
 
     const FAR: &str =
         "[store]\nurl = \"s3://near\"\nregion = \"eu-central-1\"\n[store.replica.far]\nurl = \"s3://far/x\"\n";

@@ -8,6 +8,19 @@ fn faults(text: &str) -> Vec<Fault> {
     }
 }
 
+/// As they are shown, a line each; none where there are none.
+pub(super) fn fault_lines(text: &str) -> Vec<String> {
+    match Settings::parse(text) {
+        Ok(_) => Vec::new(),
+        Err(error) => error
+            .to_string()
+            .lines()
+            .skip(1)
+            .map(|line| line.trim().to_owned())
+            .collect(),
+    }
+}
+
 fn only_fault(text: &str) -> Fault {
     let mut found = faults(text);
     assert_eq!(found.len(), 1, "{text}\n{found:?}");

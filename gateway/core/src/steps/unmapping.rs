@@ -115,12 +115,12 @@ impl Core {
     }
 }
 
-#[cfg(test)]
-#[path = "unmapping_tests.rs"]
-mod tests;
-
 fn note_replaced(early: &mut EarlyFlush, now: Instant, extent: Extent) {
     if let Target::At(first) = extent.target {
         early.on_replaced(now, first, extent.count);
     }
 }
+
+#[cfg(test)]
+#[path = "unmapping_tests.rs"]
+mod tests;

@@ -26,7 +26,9 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=V1,V2,...", help="A setting of the prefetcher, and the values to run."),
 ]
-Addressings = Annotated[list[str], typer.Option("--addressing", help="What the prefetcher sees: logical, pvbn or both.")]
+Addressings = Annotated[
+    list[str], typer.Option("--addressing", help="What the prefetcher sees: logical, pvbn or both.")
+]
 
 
 def register(app: typer.Typer) -> None:
