@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-OK, EXIST, ACCESS, NOENT, FBIG = 0, 17, 13, 2, 27
+OK, EXIST, ACCESS, NOENT, FBIG, STALE, BADHANDLE = 0, 17, 13, 2, 27, 70, 10001
 SHARE_DENIED, DENIED, NOXATTR, NXIO = 10015, 10010, 10095, 6
 READ, WRITE, BOTH = 1, 2, 3
 UNSTABLE, FILE_SYNC = 0, 2

@@ -309,13 +309,18 @@ class Nfs4(Served):
             member.close_file(member.open("test", self.name, READ))
 
     def test_bad_handles(self) -> None:
+        """One bit of each field of the handle (`struct tombolo_fsal_handle`) is another."""
         file = self.create()
         self.nfs.close_file(file)
-        position = file.handle.index(struct.pack("<QQ", 1000, self.daemon.find(self.name).inode))
-        for offset, expected in ((position, 70), (position + 8, 70), (position - 1, 10001), (position - 8, 10001)):
+        # The root follows magic, version, two reserved bytes and the number of the file system.
+        root = file.handle.index(struct.pack("<QQ", 1000, self.daemon.find(self.name).inode))
+        magic, version, reserved, file_system, inode = root - 8, root - 7, root - 5, root - 1, root + 8
+        malformed = [(offset, nfs4.BADHANDLE) for offset in (magic, version, reserved)]
+        of_something_else = [(offset, nfs4.STALE) for offset in (file_system, root + 1, inode + 1)]
+        for offset, expected in malformed + of_something_else:
             handle = bytearray(file.handle)
-            handle[offset + 1 if offset >= position else offset] ^= 0x40
-            with self.subTest(offset=offset - position), self.refused(expected):
+            handle[offset] ^= 0x40
+            with self.subTest(offset=offset - root), self.refused(expected):
                 self.nfs.attributes(bytes(handle))
 
 
