@@ -159,7 +159,7 @@ class Restart(unittest.TestCase):
         self.daemon.start()
         with self.assertRaises(nfs4.Status) as caught:
             nfs.read(file, 0, 10)
-        self.assertEqual(caught.exception.number, 70)
+        self.assertEqual(caught.exception.number, nfs4.STALE)
 
     def test_ganesha_restarts(self) -> None:
         nfs = self.connect()
