@@ -170,10 +170,10 @@ impl Config {
         (self.read_blocks_max() / 4).max(1)
     }
 
-    /// Blocks of one object while nobody waits for it. A small cap on dirty blocks leaves each lane one object on its way and one
-    /// being filled, and the index's memory takes each as a whole.
-    pub(crate) fn object_blocks(&self) -> usize {
-        let share = self.dirty_blocks_max as usize / (2 * self.uploads_max.max(1));
+    /// Blocks of one object while nobody waits for it and so many lanes are in use. A small cap on dirty blocks leaves each lane one
+    /// object on its way and one being filled, and the index's memory takes each as a whole.
+    pub(crate) fn object_blocks(&self, lanes: usize) -> usize {
+        let share = self.dirty_blocks_max as usize / (2 * lanes.max(1));
         let room = self.fingerprints_max.max(1);
         self.object_blocks_max.min(share.max(PACK_BLOCKS)).min(room)
     }

@@ -23,7 +23,7 @@ impl Core {
         assert!(self.fetches.launched <= config.fetches_max);
         assert!(self.flush.hash_jobs.len() <= config.hash_jobs_max);
         assert!(
-            self.flush.object.len() < config.object_blocks(),
+            self.flush.object.len() < config.object_blocks(1),
             "a full object is on its way"
         );
         assert!(self.reads.reserved <= config.read_blocks_max());

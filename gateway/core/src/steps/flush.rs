@@ -140,7 +140,8 @@ impl Core {
     fn has_uploads_enough(&self) -> bool {
         let waiting = self.flush.uploads.values().filter(|upload| !upload.running);
         let blocks: usize = waiting.map(|upload| upload.items.len()).sum();
-        blocks >= 2 * self.config.object_blocks().max(self.lanes.uploads * PACK_BLOCKS)
+        let lanes = self.lanes.uploads;
+        blocks >= 2 * self.config.object_blocks(lanes).max(lanes * PACK_BLOCKS)
     }
 
     /// Every block that is hashed now may turn out to be another follower, and the batch that confirms an object
@@ -302,7 +303,7 @@ impl Core {
 
     /// Blocks at which the open object goes.
     fn object_blocks(&self) -> usize {
-        let most = self.config.object_blocks();
+        let most = self.config.object_blocks(self.lanes.uploads);
         if self.flush.drain.is_none() && self.unpublished.waiting.is_empty() {
             return most;
         }

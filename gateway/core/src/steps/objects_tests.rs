@@ -149,6 +149,24 @@ fn a_small_backlog_keeps_all_lanes_busy() {
 }
 
 #[test]
+fn a_small_backlog_fills_objects_where_few_lanes_are_in_use() {
+    let config = Config {
+        uploads_max: 64,
+        ..config()
+    };
+    for (uploads, blocks) in [(2, 1_024), (LANES, 1_024), (16, 512), (64, 128)] {
+        let mut bench = Bench::large(config.clone()).holding(is_upload);
+        bench.step(Event::Lanes { uploads, fetches: 1 });
+        write(&mut bench, 3_000);
+        bench.pass_millis(config.flush_delay_ms + 1);
+        let Some(Command::Upload { items, .. }) = bench.held.first() else {
+            panic!("uploads alone are held")
+        };
+        assert_eq!(items.len(), blocks, "{uploads} lanes");
+    }
+}
+
+#[test]
 fn uploads_wait_for_room_in_the_index_and_a_checkpoint_makes_it() {
     let config = Config {
         fingerprints_max: 2_500,
