@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from shutil import rmtree
 
+from bench.memory import touch_memory
 from bench.report import Section
 from bench.rotation import Figures, Measurements, beside, rotate
 from bench.round_trips import Route, endpoint_behind
@@ -29,12 +30,15 @@ LESS_IS_BETTER = {SECOND}
 STEP_LIMIT_S = 300.0
 """Of one step of one system: one that takes longer is given up."""
 QUIET_S = 3.0
+TOUCHED = 6
+"""Times the data: a system's cache, the server's files and what lies between."""
 TITLE = "Where a peer is better"
 REMARK = (
     "New data that does not shrink, written into one file by dd in pieces of 1 MiB with fsync and close. In the bucket:"
     " the system has nothing left to upload (ours: `drain --wait`; rclone: no uploads in its statistics; s3fs, JuiceFS:"
     " fsync and close have returned; s3backer: ext4 synced and no dirty block in its statistics), and the bucket holds"
-    " as many bytes. Then mounted anew with empty caches, and read from the beginning to the end by dd. The second copy"
+    " as many bytes. Before each timed step as much memory as it may need was touched and freed. Then mounted anew with"
+    " empty caches, and read from the beginning to the end by dd. The second copy"
     " is the same bytes written under another name; less is better. What the systems promise at fsync is not the same:"
     " ours has the data on the local disk then, s3fs and JuiceFS in the bucket, rclone and s3backer neither."
 )
@@ -93,10 +97,12 @@ def one_round(system: type[MountedSystem], place: Place, size: int, stack: ExitS
     stack.callback(mounted.close)
     mounted.prepare()
     mounted.mount()
+    touch_memory(place.folder.parent, TOUCHED * size)
     figures = {WRITE: size / MIB / seconds(partial(write, mounted, source, "first"))}
     mounted.unmount()
     mounted.forget()
     mounted.mount()
+    touch_memory(place.folder.parent, TOUCHED * size)
     file = mounted.folder / "first"
     words: list[str | Path] = ["dd", f"if={file}", "of=/dev/null", "bs=1M", "status=none"]
     figures[READ] = size / MIB / seconds(lambda: mounted.act(words, STEP_LIMIT_S))
