@@ -142,7 +142,11 @@ def test_lists_status_and_metrics_say_what_is_where(gateway: Gateway) -> None:
     assert key["master_key"] != far_key["master_key"]
     gateway.cli("checkpoint", "--store", "far")
     gateway.check()
-    gateway.cli("check", "--of", "far")
+    text = gateway.cli("check")
+    assert "store default:" in text and "store far:" in text, text
+    of_each = [json.loads(line) for line in gateway.cli("check", "--store", "--json", limit_s=120).splitlines()]
+    assert [found["state"] for found in of_each] == ["finished"] * 2, of_each
+    assert "store" not in gateway.cli("check", "--of", "far")
     found = json.loads(gateway.cli("check", "--store", "--of", "far", "--json", limit_s=120))
     assert (found["state"], found["findings_count"]) == ("finished", 0), found
 

@@ -99,10 +99,11 @@ pub(super) enum Command {
         /// Go on where the last check of the store was interrupted, if it was
         #[arg(long, requires = "store")]
         resume: bool,
-        /// Check this named store, or its shares, in place of the first
+        /// Check this named store alone, or its shares, in place of all; "default" is the first
         #[arg(long, value_name = "NAME")]
         of: Option<String>,
-        /// Print the result as one JSON object, and the progress as such, a line each, to standard error
+        /// Print the result as one JSON object, of several stores one for each, a line each, and the progress as such to standard
+        /// error
         #[arg(long)]
         json: bool,
     },

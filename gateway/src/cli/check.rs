@@ -1,12 +1,16 @@
 //! `tombolo check`: begins a check of all shares or of the store in the gateway, or joins the one under way, and waits for
 //! its end. Findings go to standard output, the progress to standard error.
 
+use super::drain::served;
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
 use crate::admin::endpoint::{Endpoint, Request};
 use crate::admin::endpoints::{self, OfStore, StartStoreCheck};
-use crate::admin::model::{CheckFinding, CheckState, CheckStatus, StoreCheckStage, StoreCheckStatus, StoreFinding};
+use crate::admin::model::{
+    CheckFinding, CheckState, CheckStatus, Status, StoreCheckStage, StoreCheckStatus, StoreFinding,
+};
+use crate::settings::FIRST;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,22 +21,55 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// `whole`: whether the store is checked, and whether that goes on; `store`: which one, or whose shares.
-pub(super) fn run(client: &Client, whole: (bool, bool), store: Option<String>, as_json: bool) -> Result<(), CliError> {
+/// `whole`: whether the store is checked, and whether that goes on; `of`: which one, or whose shares; unless given, all that are
+/// served, one after another. What one of them has found, or that it does not serve, keeps no other from being checked.
+pub(super) fn run(client: &Client, whole: (bool, bool), of: Option<String>, as_json: bool) -> Result<(), CliError> {
+    let status = client.ask(&endpoints::STATUS, &())?;
+    let absent = absent(&of, &status);
+    let of = OfStore { store: of };
+    let stores = served(&of, &status);
+    let are_several = stores.len() + absent.len() > 1;
+    let mut outcome = Ok(());
+    for store in stores {
+        if are_several && !as_json {
+            output::text(&format!("store {}:", store.as_deref().unwrap_or(FIRST)))?;
+        }
+        let of = OfStore { store };
+        outcome = outcome.and(check(client, whole, of, (as_json, are_several)));
+    }
+    match absent[..] {
+        [] => outcome,
+        _ => outcome.and(Err(CliError::CheckFailed(format!(
+            "not checked, since they do not serve (`tombolo status` says why): {}",
+            absent.join(", ")
+        )))),
+    }
+}
+
+/// Named stores that nothing can be said of.
+fn absent(of: &Option<String>, status: &Status) -> Vec<String> {
+    let absent = status.stores.iter().filter(|store| store.status.is_none());
+    absent
+        .filter(|_| of.is_none())
+        .map(|store| store.name.clone())
+        .collect()
+}
+
+fn check(client: &Client, whole: (bool, bool), of: OfStore, output: (bool, bool)) -> Result<(), CliError> {
     let (of_store, resume) = whole;
-    let of = OfStore { store: store.clone() };
+    let store = of.store.clone();
     match of_store {
         true => carry_out(
             client,
             (&endpoints::STORE_CHECK_START, &StartStoreCheck { resume, store }),
             (&endpoints::STORE_CHECK_STATUS, &of),
-            as_json,
+            output,
         ),
         false => carry_out(
             client,
             (&endpoints::CHECK_START, &of),
             (&endpoints::CHECK_STATUS, &of),
-            as_json,
+            output,
         ),
     }
 }
@@ -140,13 +177,13 @@ fn carry_out<S: Check, R: Request>(
     client: &Client,
     start: (&Endpoint<R, S>, &R),
     latest: (&Endpoint<OfStore, S>, &OfStore),
-    as_json: bool,
+    (as_json, is_one_of_several): (bool, bool),
 ) -> Result<(), CliError> {
     let status = wait(client, start, latest, as_json)?;
-    if as_json {
-        output::json(&status)?;
-    } else {
-        output::text(&shown(&status.summary()))?;
+    match (as_json, is_one_of_several) {
+        (false, _) => output::text(&shown(&status.summary()))?,
+        (true, false) => output::json(&status)?,
+        (true, true) => output::json_line(&status)?,
     }
     verdict(&status.summary())
 }

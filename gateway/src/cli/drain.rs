@@ -27,7 +27,7 @@ pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliErro
     let before = client.ask(&endpoints::STATUS, &())?;
     client.ask(&endpoints::DRAIN, &of)?;
     let status = client.ask(&endpoints::STATUS, &())?;
-    let stores = drained(&of, &status);
+    let stores = served(&of, &status);
     if options.wait {
         let begun = Instant::now();
         // Of the others another look is due when their turn comes.
@@ -59,7 +59,7 @@ pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliErro
 }
 
 /// All that serve, the first one first, or the one that is named.
-fn drained(of: &OfStore, status: &Status) -> Vec<Option<String>> {
+pub(super) fn served(of: &OfStore, status: &Status) -> Vec<Option<String>> {
     if of.store.is_some() {
         return vec![of.store.clone().filter(|name| name != FIRST)];
     }
