@@ -123,7 +123,13 @@ fn nothing_is_written_while_nothing_is_asked_for() {
     bill.ending.set();
     gateway.stop(Duration::from_secs(20));
     bill.stop();
-    std::fs::remove_file(state.join("bill")).unwrap();
-    bill.look();
-    assert!(!state.join("bill").exists());
+    // A request that was under way when the gateway stopped may still be counted.
+    let is_written = || {
+        let _ = std::fs::remove_file(state.join("bill"));
+        bill.look();
+        state.join("bill").exists()
+    };
+    let tries = std::iter::repeat_with(is_written).take(20);
+    assert!(tries.into_iter().any(|is_written| !is_written));
+    assert!(!is_written());
 }
