@@ -72,15 +72,18 @@ def measure_scans(
         with ExitStack() as path:
             endpoint = endpoint_behind(route, server, folder, path)
             builds: dict[str, Path | None] = {OURS: None} if other is None else {OURS: None, OTHER: other}
-            measured: dict[str, Measurements] = {}
-            for name, binary in builds.items():
-                gateway_folder = folder / f"gateway-{len(measured)}"
-                with ExitStack() as run_of_build:
-                    stage = filled(gateway_folder, binary, endpoint, server, size, run_of_build)
-                    once = {scan: partial(one_scan, stage, read) for scan, read in scans().items()}
-                    measured[name] = rotate(once, rounds, lambda: None)
-        for name, figures in measured.items():
-            sections += sections_of(f"{route}, {name}", figures)
+            stages = {
+                name: filled(folder / f"gateway-{index}", binary, endpoint, server, size, path)
+                for index, (name, binary) in enumerate(builds.items())
+            }
+            once = {
+                f"{name}: {scan}": partial(one_scan, stage, read)
+                for scan, read in scans().items()
+                for name, stage in stages.items()
+            }
+            measured = rotate(once, rounds, lambda: None)
+        by_build = {name: {scan: measured[f"{name}: {scan}"] for scan in scans()} for name in builds}
+        sections += sections_of(str(route), by_build)
     return sections
 
 
@@ -144,7 +147,7 @@ def one_scan(stage: Stage, scan: Scan) -> Figures:
     before = gets(gateway)
     done = scan(stage)
     requests, fetched = (now - then for now, then in zip(gets(gateway), before, strict=True))
-    rate = done.read_bytes / MIB / done.seconds
+    rate = done.read_bytes / KIB / done.seconds
     return {RATE: rate, REQUESTS: requests, FETCHED: fetched / done.read_bytes}
 
 
@@ -233,7 +236,7 @@ def archived(_: Stage, mounted: Path) -> Done:
 
 
 def over_nfs(read: Callable[[NfsFrontEnd, Stage], int], stage: Stage) -> Done:
-    ganesha = Ganesha(stage.folder / "ganesha")
+    ganesha = Ganesha(stage.folder / f"ganesha-{time.monotonic_ns()}")
     ganesha.serve_share(stage.gateway, SHARE)
     ganesha.start()
     try:
@@ -256,18 +259,22 @@ def small_files(client: NfsFrontEnd, _: Stage) -> int:
     return sum(len(client.read(file, 0, FILE_BYTES)) for file in files)
 
 
-def sections_of(title: str, measured: Measurements) -> list[Section]:
-    forward = measured[FORWARD][RATE]
-    rates = [Comparison(scan, "MiB/s", figures[RATE], forward) for scan, figures in measured.items()]
-    counts = [
-        figure
-        for scan, figures in measured.items()
-        for figure in (
-            Figure(scan, "GETs", figures[REQUESTS]),
-            Figure(f"{scan}, fetched", "percent of what was read", [100 * share for share in figures[FETCHED]]),
-        )
-    ]
-    return [
-        Section(title, ("this scan", FORWARD), rates, RATES),
-        Section(f"{title}: what they asked the store for", figures=counts),
-    ]
+def sections_of(route: str, measured: dict[str, Measurements]) -> list[Section]:
+    ours = measured[OURS]
+    forward = ours[FORWARD][RATE]
+    rates = [Comparison(scan, "KiB/s", figures[RATE], forward) for scan, figures in ours.items()]
+    sections = [Section(f"{route}, beside a plain forward read", ("this scan", FORWARD), rates, RATES)]
+    if OTHER in measured:
+        beside = [
+            Comparison(scan, "KiB/s", figures[RATE], measured[OTHER][scan][RATE]) for scan, figures in ours.items()
+        ]
+        sections.append(Section(f"{route}, beside {OTHER}", (OURS, OTHER), beside))
+    return sections + [requests_of(f"{route}, {name}", figures) for name, figures in measured.items()]
+
+
+def requests_of(title: str, measured: Measurements) -> Section:
+    figures = []
+    for scan, each in measured.items():
+        figures.append(Figure(scan, "GETs", each[REQUESTS]))
+        figures.append(Figure(f"{scan}: bytes fetched", "% of those read", [100 * share for share in each[FETCHED]]))
+    return Section(f"{title}: what was asked of the store", figures=figures)
