@@ -256,6 +256,7 @@ impl Amp {
             volume: VolumeId(stream.volume),
             first: range.0,
             count: range.1,
+            gaps: None,
             class: Class::Sequential,
             likelihood: stream.likelihood(),
             trigger: stream.state.trigger,

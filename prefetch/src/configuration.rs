@@ -98,7 +98,8 @@ pub enum Addressing {
     /// PVBNs in [`crate::PVBN_SPACE`], as in the paper: clones and duplicates share history, overwriting orphans it.
     Pvbn,
     /// Volume and block; and PVBNs for what follows no stream there, by [`crate::TwoWay`]. So small files that were written one after the
-    /// other, and files that are read backwards, are streams too.
+    /// other, and files that are read backwards, are streams too. What follows no stream there either may follow a stride,
+    /// by [`crate::Strides`].
     Both,
 }
 

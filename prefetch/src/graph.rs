@@ -44,7 +44,7 @@ use memo::Memo;
 use tombolo_base::{Instant, VolumeId};
 
 /// Tags of this policy have it, those of AMP do not.
-const HISTORY_TAG: u32 = 1 << 31;
+pub(crate) const HISTORY_TAG: u32 = 1 << 31;
 /// Tracks of one read or one report that are looked at.
 const TRACKS_MAX: u64 = 64;
 /// After so many reads in a row that found all in the cache, none of it fetched ahead, the graph rests: there is nothing to
@@ -426,6 +426,7 @@ impl Graph {
             volume: range.volume,
             first,
             count: end - first,
+            gaps: None,
             class: Class::History,
             likelihood,
             trigger,

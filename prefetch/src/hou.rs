@@ -101,6 +101,7 @@ impl Prefetcher for Hou {
                 volume: access.volume,
                 first: first * self.config.chunk_blocks,
                 count: (end - first) * self.config.chunk_blocks,
+                gaps: None,
                 class: Class::Sequential,
                 likelihood: stream.likelihood(),
                 trigger: Some(first * self.config.chunk_blocks),

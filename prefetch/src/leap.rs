@@ -185,6 +185,7 @@ fn suggest_along(access: Access, stride: i64, window: u64, likelihood: Likelihoo
             volume: access.volume,
             first: first as u64,
             count: access.count,
+            gaps: None,
             class: if stride == access.count as i64 {
                 Class::Sequential
             } else {

@@ -28,6 +28,7 @@ mod probability;
 mod ramp;
 mod sequential;
 mod streams;
+mod strides;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -48,6 +49,7 @@ pub use probability::{ProbabilityConfig, ProbabilityGraph};
 pub use ramp::Ramp;
 pub use sequential::{Sequential, SequentialConfig, Trigger};
 pub use streams::{Followed, Relation, Stream, Streams};
+pub use strides::Strides;
 pub use two_way::TwoWay;
 
 use alloc::vec::Vec;
@@ -127,6 +129,15 @@ pub enum Class {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tag(pub u32);
 
+/// What of a range is not meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gaps {
+    /// From the beginning of one part that is meant to that of the next.
+    pub period_blocks: u64,
+    /// Of each part that is meant; the range ends with one.
+    pub part_blocks: u64,
+}
+
 /// A range worth fetching. `count` is the degree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suggestion {
@@ -136,6 +147,8 @@ pub struct Suggestion {
     pub first: u64,
     /// How many blocks, at least one.
     pub count: u64,
+    /// Which of them are not meant.
+    pub gaps: Option<Gaps>,
     /// Why.
     pub class: Class,
     /// How likely it is that the range will be read soon.

@@ -161,6 +161,7 @@ impl Prefetcher for Linux {
             volume: access.volume,
             first,
             count: window.end().saturating_sub(first),
+            gaps: None,
             class: Class::Sequential,
             likelihood,
             trigger: Some(window.marker().max(first)),

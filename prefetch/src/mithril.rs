@@ -231,6 +231,7 @@ impl Prefetcher for Mithril {
                     volume: VolumeId(partner.volume),
                     first: partner.block,
                     count: u64::from(*count),
+                    gaps: None,
                     class: Class::History,
                     // What the rules of association leave open: one pair of the least number may be in error.
                     likelihood: Likelihood::ratio(1, 2),

@@ -112,6 +112,7 @@ impl Prefetcher for Oracle {
                 volume: read.volume,
                 first: read.first,
                 count: read.count,
+                gaps: None,
                 class: Class::History,
                 likelihood: Likelihood::ONE,
                 trigger: None,

@@ -183,6 +183,7 @@ fn suggest_partners(read: &Read, threshold_permille: u32, suggestions: &mut Vec<
                 volume: VolumeId(partner.address.volume),
                 first: partner.address.block,
                 count: u64::from(partner.count),
+                gaps: None,
                 class: Class::History,
                 likelihood,
                 trigger: None,

@@ -72,6 +72,7 @@ impl Prefetcher for Ramp {
             volume: access.volume,
             first,
             count: window.ahead - first,
+            gaps: None,
             class: Class::Sequential,
             likelihood,
             trigger: window.ahead.checked_sub(window.blocks / 2 + 1),

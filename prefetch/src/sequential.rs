@@ -98,6 +98,7 @@ impl SequentialConfig {
             volume: VolumeId(stream.volume),
             first,
             count: end - first,
+            gaps: None,
             class: Class::Sequential,
             likelihood: stream.likelihood(),
             trigger: stream.state.trigger,

@@ -14,6 +14,8 @@ use tombolo_base::VolumeId;
 
 const NONE: u32 = u32::MAX;
 const REGION_SHIFT: u32 = 6;
+/// Streams in a table at the most.
+pub(crate) const STREAMS_MAX: usize = 1 << 20;
 /// The widest tolerance: one region.
 const SLACK_MAX: u64 = 1 << REGION_SHIFT;
 
@@ -108,7 +110,7 @@ impl<S: Copy + Default> Streams<S> {
     /// `slack` blocks after the expected one, and not ended by one that begins as much before: requests of one client
     /// overtake each other. Zero is the papers' exact continuation; the most is 64.
     pub fn new(capacity: usize, slack: u64) -> Self {
-        let capacity = capacity.clamp(2, 1 << 20);
+        let capacity = capacity.clamp(2, STREAMS_MAX);
         Self {
             streams: Vec::with_capacity(capacity),
             links: Vec::with_capacity(capacity),

@@ -1,6 +1,6 @@
 //! What the tests of the policies share: reads, and access patterns with known structure.
 
-use crate::{Access, ClientId, Outcome, Pattern, Prefetcher, Suggestion};
+use crate::{Access, ClientId, Gaps, Outcome, Pattern, Prefetcher, Suggestion};
 use std::collections::BTreeSet;
 use tombolo_base::{Instant, Prng, VolumeId};
 
@@ -63,7 +63,11 @@ impl EndlessCache {
                     .trigger
                     .is_none_or(|t| (suggestion.first..suggestion.end()).contains(&t))
             );
-            for block in suggestion.first..suggestion.end() {
+            let is_meant = |block: &u64| {
+                let within = |gaps: Gaps| (block - suggestion.first) % gaps.period_blocks < gaps.part_blocks;
+                suggestion.gaps.is_none_or(within)
+            };
+            for block in (suggestion.first..suggestion.end()).filter(is_meant) {
                 if self.resident.insert(block) {
                     self.unread.insert(block);
                     self.prefetched += 1;

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use tombolo_base::{Instant, VolumeId};
 
 /// Tags of the streams that go down have it.
-const DOWN_TAG: u32 = 1 << 30;
+pub(crate) const DOWN_TAG: u32 = 1 << 30;
 /// Requests overtake each other, and not every block is read: a stream goes on behind gaps up to this, which are fetched with it.
 const SLACK_BLOCKS: u64 = 16;
 const THRESHOLD: u32 = 3;

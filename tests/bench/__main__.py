@@ -21,6 +21,7 @@ from bench.protection import measure_protection
 from bench.recovery import measure_recovery
 from bench.report import Section
 from bench.round_trips import Route, measure_round_trips
+from bench.scans import measure_scans
 from bench.simulator import measure_simulator
 from harness.gateway import Gateway, merged
 from harness.object_store import S3Server
@@ -47,6 +48,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             "recovery",
             "protection",
             "round-trips",
+            "scans",
             "peers",
             "peer-capabilities",
             "builds",
@@ -58,7 +60,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--other",
         type=Path,
-        help="of the parts builds, group-commit, protection and round-trips: the daemon's binary to measure beside",
+        help="of builds, group-commit, protection, round-trips and scans: the daemon's binary to measure beside",
     )
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds per workload")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one round of a block workload")
@@ -71,11 +73,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--round-trips-ms",
         type=float,
         nargs="+",
-        default=[0, 20, 100],
-        help="of the parts round-trips and peers: of the path",
+        help="of the parts round-trips and peers: of the path, 0, 20 and 100 unless given; of scans: 20",
     )
     parser.add_argument(
-        "--link-mib-s", type=float, help="of the same: what it takes each way; as much as the machine does unless given"
+        "--link-mib-s",
+        type=float,
+        help="of the same: what it takes each way; as much as the machine does unless given, 119 with scans",
     )
     parser.add_argument(
         "--workloads",
@@ -155,13 +158,25 @@ def measure_protected(options: argparse.Namespace, folder: Path, _: ExitStack) -
 
 
 def routes(options: argparse.Namespace) -> list[Route]:
-    return [Route(round_trip_ms, options.link_mib_s) for round_trip_ms in options.round_trips_ms]
+    return [Route(round_trip_ms, options.link_mib_s) for round_trip_ms in options.round_trips_ms or (0, 20, 100)]
+
+
+def routes_of_scans(options: argparse.Namespace) -> list[Route]:
+    """A gigabit, one region away."""
+    link_mib_s = options.link_mib_s or 119
+    return [Route(round_trip_ms, link_mib_s) for round_trip_ms in options.round_trips_ms or (20,)]
 
 
 def measure_path(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     other = options.other and Path(options.other).resolve(strict=True)
     size = options.cloud_size_mib * MIB
     return measure_round_trips(folder, routes(options), other, size, options.rounds, stack), {}
+
+
+def measure_cold_scans(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    other = options.other and Path(options.other).resolve(strict=True)
+    size = options.cloud_size_mib * MIB
+    return measure_scans(folder, routes_of_scans(options), other, size, options.rounds, stack), {}
 
 
 def measure_beside_peers(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
@@ -202,6 +217,7 @@ def main(arguments: list[str]) -> int:
     }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds
+    measures["scans"] = measure_cold_scans
     if options.part == "builds" and options.other is None:
         raise SystemExit("bench: --part builds needs --other BINARY, the build to measure beside")
     sections: list[Section] = []

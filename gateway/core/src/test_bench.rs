@@ -19,7 +19,7 @@ use std::sync::Mutex;
 use tombolo_base::{BlockEncoding, BlockSum, Fingerprint, Instant, Lcbn, ObjectDescriptor, Pvbn, Span, VolumeId};
 use tombolo_cache::{Access as Use, Arrival, Capacity, Incoming, Lru, MissHint, Replacement, Residents};
 use tombolo_prefetch::{
-    Access, Class, ClientId, Feedback, Likelihood, Outcome, Pattern, PrefetchOutcome, Prefetcher, Statistics,
+    Access, Class, ClientId, Feedback, Gaps, Likelihood, Outcome, Pattern, PrefetchOutcome, Prefetcher, Statistics,
     Suggestion, Tag,
 };
 
@@ -505,10 +505,15 @@ impl Bench {
     }
 
     pub(crate) fn suggest(&mut self, first: u64, count: u64) {
+        self.suggest_with_gaps(first, count, None);
+    }
+
+    pub(crate) fn suggest_with_gaps(&mut self, first: u64, count: u64, gaps: Option<Gaps>) {
         self.next.lock().unwrap().push(Suggestion {
             volume: VOLUME,
             first,
             count,
+            gaps,
             class: Class::Sequential,
             likelihood: Likelihood::ONE,
             trigger: None,

@@ -213,7 +213,7 @@ section! {
         combination: Option<Combination> = None, Permitted::Names(Combination::WORDS),
             "Unset: the two keys decide.";
         /// Whether patterns are looked for among places in volumes and files, or among blocks as they were written; `both`: streams in
-        /// the order of writing for reads that follow none by place, forwards and backwards.
+        /// the order of writing for reads that follow none by place, forwards and backwards, and strides.
         addressing: Option<PrefetchAddressing> = None, Permitted::Words("`logical`, `pvbn` or `both`"),
             "Unset: `both` with the policy `graph`, so that small files written one after the other are a stream; `logical` with others and with `combination`. A place keeps its history when it is overwritten; with `pvbn` clones and duplicates share theirs.";
         /// How far ahead of one reader, at the most (`ramp`, `amp`, `graph`, `linux`).

@@ -7,7 +7,8 @@ use tombolo_base::{BLOCK_BYTES, Instant, VolumeId};
 use tombolo_billing::UnitPrices;
 use tombolo_cache::{CostClass, Replacement};
 use tombolo_prefetch::{
-    Access, Addressing, Admission, PVBN_SPACE, Pattern, PrefetchOutcome, Prefetcher, Statistics, Suggestion, TwoWay,
+    Access, Addressing, Admission, Feedback, PVBN_SPACE, Pattern, PrefetchOutcome, Prefetcher, Statistics, Strides,
+    Suggestion, TwoWay,
 };
 
 /// The policies that a core is built with.
@@ -62,8 +63,8 @@ impl Economy {
     }
 }
 
-/// How far ahead streams in the order of writing are fetched at the most: 16 MiB.
-const WRITE_ORDER_BLOCKS_MAX: u64 = 1 << 12;
+/// How far ahead streams in the order of writing, and strides, are fetched at the most: 16 MiB.
+const AHEAD_BLOCKS_MAX: u64 = 1 << 12;
 /// What a fetch is taken to last until one was measured.
 pub const FETCH_MICROS_INITIAL: u64 = 50_000;
 pub const KIB_PER_BLOCK: u64 = BLOCK_BYTES as u64 / 1024;
@@ -109,6 +110,8 @@ pub struct PrefetchState {
     pub addressing: Addressing,
     /// For reads that follow no stream in their volume: streams in the order of writing.
     pub write_order: Option<TwoWay>,
+    /// For those of them that follow none there either.
+    pub strides: Option<Strides>,
     pub admission: Admission,
     pub economy: Economy,
     pub knows_streams: bool,
@@ -135,12 +138,14 @@ impl PrefetchState {
         now: Instant,
     ) -> Self {
         prefetcher.resize(cache_blocks.into());
+        let ahead_blocks_max = u64::from(cache_blocks / 8).clamp(1, AHEAD_BLOCKS_MAX);
+        let is_both = addressing == Addressing::Both;
         Self {
             knows_streams: prefetcher.knows_streams(),
             prefetcher,
             addressing,
-            write_order: (addressing == Addressing::Both)
-                .then(|| TwoWay::new(u64::from(cache_blocks / 8).clamp(1, WRITE_ORDER_BLOCKS_MAX))),
+            write_order: is_both.then(|| TwoWay::new(ahead_blocks_max)),
+            strides: is_both.then(|| Strides::new(ahead_blocks_max)),
             admission: economy.admission(),
             economy,
             generation: 0,
@@ -164,8 +169,22 @@ impl PrefetchState {
         pattern
     }
 
+    /// As [`Self::on_read`], of a read that nobody follows.
+    pub fn follow_strides(&mut self, now: Instant, access: Access) {
+        if let Some(strides) = &mut self.strides {
+            strides.on_read(now, access, &mut self.suggestions);
+        }
+    }
+
+    /// Tells whoever has suggested it.
+    pub fn on_feedback(&mut self, now: Instant, feedback: Feedback) {
+        if feedback.tag != Strides::TAG {
+            self.prefetcher_for(feedback.volume).on_feedback(now, feedback);
+        }
+    }
+
     /// Who is asked, and told, about addresses of a volume.
-    pub fn prefetcher_for(&mut self, volume: VolumeId) -> &mut dyn Prefetcher {
+    fn prefetcher_for(&mut self, volume: VolumeId) -> &mut dyn Prefetcher {
         match &mut self.write_order {
             Some(write_order) if volume == PVBN_SPACE => write_order,
             _ => &mut *self.prefetcher,
@@ -206,7 +225,10 @@ impl PrefetchState {
             .write_order
             .iter()
             .map(|write_order| -> &dyn Prefetcher { write_order });
-        core::iter::once(&*self.prefetcher as &dyn Prefetcher).chain(write_order)
+        let strides = self.strides.iter().map(|strides| -> &dyn Prefetcher { strides });
+        core::iter::once(&*self.prefetcher as &dyn Prefetcher)
+            .chain(write_order)
+            .chain(strides)
     }
 
     fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn Prefetcher> {
@@ -214,6 +236,12 @@ impl PrefetchState {
             .write_order
             .iter_mut()
             .map(|write_order| -> &mut dyn Prefetcher { write_order });
-        core::iter::once(&mut *self.prefetcher as &mut dyn Prefetcher).chain(write_order)
+        let strides = self
+            .strides
+            .iter_mut()
+            .map(|strides| -> &mut dyn Prefetcher { strides });
+        core::iter::once(&mut *self.prefetcher as &mut dyn Prefetcher)
+            .chain(write_order)
+            .chain(strides)
     }
 }

@@ -129,9 +129,7 @@ impl Core {
             tag: first.tag,
             prefetch_outcome,
         };
-        self.prefetch_state
-            .prefetcher_for(first.volume)
-            .on_feedback(self.now, feedback);
+        self.prefetch_state.on_feedback(self.now, feedback);
     }
 
     /// What evictions have decided, and the prefetcher's upkeep.
@@ -192,8 +190,12 @@ impl Core {
         let access = self.access(read, read.span.volume, read.span.first, 0..read.blocks.len());
         let pattern = self.prefetch_state.on_read(self.now, access);
         let is_of_interest = access.outcome != Outcome::Hit || access.prefetched > 0;
-        if pattern == Pattern::Random && is_of_interest && self.prefetch_state.write_order.is_some() {
-            return self.tell_by_pvbn(read);
+        if pattern == Pattern::Sequential || !is_of_interest || self.prefetch_state.write_order.is_none() {
+            return pattern;
+        }
+        let pattern = self.tell_by_pvbn(read);
+        if pattern == Pattern::Random {
+            self.prefetch_state.follow_strides(self.now, access);
         }
         pattern
     }

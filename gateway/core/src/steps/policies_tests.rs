@@ -6,7 +6,7 @@ use crate::state::slots::SlotState;
 use crate::test_bench::{Bench, FIRST_PVBN, SLOTS, Told, VOLUME, is_fetch};
 use tombolo_billing::Table;
 use tombolo_cache::{Access as Use, Capacity, Cause, Lru};
-use tombolo_prefetch::Outcome;
+use tombolo_prefetch::{Gaps, Outcome};
 
 fn holding_fetches() -> Bench {
     Bench::new().holding(is_fetch)
@@ -151,6 +151,24 @@ fn what_is_not_worth_its_price_is_not_fetched() {
     let counters = bench.counters();
     assert_eq!((counters.suggestions_refused, counters.blocks_refused), (1, 4));
     assert_eq!(counters.prefetched, 0);
+}
+
+#[test]
+fn gaps_of_a_suggestion_are_not_fetched() {
+    let mut bench = holding_fetches();
+    let gaps = Gaps {
+        period_blocks: 4,
+        part_blocks: 2,
+    };
+    bench.suggest_with_gaps(1, 10, Some(gaps));
+    let ahead = bench.read(0, 1).pop().unwrap();
+    bench.arrive(&ahead);
+    assert_eq!(bench.counters().prefetched, 6, "by one request");
+    let is_there: Vec<bool> = (1..11)
+        .map(|block| bench.core.slots.find(Pvbn(FIRST_PVBN + block)).is_some())
+        .collect();
+    let part = [true, true, false, false];
+    assert_eq!(is_there, [&part[..], &part, &part[..2]].concat());
 }
 
 #[test]

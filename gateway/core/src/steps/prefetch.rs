@@ -93,6 +93,8 @@ impl Core {
                 volume: suggestion.volume,
                 first: suggestion.first,
                 count: suggestion.count,
+                gaps: suggestion.gaps,
+                origin: suggestion.first,
                 class: suggestion.class,
                 likelihood: suggestion.likelihood,
                 tag: suggestion.tag,
@@ -176,10 +178,15 @@ impl Core {
         let room = (self.slots.count() / 8) as usize;
         let end = (candidate.first + candidate.count).min(self.end_of(candidate.volume));
         let mut block = candidate.first;
-        while block < end {
+        loop {
+            let (gap, part) = candidate.gap_and_part(block);
+            block += gap;
+            if block >= end {
+                return Stop::AtEnd;
+            }
             let (target, run) = match self.target_of(candidate.volume, block) {
                 Lookup::NeedPage(page) => return Stop::NeedPage(page, candidate.rest_at(block)),
-                Lookup::Known(target, run) => (target, run.min(end - block)),
+                Lookup::Known(target, run) => (target, run.min(part).min(end - block)),
             };
             let Target::At(first) = target else {
                 block += run;
@@ -207,7 +214,6 @@ impl Core {
             }
             block += run;
         }
-        Stop::AtEnd
     }
 
     /// One past the last block that may be prefetched.
