@@ -148,6 +148,61 @@ fn a_small_backlog_keeps_all_lanes_busy() {
     assert_eq!(bench.held.len(), LANES, "one object may not hold all that is permitted");
 }
 
+/// One block every time that the delay is over.
+fn trickle(bench: &mut Bench, first: u64, blocks: u64) {
+    for index in first..first + blocks {
+        write_from(bench, index, 1);
+        bench.pass_millis(bench.core.config.flush_delay_ms + 1);
+    }
+}
+
+fn trickling() -> Bench {
+    let flush_delay_ms = 20;
+    let config = Config {
+        flush_delay_ms,
+        ..config()
+    };
+    Bench::large(config).holding(is_upload)
+}
+
+#[test]
+fn what_finds_all_lanes_taken_gathers_in_one_object() {
+    let mut bench = trickling();
+    trickle(&mut bench, 0, 54);
+    assert_eq!(sizes(&mut bench), [1, 1, 1, 1, 50], "and not in fifty that queue");
+    assert!(bench.core.flush.target.is_none() && bench.core.dirty.is_empty());
+}
+
+#[test]
+fn an_object_that_waits_for_a_lane_goes_when_it_is_full() {
+    let mut bench = trickling();
+    trickle(&mut bench, 0, 4);
+    write_from(&mut bench, 4, 1_500);
+    bench.pass_millis(bench.core.config.flush_delay_ms + 1);
+    trickle(&mut bench, 1_504, 100);
+    assert_eq!(sizes(&mut bench), [1, 1, 1, 1, 1_024, 576]);
+}
+
+#[test]
+fn what_an_object_waits_for_a_lane_is_part_of_the_latency_that_stout_sees() {
+    let flush_delay_ms = 20;
+    let config = Config {
+        flush_delay_ms,
+        flush_interval: crate::config::FlushInterval::Stout,
+        ..config()
+    };
+    let mut bench = Bench::large(config).holding(is_upload);
+    trickle(&mut bench, 0, 5);
+    bench.pass_millis(1_000);
+    for _ in 0..4 {
+        let upload = bench.held.remove(0);
+        bench.finish(&upload);
+    }
+    let last = bench.core.flush.uploads.values().next().expect("the fifth is on its way");
+    let waited_ms = bench.core.now.micros_since(last.ready) / 1_000;
+    assert!(last.running && waited_ms >= 1_000, "{waited_ms} ms");
+}
+
 #[test]
 fn uploads_wait_for_room_in_the_index_and_a_checkpoint_makes_it() {
     let config = Config {
