@@ -156,6 +156,38 @@ fn trickle(bench: &mut Bench, first: u64, blocks: u64) {
     }
 }
 
+/// Uploads of what was written one block every `every_ms`, with a delay that many of them fit in, while others are on their way.
+fn uploads_of_a_stream(flush_delay_ms: u64, every_ms: u64, blocks: u64) -> usize {
+    let config = Config {
+        flush_delay_ms,
+        ..config()
+    };
+    let mut bench = Bench::large(config).holding(is_upload);
+    let mut uploads = 0;
+    for index in 0..blocks {
+        bench.write(index, span(FIRST_BLOCK + 2 * index, 1), 1_000 + index);
+        bench.pass_millis(every_ms);
+        bench.commands.clear();
+        while bench.held.len() >= LANES {
+            bench.finish_held(is_upload);
+            uploads += 1;
+        }
+    }
+    uploads + bench.held.len()
+}
+
+#[test]
+fn a_block_waits_for_the_whole_delay_also_if_others_were_written_just_before() {
+    for (flush_delay_ms, every_ms, expected) in [(20, 2, 100), (100, 5, 50), (5_000, 100, 20)] {
+        let uploads = uploads_of_a_stream(flush_delay_ms, every_ms, 1_000);
+        let (least, most) = (expected * 9 / 10, expected * 11 / 10);
+        assert!(
+            (least..=most).contains(&uploads),
+            "{flush_delay_ms} ms: {uploads}, not about {expected}"
+        );
+    }
+}
+
 fn trickling() -> Bench {
     let flush_delay_ms = 20;
     let config = Config {
@@ -198,7 +230,13 @@ fn what_an_object_waits_for_a_lane_is_part_of_the_latency_that_stout_sees() {
         let upload = bench.held.remove(0);
         bench.finish(&upload);
     }
-    let last = bench.core.flush.uploads.values().next().expect("the fifth is on its way");
+    let last = bench
+        .core
+        .flush
+        .uploads
+        .values()
+        .next()
+        .expect("the fifth is on its way");
     let waited_ms = bench.core.now.micros_since(last.ready) / 1_000;
     assert!(last.running && waited_ms >= 1_000, "{waited_ms} ms");
 }
