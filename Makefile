@@ -83,7 +83,8 @@ fuzz: setup-build ## fuzz every decoder for FUZZ_S seconds each (60)
 
 bench: setup-bench ## side-by-side measurements; results in docs/results
 	cargo build --release --locked -p tombolo
-	cargo build --release --locked -p tombolo-cloud-driver --example raw_throughput --example delay_proxy
+	cargo build --release --locked -p tombolo-cloud-driver --example raw_throughput --example delay_proxy \
+		--example capacity_proxy
 	cd simulator/python && ../../.venv/bin/maturin develop --release --locked
 	$(MAKE) -C tgt_plugin all
 	$(MAKE) -C fsal_plugin all

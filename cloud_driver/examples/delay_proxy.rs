@@ -1,8 +1,9 @@
 //! A path with a round trip, for measurements on one machine: passes TCP on, each byte half a round trip later, in both directions.
-//! With a rate it is a link besides, which all connections share in each direction; without one only latency is bounded.
+//! With a rate it is a link besides, which all connections share in each direction; without one only latency is bounded. With a second
+//! rate no connection has more than that of it.
 //!
 //! ```text
-//! delay_proxy LISTEN-ADDRESS:PORT TO-ADDRESS:PORT ROUND-TRIP-MS [LINK-MIB-S]
+//! delay_proxy LISTEN-ADDRESS:PORT TO-ADDRESS:PORT ROUND-TRIP-MS [LINK-MIB-S [CONNECTION-MIB-S]]
 //! ```
 //!
 //! A new connection costs one round trip before its first byte, as a handshake does. Slow start and loss are not modelled.
@@ -26,15 +27,14 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let (listen, to, round_trip_ms, link_mib_s) = match &words[..] {
-        [listen, to, round_trip_ms] => (listen, to, round_trip_ms, None),
-        [listen, to, round_trip_ms, link_mib_s] => (listen, to, round_trip_ms, Some(link_mib_s)),
-        _ => {
-            eprintln!("usage: delay_proxy LISTEN-ADDRESS:PORT TO-ADDRESS:PORT ROUND-TRIP-MS [LINK-MIB-S]");
-            return ExitCode::FAILURE;
-        }
+    let done = match &words[..] {
+        [listen, to, round_trip_ms, rates @ ..] if rates.len() <= 2 => serve(listen, to, round_trip_ms, rates).await,
+        _ => Err(
+            "usage: delay_proxy LISTEN-ADDRESS:PORT TO-ADDRESS:PORT ROUND-TRIP-MS [LINK-MIB-S [CONNECTION-MIB-S]]"
+                .into(),
+        ),
     };
-    match serve(listen, to, round_trip_ms, link_mib_s).await {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("delay_proxy: {error}");
@@ -43,17 +43,23 @@ async fn main() -> ExitCode {
     }
 }
 
-/// One direction of the path.
-struct Direction {
-    one_way: Duration,
+/// What takes so many bytes a second, one after the other.
+struct Line {
     /// `None`: as fast as it goes.
     bytes_per_s: Option<f64>,
-    /// When the link has sent what it was given.
+    /// When it has sent what it was given.
     free_at: Mutex<Instant>,
 }
 
-impl Direction {
-    /// When so many bytes have left, after all that was given to the link before.
+impl Line {
+    fn new(bytes_per_s: Option<f64>) -> Self {
+        Self {
+            bytes_per_s,
+            free_at: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// When so many bytes have left, after all that was given to it before.
     fn departure(&self, bytes: usize) -> Instant {
         let now = Instant::now();
         let Some(bytes_per_s) = self.bytes_per_s else {
@@ -65,14 +71,27 @@ impl Direction {
     }
 }
 
-async fn serve(listen: &str, to: &str, round_trip_ms: &str, link_mib_s: Option<&String>) -> Result<(), Failure> {
+/// One direction of the path.
+struct Direction {
+    one_way: Duration,
+    /// Of all connections.
+    link: Line,
+    /// Of each.
+    connection_bytes_per_s: Option<f64>,
+}
+
+async fn serve(listen: &str, to: &str, round_trip_ms: &str, rates: &[String]) -> Result<(), Failure> {
     let one_way = Duration::from_secs_f64(round_trip_ms.parse::<f64>()? / 2_000.0);
-    let mib_s = link_mib_s.map(|mib_s| mib_s.parse::<f64>()).transpose()?;
+    let rate = |index: usize| {
+        let mib_s = rates.get(index).map(|mib_s| mib_s.parse::<f64>()).transpose()?;
+        Ok::<_, Failure>(mib_s.map(|mib_s| mib_s * f64::from(1 << 20)))
+    };
+    let (link, connection_bytes_per_s) = (rate(0)?, rate(1)?);
     let direction = || {
         Arc::new(Direction {
             one_way,
-            bytes_per_s: mib_s.map(|mib_s| mib_s * f64::from(1 << 20)),
-            free_at: Mutex::new(Instant::now()),
+            link: Line::new(link),
+            connection_bytes_per_s,
         })
     };
     let (up, down) = (direction(), direction());
@@ -104,6 +123,7 @@ async fn connect(client: TcpStream, to: &str, up: Arc<Direction>, down: Arc<Dire
 /// An end of one direction, by a close or an error, is passed on as an end.
 async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Arc<Direction>) {
     let (sender, mut receiver) = channel::<(Instant, BytesMut)>(CHUNKS_UNDER_WAY);
+    let own = Line::new(direction.connection_bytes_per_s);
     let reading = async move {
         loop {
             let mut chunk = BytesMut::with_capacity(CHUNK_BYTES);
@@ -111,11 +131,11 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Arc<Di
                 Ok(count) if count > 0 => {}
                 _ => return,
             }
-            let departure = direction.departure(chunk.len());
+            let departure = direction.link.departure(chunk.len()).max(own.departure(chunk.len()));
             if sender.send((departure + direction.one_way, chunk)).await.is_err() {
                 return;
             }
-            if direction.bytes_per_s.is_some() {
+            if direction.link.bytes_per_s.is_some() {
                 // Who sends faster than the link finds it full.
                 sleep_until(departure).await;
             }

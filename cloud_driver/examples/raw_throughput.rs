@@ -178,8 +178,9 @@ impl Measured {
         let per_second = requests as f64 / self.elapsed.as_secs_f64();
         let quantile = |permille: usize| self.latencies[(requests - 1) * permille / 1000].as_secs_f64() * 1e3;
         format!(
-            "{{\"requests_per_second\":{per_second:.1},\"mebibytes_per_second\":{:.1},\"p50_ms\":{:.3},\"p99_ms\":{:.3}}}",
+            "{{\"requests_per_second\":{per_second:.1},\"mebibytes_per_second\":{:.1},\"mean_ms\":{:.3},\"p50_ms\":{:.3},\"p99_ms\":{:.3}}}",
             per_second * size_bytes as f64 / f64::from(1 << 20),
+            self.latencies.iter().sum::<Duration>().as_secs_f64() * 1e3 / requests as f64,
             quantile(500),
             quantile(990),
         )

@@ -7,7 +7,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench import report
+from bench import hou_live, report, upload_interval, upload_runs
 from bench.blocks import compare_blocks
 from bench.bucket_cost import measure_bucket_cost
 from bench.builds import compare_builds
@@ -53,6 +53,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             "peer-capabilities",
             "builds",
             "group-commit",
+            "upload-interval",
+            "chunks",
         ),
         default="all",
         help="what to measure",
@@ -193,6 +195,14 @@ def measure_commits(options: argparse.Namespace, folder: Path, stack: ExitStack)
     return measure_group_commit(folder, other, delay_us, options.rounds, options.seconds, stack), {}
 
 
+def measure_intervals(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    return upload_interval.measure_upload_interval(folder, upload_runs.Plan(), options.rounds, stack), {}
+
+
+def measure_chunks(_: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
+    return hou_live.measure_chunks(folder, hou_live.Plan(), stack), {}
+
+
 def measure_builds(options: argparse.Namespace, folder: Path, stack: ExitStack) -> Part:
     scale = QUICK if options.quick_files else FULL
     other = Path(options.other).resolve(strict=True)
@@ -214,6 +224,8 @@ def main(arguments: list[str]) -> int:
         "peers": measure_beside_peers,
         "peer-capabilities": survey_peers,
         "group-commit": measure_commits,
+        "upload-interval": measure_intervals,
+        "chunks": measure_chunks,
     }
     chosen = list(measures) if options.part == "all" else [options.part]
     measures["builds"] = measure_builds

@@ -23,6 +23,12 @@ def raw_binary() -> Path:
     return Path(named) if named else build_folder() / "release/examples/raw_throughput"
 
 
+def example_binary(name: str) -> Path:
+    """One of cloud_driver/examples: beside raw_throughput, else as the tests of the workspace have built it."""
+    released = raw_binary().with_name(name)
+    return released if released.exists() else build_folder() / "debug/examples" / name
+
+
 def raw_mib_per_s(server: S3Server, bucket: str, object_bytes: int, total: int) -> dict[str, float]:
     """PUT and GET rates of the bare driver."""
     words: list[str | Path] = [raw_binary(), "--store", f"s3://{bucket}/raw", "--endpoint", server.endpoint]

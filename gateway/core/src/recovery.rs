@@ -214,7 +214,7 @@ fn empty_core(
             BTreeMap::new(),
         ),
         slots,
-        dirty: Dirty::default(),
+        dirty: Dirty::new(config.flush_delay_ms),
         corrupt: BTreeMap::new(),
         overlay: Overlay::default(),
         counters_of_entries: BTreeMap::new(),

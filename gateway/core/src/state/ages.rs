@@ -6,15 +6,29 @@ use tombolo_base::{Instant, Pvbn};
 
 /// Beyond so many a step is joined with the one before it: an age is then too great by about a hundredth of the span of all.
 pub(crate) const AGES_MAX: usize = 256;
-const STEP_MICROS: u64 = 1_000_000;
+/// Of a step, at the most and at the least.
+const STEP_MICROS_MAX: u64 = 1_000_000;
+const STEP_MICROS_MIN: u64 = 1_000;
+/// Steps in the time that blocks wait for others: what is too great by this share of it begins a round so much too soon.
+const STEPS_OF_DELAY: u64 = 32;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ages {
+    step_micros: u64,
     /// Both ascend.
     steps: VecDeque<(Pvbn, Instant)>,
 }
 
 impl Ages {
+    /// For rounds that begin at the age of `delay_ms`.
+    pub fn new(delay_ms: u64) -> Self {
+        let step_micros = delay_ms.saturating_mul(1_000) / STEPS_OF_DELAY;
+        Self {
+            step_micros: step_micros.clamp(STEP_MICROS_MIN, STEP_MICROS_MAX),
+            steps: VecDeque::new(),
+        }
+    }
+
     /// Blocks from `first` on were written at `at` or later.
     pub fn note(&mut self, first: Pvbn, at: Instant) {
         let mut first = first;
@@ -23,7 +37,7 @@ impl Ages {
             first = *older;
             self.steps.pop_back();
         }
-        let is_near = |(_, before): &(Pvbn, Instant)| at.micros_since(*before) < STEP_MICROS;
+        let is_near = |(_, before): &(Pvbn, Instant)| at.micros_since(*before) < self.step_micros;
         if self.steps.back().is_none_or(|last| !is_near(last)) {
             self.steps.push_back((first, at));
         }
@@ -66,12 +80,13 @@ impl Ages {
 mod tests {
     use super::*;
 
-    const SECOND: u64 = STEP_MICROS;
+    const SECOND: u64 = STEP_MICROS_MAX;
+    const HOUR_MS: u64 = 3_600_000;
 
     #[test]
     fn an_age_is_never_too_small_and_hardly_too_great() {
         const END: u64 = 30_000;
-        let mut ages = Ages::default();
+        let mut ages = Ages::new(HOUR_MS);
         let written_at = |pvbn: u64| Instant(pvbn * SECOND / 3);
         for pvbn in 0..END {
             ages.note(Pvbn(pvbn), written_at(pvbn));
@@ -93,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_makes_nothing_younger() {
-        let mut ages = Ages::default();
+        let mut ages = Ages::new(HOUR_MS);
         for (pvbn, second) in [(1, 100), (5, 200), (9, 150), (12, 160)] {
             ages.note(Pvbn(pvbn), Instant(second * SECOND));
         }

@@ -67,12 +67,13 @@ pub struct Dirty {
     queued: usize,
 }
 
-impl Default for Dirty {
-    fn default() -> Self {
+impl Dirty {
+    /// None yet; they wait for others for as long as is said.
+    pub fn new(delay_ms: u64) -> Self {
         Self {
             queue: VecDeque::new(),
             live: ExtentMap::default(),
-            ages: Ages::default(),
+            ages: Ages::new(delay_ms),
             positions: VecDeque::new(),
             durable: Pvbn(0),
             cursor: Pvbn(0),
@@ -80,9 +81,7 @@ impl Default for Dirty {
             queued: 0,
         }
     }
-}
 
-impl Dirty {
     /// Blocks that are not in the cloud, corrupt ones left out.
     pub fn len(&self) -> usize {
         self.count
@@ -387,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_block_that_is_gone_is_not_hashed_again() {
-        let mut dirty = Dirty::default();
+        let mut dirty = Dirty::new(5_000);
         for pvbn in [7, 8].map(Pvbn) {
             let (slot, volume, block) = (Lcbn(pvbn.0 as u32), VolumeId(1), pvbn.0);
             let stage = Stage::Queued;
@@ -413,7 +412,7 @@ mod tests {
 
     #[test]
     fn overwrites_behind_a_block_that_stays_take_no_memory() {
-        let mut dirty = Dirty::default();
+        let mut dirty = Dirty::new(5_000);
         let write = |dirty: &mut Dirty, pvbn: u64, block: u64| {
             dirty.supersede(VolumeId(1), block, block + 1, |_| false);
             let block = DirtyBlock {

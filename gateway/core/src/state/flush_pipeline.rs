@@ -82,6 +82,8 @@ pub struct Flush {
     pub hash_jobs: BTreeMap<JobId, HashJob>,
     /// The open object.
     pub object: Vec<UploadItem>,
+    /// Since when it could be sent, if a lane were free for it.
+    pub object_held_since: Option<Instant>,
     pub pending: HashMap<Fingerprint, Pending>,
     /// Confirmed, but a hash job that began before may still have missed them in the index.
     pub recent: VecDeque<(JobId, Vec<(Fingerprint, Pvbn)>)>,
@@ -141,6 +143,7 @@ impl Flush {
                     .is_none_or(|results| results.len() == job.blocks.len())
             );
         }
+        assert!(self.object_held_since.is_none() || !self.object.is_empty());
         for upload in self.uploads.values() {
             assert!((1..=OBJECT_BLOCKS_MAX).contains(&upload.items.len()));
             assert!(!upload.running || upload.retry_at.is_none());

@@ -53,7 +53,7 @@ impl Core {
             // It goes on: objects are full as long as somebody writes.
             self.flush.target = Some(self.next_pvbn);
         }
-        if self.flush.target.is_none() && (is_early || self.is_under_pressure() || self.is_old_enough()) {
+        if self.may_begin_round() && (is_early || self.is_under_pressure() || self.is_old_enough()) {
             self.flush.target = Some(self.next_pvbn);
             if let Some(interval) = &mut self.flush.interval {
                 interval.on_batch(self.now);
@@ -74,6 +74,19 @@ impl Core {
                 self.flush.drain = None;
             } else if !self.is_being_published(end) {
                 self.unpublished.is_wanted = true;
+            }
+        }
+    }
+
+    /// None is under way, or the one that is has done all but to find a lane for its last object: what is due then joins it.
+    fn may_begin_round(&self) -> bool {
+        match self.flush.target {
+            None => true,
+            Some(target) => {
+                self.flush.object_held_since.is_some()
+                    && target < self.next_pvbn
+                    && self.flush.hash_jobs.is_empty()
+                    && self.dirty.waiting(target).is_none()
             }
         }
     }
@@ -311,15 +324,25 @@ impl Core {
         share.next_multiple_of(PACK_BLOCKS).max(SPREAD_BLOCKS_MIN).min(most)
     }
 
-    /// An object that is not full goes when nothing more of this round can fill it, or may before it is in the cloud.
+    /// An object that is not full goes when nothing more of this round can fill it, or may before it is in the cloud. Without a lane
+    /// for it that would only make a queue of small objects, each of which takes the store as long as a large one: it stays open.
     fn close_object(&mut self) {
         let Some(target) = self.flush.target else { return };
         if !self.flush.object.is_empty()
             && self.flush.hash_jobs.is_empty()
             && (self.has_followers_enough() || self.dirty.waiting(target).is_none())
         {
-            self.seal_object();
+            if self.has_lane_for_another() {
+                self.seal_object();
+            } else {
+                self.flush.object_held_since.get_or_insert(self.now);
+            }
         }
+    }
+
+    /// Beside the objects that are closed already.
+    fn has_lane_for_another(&self) -> bool {
+        self.flush.uploads.len() < self.lanes.uploads
     }
 
     fn seal_object(&mut self) {
@@ -331,7 +354,7 @@ impl Core {
             Upload {
                 items,
                 running: false,
-                ready: self.now,
+                ready: self.flush.object_held_since.take().unwrap_or(self.now),
                 retry_at: None,
                 failures: 0,
             },
@@ -615,8 +638,8 @@ impl Core {
         }
         let waits_for_room = self.has_no_room();
         let round = match self.flush.target {
-            None => self.round_due(),
-            Some(_) => self.flush.hash_retry_at.filter(|_| !waits_for_room),
+            _ if self.may_begin_round() => self.round_due(),
+            _ => self.flush.hash_retry_at.filter(|_| !waits_for_room),
         };
         let retry = match waits_for_room {
             true => None,

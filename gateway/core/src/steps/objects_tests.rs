@@ -148,6 +148,99 @@ fn a_small_backlog_keeps_all_lanes_busy() {
     assert_eq!(bench.held.len(), LANES, "one object may not hold all that is permitted");
 }
 
+/// One block every time that the delay is over.
+fn trickle(bench: &mut Bench, first: u64, blocks: u64) {
+    for index in first..first + blocks {
+        write_from(bench, index, 1);
+        bench.pass_millis(bench.core.config.flush_delay_ms + 1);
+    }
+}
+
+/// Uploads of what was written one block every `every_ms`, with a delay that many of them fit in, while others are on their way.
+fn uploads_of_a_stream(flush_delay_ms: u64, every_ms: u64, blocks: u64) -> usize {
+    let config = Config {
+        flush_delay_ms,
+        ..config()
+    };
+    let mut bench = Bench::large(config).holding(is_upload);
+    let mut uploads = 0;
+    for index in 0..blocks {
+        bench.write(index, span(FIRST_BLOCK + 2 * index, 1), 1_000 + index);
+        bench.pass_millis(every_ms);
+        bench.commands.clear();
+        while bench.held.len() >= LANES {
+            bench.finish_held(is_upload);
+            uploads += 1;
+        }
+    }
+    uploads + bench.held.len()
+}
+
+#[test]
+fn a_block_waits_for_the_whole_delay_also_if_others_were_written_just_before() {
+    for (flush_delay_ms, every_ms, expected) in [(20, 2, 100), (100, 5, 50), (5_000, 100, 20)] {
+        let uploads = uploads_of_a_stream(flush_delay_ms, every_ms, 1_000);
+        let (least, most) = (expected * 9 / 10, expected * 11 / 10);
+        assert!(
+            (least..=most).contains(&uploads),
+            "{flush_delay_ms} ms: {uploads}, not about {expected}"
+        );
+    }
+}
+
+fn trickling() -> Bench {
+    let flush_delay_ms = 20;
+    let config = Config {
+        flush_delay_ms,
+        ..config()
+    };
+    Bench::large(config).holding(is_upload)
+}
+
+#[test]
+fn what_finds_all_lanes_taken_gathers_in_one_object() {
+    let mut bench = trickling();
+    trickle(&mut bench, 0, 54);
+    assert_eq!(sizes(&mut bench), [1, 1, 1, 1, 50], "and not in fifty that queue");
+    assert!(bench.core.flush.target.is_none() && bench.core.dirty.is_empty());
+}
+
+#[test]
+fn an_object_that_waits_for_a_lane_goes_when_it_is_full() {
+    let mut bench = trickling();
+    trickle(&mut bench, 0, 4);
+    write_from(&mut bench, 4, 1_500);
+    bench.pass_millis(bench.core.config.flush_delay_ms + 1);
+    trickle(&mut bench, 1_504, 100);
+    assert_eq!(sizes(&mut bench), [1, 1, 1, 1, 1_024, 576]);
+}
+
+#[test]
+fn what_an_object_waits_for_a_lane_is_part_of_the_latency_that_stout_sees() {
+    let flush_delay_ms = 20;
+    let config = Config {
+        flush_delay_ms,
+        flush_interval: crate::config::FlushInterval::Stout,
+        ..config()
+    };
+    let mut bench = Bench::large(config).holding(is_upload);
+    trickle(&mut bench, 0, 5);
+    bench.pass_millis(1_000);
+    for _ in 0..4 {
+        let upload = bench.held.remove(0);
+        bench.finish(&upload);
+    }
+    let last = bench
+        .core
+        .flush
+        .uploads
+        .values()
+        .next()
+        .expect("the fifth is on its way");
+    let waited_ms = bench.core.now.micros_since(last.ready) / 1_000;
+    assert!(last.running && waited_ms >= 1_000, "{waited_ms} ms");
+}
+
 #[test]
 fn a_small_backlog_fills_objects_where_few_lanes_are_in_use() {
     let config = Config {
