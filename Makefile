@@ -63,6 +63,7 @@ report: setup-simulate ## the Tombolo paper's evaluation on the traces in TRACES
 
 soak: setup-test ## many rounds of kills under load, large images, the simulator beside the daemon (over an hour; TOMBOLO_TRACES=DIR: public traces too)
 	cargo build --release --locked -p tombolo -p tombolo-engine
+	cargo build --release --locked -p tombolo-cloud-driver --example delay_proxy
 	$(if $(TOMBOLO_TRACES),cargo test --release --locked -p tombolo-cache --test reference -p tombolo-trace --test public -- --ignored)
 	$(if $(TOMBOLO_TRACES),cargo test --release --locked -p tombolo-engine --test replay keys_miss_as_libcachesim_says -- --ignored)
 	$(MAKE) -C tgt_plugin all
