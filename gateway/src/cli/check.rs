@@ -25,7 +25,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// served, one after another. What one of them has found, or that it does not serve, keeps no other from being checked.
 pub(super) fn run(client: &Client, whole: (bool, bool), of: Option<String>, as_json: bool) -> Result<(), CliError> {
     let status = client.ask(&endpoints::STATUS, &())?;
-    let absent = absent(&of, &status);
+    let absent = absent(of.as_deref(), &status);
     let of = OfStore { store: of };
     let stores = served(&of, &status);
     let are_several = stores.len() + absent.len() > 1;
@@ -47,7 +47,7 @@ pub(super) fn run(client: &Client, whole: (bool, bool), of: Option<String>, as_j
 }
 
 /// Named stores that nothing can be said of.
-fn absent(of: &Option<String>, status: &Status) -> Vec<String> {
+fn absent(of: Option<&str>, status: &Status) -> Vec<String> {
     let absent = status.stores.iter().filter(|store| store.status.is_none());
     absent
         .filter(|_| of.is_none())
