@@ -20,7 +20,8 @@ use std::time::Duration;
 use tokio::time::Instant as RealInstant;
 use tombolo_base::Instant;
 use tombolo_flow_control::concurrency::{Completion, Outcome, Parameters, State};
-use tombolo_flow_control::{Concurrency, deadline};
+use tombolo_flow_control::upload_window::Sent;
+use tombolo_flow_control::{Concurrency, UploadWindow, deadline};
 use uploads::Uploads;
 
 /// Of uploads that were measured, for their deadlines.
@@ -35,6 +36,8 @@ pub struct PaceState {
     pub puts: State,
     /// Attempts of uploads that took far longer than such attempts do.
     pub uploads_given_up: u64,
+    /// What uploads may have under way.
+    pub upload_window_bytes: u64,
 }
 
 /// The limits of one store.
@@ -43,6 +46,7 @@ pub struct Pace {
     begun: RealInstant,
     gets: Direction,
     puts: Direction,
+    upload_window: Mutex<UploadWindow>,
     /// None: uploads take as long as they take.
     uploads: Option<Uploads>,
 }
@@ -73,6 +77,7 @@ impl Pace {
             begun: RealInstant::now(),
             gets: Direction::new(gets),
             puts: Direction::new(puts),
+            upload_window: Mutex::default(),
             uploads: deadlines.map(Uploads::new),
         })
     }
@@ -111,12 +116,26 @@ impl Pace {
         }
     }
 
+    /// Bytes of uploads that may be under way now; any number where their number is set by hand.
+    pub fn upload_window_bytes(&self) -> u64 {
+        if self.puts.concurrency().is_pinned() {
+            return u64::MAX;
+        }
+        self.upload_window().bytes()
+    }
+
+    fn upload_window(&self) -> MutexGuard<'_, UploadWindow> {
+        self.upload_window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// For metrics.
     pub fn state(&self) -> PaceState {
+        let upload_window_bytes = self.upload_window_bytes();
         PaceState {
             gets: self.gets.concurrency().state(),
             puts: self.puts.concurrency().state(),
             uploads_given_up: self.uploads.as_ref().map_or(0, Uploads::given_up),
+            upload_window_bytes,
         }
     }
 
@@ -185,6 +204,31 @@ impl Drop for InFlight<'_> {
     }
 }
 
+/// An upload that the window is told of, also when its caller gives it up.
+struct UnderWay<'p> {
+    pace: &'p Pace,
+    sent: Sent,
+    is_done: bool,
+}
+
+impl<'p> UnderWay<'p> {
+    fn begin(pace: &'p Pace, bytes: u64) -> Self {
+        let sent = pace.upload_window().on_sent(pace.now(), bytes);
+        Self {
+            pace,
+            sent,
+            is_done: false,
+        }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let now = self.pace.now();
+        self.pace.upload_window().on_ended(now, &self.sent, self.is_done);
+    }
+}
+
 /// A decorator that tells a [`Pace`] of every attempt. Requests without a body are too small to tell of load.
 #[derive(Debug)]
 pub struct Paced {
@@ -203,15 +247,18 @@ impl Paced {
 impl ObjectStore for Paced {
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
         let size = bytes.len() as u64;
-        let request = self.inner.put(key, bytes, mode);
         let (pace, puts) = (&self.pace, &self.pace.puts);
-        match &pace.uploads {
+        let mut under_way = UnderWay::begin(pace, size);
+        let request = self.inner.put(key, bytes, mode);
+        let outcome = match &pace.uploads {
             Some(uploads) => {
                 pace.watch(puts, |_| size, uploads.within_deadline(key, size, request))
                     .await
             }
             None => pace.watch(puts, |_| size, request).await,
-        }
+        };
+        under_way.is_done = outcome.is_ok();
+        outcome
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {

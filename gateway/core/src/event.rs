@@ -208,6 +208,8 @@ pub enum Event {
     Lanes {
         /// PUTs of objects at once.
         uploads: usize,
+        /// Blocks of all of them together; one object always may go.
+        upload_blocks: usize,
         /// GETs at once.
         fetches: usize,
     },

@@ -194,7 +194,12 @@ fn empty_core(
         .unwrap_or(0)
         .max(superblock.segment);
     Core {
-        lanes: Lanes::within(&config, config.uploads_max, config.fetches_max),
+        lanes: Lanes::within(
+            &config,
+            config.uploads_max,
+            config.upload_blocks_max,
+            config.fetches_max,
+        ),
         now,
         wall: WallClock::new(now, parts.wall_micros),
         out: Vec::new(),

@@ -210,6 +210,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Times that the store asked for less, or did not answer, and requests in flight were halved, by direction.",
         |m| by_direction(m, |state| state.halvings),
     ),
+    gauge(
+        "tombolo_store_upload_window_bytes",
+        "Bytes of uploads that may be under way at once, by what the path carries; memory bounds them besides.",
+        |m| Integer(m.store_pace.upload_window_bytes),
+    ),
     counter(
         "tombolo_store_uploads_given_up_total",
         "Attempts of uploads that took far longer than such attempts do, and were made again.",

@@ -143,6 +143,7 @@ fn example() -> Metrics {
                 ..State::default()
             },
             uploads_given_up: 11,
+            upload_window_bytes: 8_192,
         },
         store: vec![OperationCounts {
             operation: Operation::Put,
@@ -277,6 +278,7 @@ fn values_arrive_under_their_names() {
         ("tombolo_bill_budget_dollars", 10.0),
         ("tombolo_store_retries_total", 7.0),
         ("tombolo_store_uploads_given_up_total", 11.0),
+        ("tombolo_store_upload_window_bytes", 8_192.0),
         ("tombolo_store_requests_given_up_total", 1.0),
         ("tombolo_store_requests_waiting{class=\"demand\"}", 2.0),
         (

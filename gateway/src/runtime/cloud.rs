@@ -9,7 +9,7 @@ use bytes::Bytes;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId};
+use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId, PACK_BLOCKS};
 use tombolo_cloud_driver::PooledBuffer;
 use tombolo_cloud_driver::object::{Compression, ObjectReader, byte_range, decode_object};
 use tombolo_cloud_driver::{
@@ -42,8 +42,10 @@ pub struct Cloud {
     retrying: Arc<Retrying>,
     limited: Arc<Limited>,
     pace: Arc<Pace>,
-    /// Uploads and downloads at once that the core was told of last.
-    lanes_told: Mutex<(usize, usize)>,
+    /// Blocks of uploads that there is memory for.
+    upload_blocks_max: usize,
+    /// Uploads at once, their blocks, and downloads at once that the core was told of last.
+    lanes_told: Mutex<(usize, usize, usize)>,
     pub compression: Compression,
     pub runtime: tokio::runtime::Runtime,
     /// So long after its first attempt a request may still be repeated.
@@ -97,6 +99,7 @@ impl Cloud {
             retrying,
             limited,
             pace,
+            upload_blocks_max: options.core.upload_blocks_max,
             lanes_told: Mutex::default(),
             compression,
             runtime,
@@ -131,15 +134,25 @@ impl Gateway {
     /// Tells the core how many requests suit the store, if that has changed.
     pub(super) fn tell_lanes(self: &Arc<Self>) {
         let limits = self.cloud.pace.limits();
-        let lanes = (limits.puts_max, limits.gets_max);
+        let window = self.cloud.pace.upload_window_bytes() / BLOCK_BYTES as u64;
+        // By packs, and nothing beyond what memory permits: it changes with each upload.
+        let upload_blocks = usize::try_from(window)
+            .unwrap_or(usize::MAX)
+            .min(self.cloud.upload_blocks_max)
+            .next_multiple_of(PACK_BLOCKS);
+        let lanes = (limits.puts_max, upload_blocks, limits.gets_max);
         let told = std::mem::replace(&mut *self.lanes_told(), lanes);
         if told != lanes {
-            let (uploads, fetches) = lanes;
-            self.submit(Event::Lanes { uploads, fetches });
+            let (uploads, upload_blocks, fetches) = lanes;
+            self.submit(Event::Lanes {
+                uploads,
+                upload_blocks,
+                fetches,
+            });
         }
     }
 
-    fn lanes_told(&self) -> MutexGuard<'_, (usize, usize)> {
+    fn lanes_told(&self) -> MutexGuard<'_, (usize, usize, usize)> {
         self.cloud.lanes_told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -47,14 +47,17 @@ pub struct Pending {
 #[derive(Clone, Copy, Debug)]
 pub struct Lanes {
     pub uploads: usize,
+    /// Blocks that uploads have under way together.
+    pub upload_blocks: usize,
     pub fetches: usize,
 }
 
 impl Lanes {
     /// What is asked for, as far as is permitted; one of each always is.
-    pub fn within(config: &Config, uploads: usize, fetches: usize) -> Self {
+    pub fn within(config: &Config, uploads: usize, upload_blocks: usize, fetches: usize) -> Self {
         Self {
             uploads: uploads.clamp(1, config.uploads_max.max(1)),
+            upload_blocks: upload_blocks.clamp(1, config.upload_blocks_max.max(1)),
             fetches: fetches.clamp(1, config.fetches_max.max(1)),
         }
     }

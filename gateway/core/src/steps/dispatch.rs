@@ -68,7 +68,13 @@ impl Core {
             }
             Event::VolumeDelete { token, volume } => self.on_volume_change(token, VolumeChange::Delete { volume }),
             Event::Drain => self.flush.drain = Some(Drain::Uploading(self.next_pvbn)),
-            Event::Lanes { uploads, fetches } => self.lanes = Lanes::within(&self.config, uploads, fetches),
+            Event::Lanes {
+                uploads,
+                upload_blocks,
+                fetches,
+            } => {
+                self.lanes = Lanes::within(&self.config, uploads, upload_blocks, fetches);
+            }
             Event::CheckpointNow => self.checkpoints.is_wanted = true,
             Event::SlotsWritten { token, result } => self.on_slots_written(token, result),
             Event::SlotsRead {

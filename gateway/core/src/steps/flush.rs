@@ -385,9 +385,7 @@ impl Core {
             }
             lanes -= 1;
             room -= upload.items.len();
-            memory = memory
-                .min(self.config.upload_blocks_max)
-                .saturating_sub(upload.items.len());
+            memory = memory.min(self.lanes.upload_blocks).saturating_sub(upload.items.len());
             self.out.push(Command::Upload {
                 job: *job,
                 items: upload.items.clone(),
@@ -400,11 +398,11 @@ impl Core {
         self.lanes.uploads.saturating_sub(in_flight)
     }
 
-    /// Blocks of objects that there is memory for.
+    /// Blocks of objects that there is memory for, and that the path carries soon enough.
     fn upload_memory(&self) -> usize {
         match self.flush.blocks_in_flight() {
-            0 => self.config.upload_blocks_max.max(OBJECT_BLOCKS_MAX),
-            taken => self.config.upload_blocks_max.saturating_sub(taken),
+            0 => self.lanes.upload_blocks.max(OBJECT_BLOCKS_MAX),
+            taken => self.lanes.upload_blocks.saturating_sub(taken),
         }
     }
 

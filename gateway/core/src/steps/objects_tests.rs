@@ -249,13 +249,33 @@ fn a_small_backlog_fills_objects_where_few_lanes_are_in_use() {
     };
     for (uploads, blocks) in [(2, 1_024), (LANES, 1_024), (16, 512), (64, 128)] {
         let mut bench = Bench::large(config.clone()).holding(is_upload);
-        bench.step(Event::Lanes { uploads, fetches: 1 });
+        bench.step(Event::Lanes {
+            uploads,
+            upload_blocks: usize::MAX,
+            fetches: 1,
+        });
         write(&mut bench, 3_000);
         bench.pass_millis(config.flush_delay_ms + 1);
         let Some(Command::Upload { items, .. }) = bench.held.first() else {
             panic!("uploads alone are held")
         };
         assert_eq!(items.len(), blocks, "{uploads} lanes");
+    }
+}
+
+#[test]
+fn no_more_is_under_way_than_the_path_carries() {
+    for (upload_blocks, under_way) in [(2_048, 2), (1_500, 1), (1, 1), (usize::MAX, LANES)] {
+        let mut bench = Bench::large(config()).holding(is_upload);
+        bench.step(Event::Lanes {
+            uploads: LANES,
+            upload_blocks,
+            fetches: 1,
+        });
+        write(&mut bench, 5_000);
+        bench.pass_millis(Config::default().flush_delay_ms + 1);
+        assert_eq!(bench.held.len(), under_way, "{upload_blocks} blocks");
+        assert_eq!(sizes(&mut bench).iter().sum::<usize>(), 5_000);
     }
 }
 

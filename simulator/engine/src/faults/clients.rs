@@ -125,7 +125,12 @@ impl World {
             }
             978..=983 => {
                 let (uploads, fetches) = (self.prng.below(6) as usize, self.prng.below(8) as usize);
-                self.step(Event::Lanes { uploads, fetches });
+                let upload_blocks = self.prng.below(400) as usize;
+                self.step(Event::Lanes {
+                    uploads,
+                    upload_blocks,
+                    fetches,
+                });
                 self.client_rests(client);
             }
             984..=991 => {

@@ -1,0 +1,244 @@
+//! How many bytes of uploads may be under way: as many as the path carries in a second and a half, and in two of its least latencies.
+//!
+//! [`crate::Concurrency`] counts requests, and learns slowly where each takes long. Uploads that share a thin link all end at its end: 32
+//! objects of a mebibyte over 10 Mbit/s are 27 seconds in which nothing is confirmed, and whoever writes waits for a confirmation. More
+//! than what fills the link only makes that silence longer, so a path that is slow gets few bytes at a time; one that is fast is not held
+//! back, since what it carries in that time is more than anybody has memory for.
+//!
+//! The rate is the highest of late of the delivery rates of single uploads (as in BBR): what all of them brought between an upload's
+//! beginning and its end, over that time. Those that began while the window was hardly used tell nothing of what the path can do, and
+//! count only where they show more. The least latency is that of any upload, however small, so that a path on which each takes
+//! seconds is still filled.
+
+use tombolo_base::Instant;
+
+/// Before anything is known. Over 10 Mbit/s it takes 13 seconds.
+const INITIAL_BYTES: u64 = 16 << 20;
+/// What a path carries in this time may be under way. It stands for a fall of the rate, too: at a tenth of it, 15 seconds.
+const HORIZON_US: u64 = 1_500_000;
+/// Rates that the highest is sought in.
+const RATES: usize = 16;
+/// Uploads after which an older least latency is forgotten, once to twice so many.
+const LATENCIES: u32 = 256;
+/// Above this a latency is one of a queue.
+const LATENCY_US_MAX: u64 = 3_000_000;
+
+/// One upload under way, from its beginning.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    at: Instant,
+    bytes: u64,
+    /// What had been delivered by then.
+    delivered: u64,
+    /// The window was used.
+    is_limited: bool,
+}
+
+/// Of the uploads to one store.
+#[derive(Clone, Debug, Default)]
+pub struct UploadWindow {
+    in_flight: u64,
+    delivered: u64,
+    /// Bytes per second, the newest overwriting the oldest.
+    rates: [u64; RATES],
+    next_rate: usize,
+    /// Microseconds: of the uploads before, and of the newest.
+    least_us: [Option<u64>; 2],
+    latencies: u32,
+}
+
+impl UploadWindow {
+    /// An attempt begins.
+    pub fn on_sent(&mut self, now: Instant, bytes: u64) -> Sent {
+        self.in_flight = self.in_flight.saturating_add(bytes);
+        Sent {
+            at: now,
+            bytes,
+            delivered: self.delivered,
+            is_limited: self.in_flight >= self.bytes() / 2,
+        }
+    }
+
+    /// It has ended; `is_done`: all of its bytes have come to the store.
+    pub fn on_ended(&mut self, now: Instant, sent: &Sent, is_done: bool) {
+        self.in_flight = self.in_flight.saturating_sub(sent.bytes);
+        if !is_done {
+            return;
+        }
+        self.delivered = self.delivered.saturating_add(sent.bytes);
+        let took_us = now.micros_since(sent.at).max(1);
+        self.note_latency(took_us);
+        let brought = u128::from(self.delivered.saturating_sub(sent.delivered));
+        let rate = u64::try_from(brought * 1_000_000 / u128::from(took_us)).unwrap_or(u64::MAX);
+        if sent.is_limited || rate > self.bytes_per_s() {
+            self.rates[self.next_rate] = rate;
+            self.next_rate = (self.next_rate + 1) % RATES;
+        }
+    }
+
+    fn note_latency(&mut self, took_us: u64) {
+        let least = &mut self.least_us[1];
+        *least = Some(least.map_or(took_us, |least| least.min(took_us)));
+        self.latencies += 1;
+        if self.latencies >= LATENCIES {
+            self.least_us = [self.least_us[1], None];
+            self.latencies = 0;
+        }
+    }
+
+    /// The highest delivery rate of late; zero before anything is known.
+    pub fn bytes_per_s(&self) -> u64 {
+        self.rates.iter().copied().max().unwrap_or(0)
+    }
+
+    /// What may be under way. One upload always may, however large.
+    pub fn bytes(&self) -> u64 {
+        let rate = self.bytes_per_s();
+        if rate == 0 {
+            return INITIAL_BYTES;
+        }
+        let least_us = self.least_us.iter().flatten().min().copied().unwrap_or(0);
+        let horizon_us = HORIZON_US + 2 * least_us.min(LATENCY_US_MAX);
+        u64::try_from(u128::from(rate) * u128::from(horizon_us) / 1_000_000).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::VecDeque;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A link that uploads share evenly, behind a fixed latency. Each round all of them end together, which is the worst for who waits.
+    struct Link {
+        window: UploadWindow,
+        now: u64,
+        latency_us: u64,
+        bytes_per_s: u64,
+        memory: u64,
+    }
+
+    impl Link {
+        fn new(latency_us: u64, bytes_per_s: u64) -> Self {
+            Self {
+                window: UploadWindow::default(),
+                now: 1_000_000,
+                latency_us,
+                bytes_per_s,
+                memory: 64 * MIB,
+            }
+        }
+
+        fn rounds(&mut self, count: usize, size: u64) {
+            for _ in 0..count {
+                self.round(size);
+            }
+        }
+
+        /// As many uploads of this size as may be under way, from the first one's beginning to the last one's end.
+        fn round(&mut self, size: u64) -> u64 {
+            let count = (self.window.bytes().min(self.memory) / size).max(1);
+            let sent: Vec<Sent> = (0..count)
+                .map(|_| self.window.on_sent(Instant(self.now), size))
+                .collect();
+            let took_us = self.latency_us + count * size * 1_000_000 / self.bytes_per_s;
+            self.now += took_us;
+            for sent in &sent {
+                self.window.on_ended(Instant(self.now), sent, true);
+            }
+            took_us
+        }
+    }
+
+    #[test]
+    fn a_thin_link_is_never_silent_for_long() {
+        let mut link = Link::new(20_000, 10_000_000 / 8);
+        assert!(link.round(MIB) < 14_000_000);
+        let silences: Vec<u64> = (0..20).map(|_| link.round(MIB)).collect();
+        assert!(silences[1..].iter().all(|us| *us < 9_000_000), "{silences:?}");
+    }
+
+    #[test]
+    fn small_uploads_tell_what_a_path_takes_at_the_least() {
+        let mut link = Link::new(20_000, 10_000_000 / 8);
+        for _ in 0..40 {
+            let sent = link.window.on_sent(Instant(link.now), 300);
+            link.now += link.latency_us;
+            link.window.on_ended(Instant(link.now), &sent, true);
+            link.round(MIB);
+        }
+        assert!(link.round(MIB) < 3_000_000);
+    }
+
+    #[test]
+    fn a_fast_path_is_not_held_back() {
+        for latency_us in [200, 20_000, 100_000] {
+            let mut link = Link::new(latency_us, 300 * MIB);
+            link.rounds(3, 4 * MIB);
+            assert!(link.window.bytes() > link.memory, "{latency_us} us");
+        }
+    }
+
+    #[test]
+    fn a_store_that_takes_seconds_for_each_is_filled() {
+        let mut link = Link::new(4_000_000, 1_000 * MIB);
+        link.rounds(20, 4 * MIB);
+        assert!(link.window.bytes() > link.memory);
+    }
+
+    #[test]
+    fn a_fall_of_the_rate_is_felt_once() {
+        let mut link = Link::new(20_000, 12 * MIB);
+        let small = |link: &mut Link| {
+            let sent = link.window.on_sent(Instant(link.now), 300);
+            link.now += link.latency_us;
+            link.window.on_ended(Instant(link.now), &sent, true);
+        };
+        for _ in 0..20 {
+            small(&mut link);
+            link.round(MIB);
+        }
+        link.bytes_per_s /= 10;
+        let silences: Vec<u64> = (0..3).map(|_| link.round(MIB)).collect();
+        assert!(silences[0] < 20_000_000, "{silences:?}");
+        assert!(silences[2] < 3_000_000, "{silences:?}");
+        link.bytes_per_s *= 10;
+        link.rounds(40, MIB);
+        assert!(link.window.bytes() > 12 * MIB, "and it comes back");
+    }
+
+    #[test]
+    fn a_trickle_tells_nothing_of_what_the_path_can_do() {
+        let mut link = Link::new(20_000, 12 * MIB);
+        link.rounds(20, MIB);
+        let before = link.window.bytes_per_s();
+        for _ in 0..1_000 {
+            let sent = link.window.on_sent(Instant(link.now), 4_096);
+            link.now += link.latency_us;
+            link.window.on_ended(Instant(link.now), &sent, true);
+            link.now += 1_000_000;
+        }
+        assert_eq!(link.window.bytes_per_s(), before);
+    }
+
+    proptest! {
+        #[test]
+        fn withstands_anything(steps in prop::collection::vec((0u8..3, any::<u64>(), any::<u64>()), 1..200)) {
+            let (mut window, mut under_way) = (UploadWindow::default(), VecDeque::new());
+            for (kind, bytes, at) in steps {
+                match kind {
+                    0 => under_way.push_back(window.on_sent(Instant(at), bytes)),
+                    kind => {
+                        if let Some(sent) = under_way.pop_front() {
+                            window.on_ended(Instant(at), &sent, kind == 1);
+                        }
+                    }
+                }
+                prop_assert!(window.bytes_per_s() == 0 || window.bytes() >= window.bytes_per_s());
+            }
+        }
+    }
+}
