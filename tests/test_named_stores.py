@@ -322,11 +322,18 @@ def test_a_store_that_does_not_start_is_told_and_the_others_serve(make_gateway: 
     assert far["status"] is None and far["reason"], far
     assert "far: DOES NOT SERVE" in gateway.cli("status")
     assert "\ntombolo_named_stores_absent 1\n" in gateway.metrics()
+    checked = gateway.try_cli("check")
+    assert checked.returncode == 1 and "store far does not serve" in checked.stderr, checked.stderr
+    assert "nothing found" in checked.stdout and "not checked" in checked.stdout, checked.stdout
+    lines = [json.loads(line) for line in gateway.try_cli("check", "--json").stdout.splitlines()]
+    assert [(line["store"], line["state"]) for line in lines] == [("default", "finished"), ("far", "failed")], lines
+    drained = gateway.try_cli("drain", "--wait")
+    assert drained.returncode == 6 and "far" in drained.stderr, drained.stderr
     gateway.create_volume("vol", "8MiB")
     write(gateway, noise(1))
     done = gateway.try_cli("volume", "create", "old", "--size", "8MiB", "--store", "far")
     assert done.returncode == 6 and "does not serve" in done.stderr, done.stderr
-    gateway.drain()
+    gateway.cli("drain", "--wait", "--store", "default")
     # Tried again by itself.
     stores.proxy.listen()
     wait_for(lambda: far_of(gateway)["status"] is not None, 90, "the named store to serve")

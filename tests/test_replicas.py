@@ -1,6 +1,7 @@
 """One bucket in two stores: equal after an outage of either, each enough alone, read where it is cheapest, and mended
 from the other."""
 
+import json
 import shutil
 import threading
 from collections.abc import Callable
@@ -276,5 +277,9 @@ def test_a_replica_that_another_gateway_has_taken_over_is_left_alone(
     for each, seed in ((gateway, 5), (other, 6)):
         each.restart()
         assert read(each, 2 * MIB, at=20 * MIB) == noise(2, seed)
-        checked_store(each)
+    checked_store(other)
+    # Its own store is whole, but nobody could look at the replica.
+    checked = gateway.try_cli("check", "--store", "--json")
+    assert checked.returncode == 1 and "replica far did not answer" in checked.stderr, checked.stderr
+    assert json.loads(checked.stdout)["findings_count"] == 0, checked.stdout
     wait_state(gateway, "foreign")

@@ -1,20 +1,21 @@
 //! `tombolo check`: begins a check of all shares or of the store in the gateway, or joins the one under way, and waits for
 //! its end. Findings go to standard output, the progress to standard error.
 
-use super::drain::served;
+use super::drain::{absent, served};
 use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
 use crate::admin::endpoint::{Endpoint, Request};
 use crate::admin::endpoints::{self, OfStore, StartStoreCheck};
 use crate::admin::model::{
-    CheckFinding, CheckState, CheckStatus, Status, StoreCheckStage, StoreCheckStatus, StoreFinding,
+    CheckFinding, CheckState, CheckStatus, ReplicaCheck, StoreCheckStage, StoreCheckStatus, StoreFinding,
 };
 use crate::settings::FIRST;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -31,31 +32,34 @@ pub(super) fn run(client: &Client, whole: (bool, bool), of: Option<String>, as_j
     let are_several = stores.len() + absent.len() > 1;
     let mut outcome = Ok(());
     for store in stores {
+        let name = store.clone().unwrap_or_else(|| FIRST.to_owned());
         if are_several && !as_json {
-            output::text(&format!("store {}:", store.as_deref().unwrap_or(FIRST)))?;
+            output::text(&format!("store {name}:"))?;
         }
         let of = OfStore { store };
-        outcome = outcome.and(check(client, whole, of, (as_json, are_several)));
+        outcome = outcome.and(check(client, whole, of, (as_json, are_several.then_some(name))));
     }
-    match absent[..] {
-        [] => outcome,
-        _ => outcome.and(Err(CliError::CheckFailed(format!(
-            "not checked, since they do not serve (`tombolo status` says why): {}",
-            absent.join(", ")
-        )))),
+    for name in absent {
+        let error = format!("store {name} does not serve, `tombolo status` says why: it was not checked");
+        match as_json {
+            true => output::json_line(&json!({ "store": name, "state": "failed", "error": error }))?,
+            false => output::text(&format!("store {name}:\nnot checked: it does not serve"))?,
+        }
+        outcome = outcome.and(Err(CliError::CheckFailed(error)));
     }
+    outcome
 }
 
-/// Named stores that nothing can be said of.
-fn absent(of: Option<&str>, status: &Status) -> Vec<String> {
-    let absent = status.stores.iter().filter(|store| store.status.is_none());
-    absent
-        .filter(|_| of.is_none())
-        .map(|store| store.name.clone())
-        .collect()
+/// Of one of several stores.
+#[derive(Serialize)]
+struct OfOne<'s, S> {
+    store: String,
+    #[serde(flatten)]
+    status: &'s S,
 }
 
-fn check(client: &Client, whole: (bool, bool), of: OfStore, output: (bool, bool)) -> Result<(), CliError> {
+/// `output`: whether as JSON, and how the store is called if it is one of several.
+fn check(client: &Client, whole: (bool, bool), of: OfStore, output: (bool, Option<String>)) -> Result<(), CliError> {
     let (of_store, resume) = whole;
     let store = of.store.clone();
     match of_store {
@@ -88,6 +92,8 @@ struct Summary<'s> {
     /// What else there is to say at the end.
     remark: String,
     error: Option<&'s str>,
+    /// What no answer was had of, or is still wrong elsewhere than in the store itself.
+    not_whole: Option<String>,
     /// Where it is, for who waits.
     progress: String,
     /// Said when nothing is known of it any more.
@@ -110,6 +116,7 @@ impl Check for CheckStatus {
             findings: self.findings.iter().map(finding_shown).collect(),
             remark: String::new(),
             error: self.error.as_deref(),
+            not_whole: None,
             progress: progress(self.inodes_checked, self.inodes, "inodes"),
             how_to_go_on: "",
         }
@@ -167,6 +174,7 @@ impl Check for StoreCheckStatus {
             findings: self.findings.iter().map(store_finding_shown).collect(),
             remark,
             error: self.error.as_deref(),
+            not_whole: self.replicas.iter().find_map(not_whole),
             progress: self.progress(),
             how_to_go_on: "; `tombolo check --store --resume` goes on where it was",
         }
@@ -177,13 +185,13 @@ fn carry_out<S: Check, R: Request>(
     client: &Client,
     start: (&Endpoint<R, S>, &R),
     latest: (&Endpoint<OfStore, S>, &OfStore),
-    (as_json, is_one_of_several): (bool, bool),
+    (as_json, one_of_several): (bool, Option<String>),
 ) -> Result<(), CliError> {
     let status = wait(client, start, latest, as_json)?;
-    match (as_json, is_one_of_several) {
+    match (as_json, one_of_several) {
         (false, _) => output::text(&shown(&status.summary()))?,
-        (true, false) => output::json(&status)?,
-        (true, true) => output::json_line(&status)?,
+        (true, None) => output::json(&status)?,
+        (true, Some(store)) => output::json_line(&OfOne { store, status: &status })?,
     }
     verdict(&status.summary())
 }
@@ -212,10 +220,32 @@ fn wait<S: Check, R: Request>(
     Ok(status)
 }
 
+/// A replica is there to be relied on one day.
+fn not_whole(replica: &ReplicaCheck) -> Option<String> {
+    let bad = (replica.missing + replica.altered).saturating_sub(replica.healed);
+    if bad > 0 {
+        return Some(format!(
+            "{} copies in replica {} are missing or altered, and were not put again",
+            HumanCount(bad),
+            replica.name
+        ));
+    }
+    (replica.unknown > 0).then(|| {
+        format!(
+            "replica {} did not answer for {} of its copies",
+            replica.name,
+            HumanCount(replica.unknown)
+        )
+    })
+}
+
 /// Findings count, even if the check did not come to its end.
 fn verdict(summary: &Summary<'_>) -> Result<(), CliError> {
     match (summary.state, summary.findings_count) {
-        (CheckState::Finished, 0) => Ok(()),
+        (CheckState::Finished, 0) => match &summary.not_whole {
+            None => Ok(()),
+            Some(not_whole) => Err(CliError::CheckFailed(not_whole.clone())),
+        },
         (_, 0) => Err(CliError::CheckFailed(
             summary.error.unwrap_or("no reason was given").to_owned(),
         )),

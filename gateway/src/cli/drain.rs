@@ -40,7 +40,10 @@ pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliErro
             let lost_before = of_store(&before, store).map_or(0, |status| status.lost.blocks);
             wait(client, options, (store, begun), lost_before, status)?;
         }
-        return Ok(());
+        return match absent(of.store.as_deref(), &client.ask(&endpoints::STATUS, &())?)[..] {
+            [] => Ok(()),
+            ref stores => Err(DrainError::Absent(stores.join(", ")).into()),
+        };
     }
     for store in stores.iter().map(Option::as_deref) {
         let Some(status) = of_store(&status, store) else {
@@ -66,6 +69,15 @@ pub(super) fn served(of: &OfStore, status: &Status) -> Vec<Option<String>> {
     let serving = status.stores.iter().filter(|store| store.status.is_some());
     let named = serving.map(|store| Some(store.name.clone()));
     std::iter::once(None).chain(named).collect()
+}
+
+/// Named stores that nothing can be said of, unless one is named.
+pub(super) fn absent(of: Option<&str>, status: &Status) -> Vec<String> {
+    let absent = status.stores.iter().filter(|store| store.status.is_none());
+    absent
+        .filter(|_| of.is_none())
+        .map(|store| store.name.clone())
+        .collect()
 }
 
 fn of_store<'s>(status: &'s Status, store: Option<&str>) -> Option<&'s Status> {

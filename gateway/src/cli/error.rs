@@ -66,6 +66,10 @@ pub(crate) enum DrainError {
     },
     #[error("the store has everything but {blocks} lost {}; see `tombolo status`", if *blocks == 1 { "block" } else { "blocks" })]
     Lost { blocks: u64 },
+    #[error(
+        "what these named stores hold may not be in their buckets, as they do not serve (`tombolo status` says why): {0}"
+    )]
+    Absent(String),
     #[error("the local disk has failed, and nothing is uploaded until a restart: {0}")]
     DiskFailed(String),
 }
@@ -74,7 +78,7 @@ impl DrainError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::DiskFailed(_) => 1,
-            Self::Timeout { .. } => 6,
+            Self::Timeout { .. } | Self::Absent(_) => 6,
             Self::Lost { .. } => 7,
         }
     }

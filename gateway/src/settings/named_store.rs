@@ -218,12 +218,12 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
         ));
     }
     check_division(settings, faults);
-    let mut places = vec![(&settings.store.url, &settings.store.endpoint)];
+    let mut places = vec![(store::place_of(&settings.store.url), &settings.store.endpoint)];
     places.extend(
         settings
             .replicas
             .values()
-            .map(|replica| (&replica.url, &replica.endpoint)),
+            .map(|replica| (store::place_of(&replica.url), &replica.endpoint)),
     );
     for (name, named) in &settings.named_stores {
         let section = &section_of(name);
@@ -233,10 +233,11 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
             faults.push(fault(section, "NAME", name, "another name", reason));
         }
         let of_replicas = named.replicas.values().map(|replica| (&replica.url, &replica.endpoint));
-        for place in std::iter::once((&named.store.url, &named.store.endpoint)).chain(of_replicas) {
+        for (url, endpoint) in std::iter::once((&named.store.url, &named.store.endpoint)).chain(of_replicas) {
+            let place = (store::place_of(url), endpoint);
             if places.contains(&place) {
                 let reason = "two stores cannot be in one place";
-                faults.push(fault(section, "url", place.0, "a place of its own", reason));
+                faults.push(fault(section, "url", url, "a place of its own", reason));
             }
             places.push(place);
         }
@@ -397,6 +398,11 @@ mod tests {
             ),
             (
                 "[store]\nurl = \"s3://aaa\"\n[store.named.a]\nurl = \"s3://aaa\"",
+                "[store.named.a] url",
+                "one place",
+            ),
+            (
+                "[store]\nurl = \"s3://aaa/b\"\n[store.named.a]\nurl = \"s3://aaa/b/\"",
                 "[store.named.a] url",
                 "one place",
             ),

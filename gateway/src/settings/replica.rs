@@ -2,7 +2,9 @@
 
 use super::rules::fault;
 use super::section::{Field, Permitted, Section, section};
-use super::store::{AddressingStyle, Named, check_directory_store, check_endpoint, check_files, without_userinfo};
+use super::store::{
+    AddressingStyle, Named, check_directory_store, check_endpoint, check_files, place_of, without_userinfo,
+};
 use super::value::Value;
 use super::{Fault, Prices, Settings, Store, set_field};
 use std::collections::BTreeMap;
@@ -164,15 +166,16 @@ pub(super) fn check(settings: &Settings, faults: &mut Vec<Fault>) {
         let reason = "each takes its part of every upload";
         faults.push(fault("store", KEY, settings.replicas.len(), permitted, reason));
     }
-    let mut urls = vec![&settings.store.url];
+    let mut places = vec![place_of(&settings.store.url)];
     for (name, replica) in &settings.replicas {
         let section = &section_of(name);
         check_name(section, name, faults);
-        if urls.contains(&&replica.url) {
+        let place = place_of(&replica.url);
+        if places.contains(&place) {
             let reason = "two stores of one gateway cannot be in one place";
             faults.push(fault(section, "url", &replica.url, "a place of its own", reason));
         }
-        urls.push(&replica.url);
+        places.push(place);
         check_one(settings, section, replica, faults);
     }
 }
@@ -278,6 +281,11 @@ mod tests {
             ),
             (
                 "[store]\nurl = \"s3://far\"\n[store.replica.far]\nurl = \"s3://far\"",
+                "[store.replica.far] url",
+                "one place",
+            ),
+            (
+                "[store]\nurl = \"dir:/srv/store\"\n[store.replica.far]\nurl = \"dir:/srv//store/\"",
                 "[store.replica.far] url",
                 "one place",
             ),

@@ -9,6 +9,18 @@ use std::path::{Path, PathBuf};
 use tombolo_cloud_driver::kms::{KmsSettings, is_loopback};
 use tombolo_cloud_driver::{self as driver, S3Settings, StoreSettings, StoreUrl};
 
+/// What a URL leads to, however it is written: without a slash at the end, links followed.
+pub(super) fn place_of(url: &str) -> String {
+    match url.parse::<StoreUrl>() {
+        Ok(StoreUrl::Dir { path }) => {
+            let path = path.components().collect::<PathBuf>();
+            format!("dir:{}", path.canonicalize().unwrap_or(path).display())
+        }
+        Ok(url) => url.to_string(),
+        Err(_) => url.to_owned(),
+    }
+}
+
 choice! {
     /// Where the bucket's name stands in a request.
     AddressingStyle {
