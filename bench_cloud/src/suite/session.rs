@@ -70,9 +70,15 @@ impl<'a> Session<'a> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(BenchError::Used(root)),
             made => made.map_err(|error| failed("create", &root, error)),
         })?;
-        session.wait_quiet(options.quiet)?;
-        session.first_file()?;
-        Ok(session)
+        let first = session.wait_quiet(options.quiet).and_then(|()| session.first_file());
+        match first {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                // Whether that succeeds or not, why it failed at first is what matters.
+                let _ = session.close();
+                Err(error)
+            }
+        }
     }
 
     fn first_file(&self) -> Result<(), BenchError> {

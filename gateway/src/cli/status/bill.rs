@@ -6,6 +6,8 @@ use crate::admin::model::{BillStatus, ReplicaBill};
 pub(super) fn month(bill: &BillStatus) -> String {
     let budget = match (bill.budget_usd, bill.budget_percent) {
         (Some(budget), Some(percent)) => format!(", {percent:.1} % of the budget of {}", dollars(budget)),
+        // Of nothing it is no share.
+        (Some(budget), None) => format!(", beyond the budget of {}", dollars(budget)),
         _ => String::new(),
     };
     format!(
@@ -90,6 +92,16 @@ mod tests {
         assert_eq!(
             month(&bill),
             "$1.23 in 2026-08 so far, $8.00 at its end, 80.0 % of the budget of $10.00; prices: wasabi of 2026-07-01"
+        );
+        let nothing = BillStatus {
+            budget_usd: Some(0.0),
+            budget_percent: None,
+            ..bill.clone()
+        };
+        assert!(
+            month(&nothing).contains("beyond the budget of $0;"),
+            "{}",
+            month(&nothing)
         );
         assert_eq!(
             day(&bill),
