@@ -7,7 +7,8 @@
 //! one. While nothing is known, an attempt may take what it takes at the least rate that a path is expected to have.
 //!
 //! An attempt that was given up says that the path may have become slow: all others may take twice as long, and no two are given
-//! up by the same deadline. One that is answered ends that. So however slow the path has become, only few attempts are made in
+//! up by the same deadline. One that is answered ends that, if it is no smaller: what is small comes through a path on which nothing large
+//! ever would. So however slow the path has become, only few attempts are made in
 //! vain, and those that hang go one by one.
 
 use core::time::Duration;
@@ -86,6 +87,8 @@ pub struct Deadlines {
     parameters: Parameters,
     classes: [Option<SizeClass>; CLASSES],
     doublings: u32,
+    /// The largest class of those that were given up since the last one that large was answered.
+    given_up_class: usize,
 }
 
 impl Deadlines {
@@ -95,14 +98,17 @@ impl Deadlines {
             parameters,
             classes: [None; CLASSES],
             doublings: 0,
+            given_up_class: 0,
         }
     }
 
     /// An attempt was answered. `load`: the least that was in flight with it.
     pub fn on_answered(&mut self, bytes: u64, load: Load, latency_us: u64) {
-        self.doublings = 0;
         let latency_us = latency_us as f64;
         let own = class_of(bytes);
+        if own >= self.given_up_class {
+            (self.doublings, self.given_up_class) = (0, 0);
+        }
         let (bytes, bytes_in_flight) = (bytes as f64, load.bytes.max(bytes) as f64);
         let class = self.classes[own].get_or_insert(SizeClass {
             slowest_us: latency_us,
@@ -114,8 +120,9 @@ impl Deadlines {
         class.bytes_in_flight += (bytes_in_flight - class.bytes_in_flight) * FORGOTTEN;
     }
 
-    /// An attempt was given up.
-    pub fn on_given_up(&mut self) {
+    /// An attempt of so many bytes was given up.
+    pub fn on_given_up(&mut self, bytes: u64) {
+        self.given_up_class = self.given_up_class.max(class_of(bytes));
         self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
     }
 

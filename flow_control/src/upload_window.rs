@@ -7,7 +7,8 @@
 //!
 //! The rate is the highest of late of the delivery rates of single uploads (as in BBR): what all of them brought between an upload's
 //! beginning and its end, over that time. Those that began while the window was hardly used tell nothing of what the path can do, and
-//! count only where they show more. The least latency is that of any upload, however small, so that a path on which each takes
+//! count only where they show more. One that was given up after a longer time halves all rates: where nothing comes to its end, nothing else
+//! tells that the path has become slow. The least latency is that of any upload, however small, so that a path on which each takes
 //! seconds is still filled.
 
 use tombolo_base::Instant;
@@ -62,11 +63,14 @@ impl UploadWindow {
     /// It has ended; `is_done`: all of its bytes have come to the store.
     pub fn on_ended(&mut self, now: Instant, sent: &Sent, is_done: bool) {
         self.in_flight = self.in_flight.saturating_sub(sent.bytes);
+        let took_us = now.micros_since(sent.at).max(1);
         if !is_done {
+            if took_us > HORIZON_US {
+                self.rates.iter_mut().for_each(|rate| *rate = rate.div_ceil(2));
+            }
             return;
         }
         self.delivered = self.delivered.saturating_add(sent.bytes);
-        let took_us = now.micros_since(sent.at).max(1);
         self.note_latency(took_us);
         let brought = u128::from(self.delivered.saturating_sub(sent.delivered));
         let rate = u64::try_from(brought * 1_000_000 / u128::from(took_us)).unwrap_or(u64::MAX);
@@ -208,6 +212,24 @@ mod tests {
         link.bytes_per_s *= 10;
         link.rounds(40, MIB);
         assert!(link.window.bytes() > 12 * MIB, "and it comes back");
+    }
+
+    #[test]
+    fn where_everything_is_given_up_less_and_less_is_tried() {
+        let mut link = Link::new(20_000, 100 * MIB);
+        link.rounds(20, MIB);
+        for _ in 0..16 {
+            let sent = link.window.on_sent(Instant(link.now), MIB);
+            link.now += 5_000_000;
+            link.window.on_ended(Instant(link.now), &sent, false);
+        }
+        assert!(link.window.bytes() < MIB);
+        link.rounds(20, MIB);
+        assert!(link.window.bytes() > link.memory, "and it comes back");
+        let before = link.window.bytes();
+        let sent = link.window.on_sent(Instant(link.now), MIB);
+        link.window.on_ended(Instant(link.now + 1_000), &sent, false);
+        assert_eq!(link.window.bytes(), before, "what is refused at once tells nothing");
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Uploads {
                 most = larger(most, state.load);
                 let after = Duration::from_micros(state.deadlines.after_us(bytes, most));
                 if begun.elapsed() > after {
-                    state.deadlines.on_given_up();
+                    state.deadlines.on_given_up(bytes);
                     state.given_up += 1;
                     return Err(too_late(key, begun.elapsed()));
                 }

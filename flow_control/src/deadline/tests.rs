@@ -135,7 +135,7 @@ impl Path {
         let late = |one: &Attempt| self.now_us - one.begun_us > self.deadlines.after_us(one.bytes, one.most) as f64;
         if let Some(at) = self.attempts.iter().position(late) {
             let one = self.attempts.remove(at);
-            self.deadlines.on_given_up();
+            self.deadlines.on_given_up(one.bytes);
             self.given_up += 1;
             self.given_up_hanging += u64::from(one.hangs);
             // At once, in its own place.
@@ -212,8 +212,14 @@ fn sizes_that_were_not_seen_follow_from_others() {
         bytes: 3 * MIB,
     };
     assert_eq!(deadlines.after_us(1_000, loaded), 24_000_000);
-    deadlines.on_given_up();
+    deadlines.on_given_up(MIB);
     assert_eq!(deadlines.after_us(MIB, alone(MIB)), 16_000_000);
+    deadlines.on_answered(1_000, alone(1_000), 1_000);
+    assert_eq!(
+        deadlines.after_us(MIB, alone(MIB)),
+        16_000_000,
+        "what is small comes through any path"
+    );
     deadlines.on_answered(MIB, alone(MIB), 1_000);
     assert_eq!(deadlines.after_us(MIB, alone(MIB)), 7_500_250);
 }
@@ -270,7 +276,7 @@ proptest! {
         for (bytes, attempts, together, latency_us, is_answered) in calls {
             match is_answered {
                 true => deadlines.on_answered(bytes, Load { attempts, bytes: together }, latency_us),
-                false => deadlines.on_given_up(),
+                false => deadlines.on_given_up(bytes),
             }
         }
         let after_us = deadlines.after_us(bytes, Load { attempts, bytes: together });
