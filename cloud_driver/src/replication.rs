@@ -140,6 +140,8 @@ pub enum ComparedMetadata {
     Altered,
     /// Nothing.
     Missing,
+    /// It did not answer.
+    Unknown,
 }
 
 /// What became of reads, since the start.
@@ -310,11 +312,13 @@ impl Replicated {
                     {
                         Some(ComparedMetadata::Missing)
                     }
-                    _ => None,
+                    Some(Err(StoreError::NotFound { .. })) | None => None,
+                    Some(Err(_)) => Some(ComparedMetadata::Unknown),
                 });
-                let is_bad = compared
-                    .last()
-                    .is_some_and(|last| last.is_some_and(|last| last != ComparedMetadata::Same));
+                let is_bad = matches!(
+                    compared.last(),
+                    Some(Some(ComparedMetadata::Altered | ComparedMetadata::Missing))
+                );
                 if is_bad && is_mended {
                     replica.heal(key, bytes.clone()).await?;
                 }

@@ -270,7 +270,7 @@ async fn altered_metadata_of_a_replica_is_found_and_mended_by_the_primary_s() {
     assert_eq!(world.replica.keys(), world.primary.keys());
     world.replica.set_away(true);
     let compared = gateway.store.compare_metadata("nodes/c", true, Cause::Check).await;
-    assert_eq!(compared.unwrap(), [None]);
+    assert_eq!(compared.unwrap(), [Some(ComparedMetadata::Unknown)]);
 }
 
 #[tokio::test(start_paused = true)]

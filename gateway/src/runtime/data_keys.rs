@@ -378,6 +378,23 @@ impl DataKeys {
         keys
     }
 
+    /// What is wrong with those that the store has, if anything.
+    pub fn stored_fault(
+        &self,
+        runtime: &Runtime,
+        store: &Arc<dyn ObjectStore>,
+    ) -> Result<Option<&'static str>, StoreError> {
+        let _none_are_replaced = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(own) = self.held().as_ref().map(Held::encode) else {
+            return Ok(None);
+        };
+        Ok(match runtime.block_on(stored_keys(store))? {
+            Some(stored) if stored == own => None,
+            Some(_) => Some("it holds other data keys than this gateway has put there"),
+            None => Some("the data keys are missing; the next start of the gateway puts them there again"),
+        })
+    }
+
     /// Of now. One upload or download uses one.
     pub fn ring(&self) -> Arc<KeyRing> {
         self.ring.read().unwrap_or_else(PoisonError::into_inner).clone()

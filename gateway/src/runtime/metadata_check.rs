@@ -5,6 +5,7 @@ use super::metadata::Reading;
 use super::publishing::{PutError, RootError, find_root, is_of_the_object, read_root};
 use super::tree_nodes::{NodesError, WholeObjects};
 use std::collections::BTreeMap;
+use tombolo_cloud_driver::keys::KEYS_NAME;
 use tombolo_cloud_driver::node_object::{NODES_PREFIX, node_object_name};
 use tombolo_core::MetadataError;
 use tombolo_core::audit::{AuditFinding, BucketAudit, Moving};
@@ -51,6 +52,14 @@ impl Gateway {
         find: &mut dyn FnMut(MetadataFinding),
         tell: &mut dyn FnMut(u64),
     ) -> Result<MetadataChecked, String> {
+        match self.data_keys.stored_fault(&self.cloud.runtime, &self.cloud.check) {
+            Ok(None) => {}
+            Ok(Some(reason)) => find(MetadataFinding::Object {
+                name: KEYS_NAME.into(),
+                reason: reason.into(),
+            }),
+            Err(error) => return Err(error.to_string()),
+        }
         let mut state = self.publishing.state();
         let Some(KnownRoot { root, salt }) = state.kept.publisher.current().cloned() else {
             return Ok(MetadataChecked {

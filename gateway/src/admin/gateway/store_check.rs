@@ -22,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tombolo_base::{ObjectDescriptor, ObjectId};
 use tombolo_cloud_driver::ComparedMetadata;
+use tombolo_cloud_driver::keys::KEYS_NAME;
 use tombolo_cloud_driver::metadata_object::JOURNAL_PREFIX;
 use tombolo_cloud_driver::node_object::NODES_PREFIX;
 use tombolo_core::Event;
@@ -338,6 +339,8 @@ impl Run<'_> {
             let is_of_metadata = |finding: &StoreFinding| finding.kind == StoreFindingKind::StoreMetadata;
             !status.findings.iter().any(is_of_metadata)
         };
+        let keys = self.gateway.compare_metadata(KEYS_NAME, is_good);
+        self.note_metadata(&keys.map_err(|error| error.to_string())?, is_good);
         for prefix in [NODES_PREFIX, JOURNAL_PREFIX] {
             let mut after: Option<String> = None;
             loop {
@@ -363,6 +366,7 @@ impl Run<'_> {
                 Some(ComparedMetadata::Same) => replica.metadata_whole += 1,
                 Some(ComparedMetadata::Altered) => replica.altered += 1,
                 Some(ComparedMetadata::Missing) => replica.missing += 1,
+                Some(ComparedMetadata::Unknown) => replica.unknown += 1,
                 None => {}
             }
             let is_bad = matches!(found, Some(ComparedMetadata::Altered | ComparedMetadata::Missing));
