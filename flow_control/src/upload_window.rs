@@ -1,4 +1,4 @@
-//! How many bytes of uploads may be under way: as many as the path carries in a second and a half, and in two of its least latencies.
+//! How many bytes of uploads may be under way: as many as the path carries in a second, and in two of its least latencies.
 //!
 //! [`crate::Concurrency`] counts requests, and learns slowly where each takes long. Uploads that share a thin link all end at its end: 32
 //! objects of a mebibyte over 10 Mbit/s are 27 seconds in which nothing is confirmed, and whoever writes waits for a confirmation. More
@@ -15,10 +15,10 @@ use tombolo_base::Instant;
 
 /// Before anything is known. Over 10 Mbit/s it takes 13 seconds.
 const INITIAL_BYTES: u64 = 16 << 20;
-/// What a path carries in this time may be under way. It stands for a fall of the rate, too: at a tenth of it, 15 seconds.
-const HORIZON_US: u64 = 1_500_000;
+/// What a path carries in this time may be under way. It stands for a fall of the rate, too: at a tenth of it, 10 seconds.
+const HORIZON_US: u64 = 1_000_000;
 /// Rates that the highest is sought in.
-const RATES: usize = 16;
+const RATES: usize = 8;
 /// Uploads after which an older least latency is forgotten, once to twice so many.
 const LATENCIES: u32 = 256;
 /// Above this a latency is one of a queue.
@@ -211,7 +211,7 @@ mod tests {
         assert!(silences[2] < 3_000_000, "{silences:?}");
         link.bytes_per_s *= 10;
         link.rounds(40, MIB);
-        assert!(link.window.bytes() > 12 * MIB, "and it comes back");
+        assert!(link.window.bytes() > 10 * MIB, "and it comes back");
     }
 
     #[test]
