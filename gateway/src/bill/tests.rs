@@ -129,7 +129,7 @@ fn nothing_is_written_while_nothing_is_asked_for() {
         bill.look();
         state.join("bill").exists()
     };
-    let tries = std::iter::repeat_with(is_written).take(20);
-    assert!(tries.into_iter().any(|is_written| !is_written));
+    let mut tries = std::iter::repeat_with(is_written).take(20);
+    assert!(tries.any(|is_written| !is_written));
     assert!(!is_written());
 }

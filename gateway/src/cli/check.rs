@@ -26,9 +26,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// served, one after another. What one of them has found, or that it does not serve, keeps no other from being checked.
 pub(super) fn run(client: &Client, whole: (bool, bool), of: Option<String>, as_json: bool) -> Result<(), CliError> {
     let status = client.ask(&endpoints::STATUS, &())?;
-    let absent = absent(of.as_deref(), &status);
     let of = OfStore { store: of };
-    let stores = served(&of, &status);
+    let (stores, absent) = (served(&of, &status), absent(&of, &status));
     let are_several = stores.len() + absent.len() > 1;
     let mut outcome = Ok(());
     for store in stores {

@@ -40,7 +40,7 @@ pub(super) fn run(client: &Client, options: &DrainOptions) -> Result<(), CliErro
             let lost_before = of_store(&before, store).map_or(0, |status| status.lost.blocks);
             wait(client, options, (store, begun), lost_before, status)?;
         }
-        return match absent(of.store.as_deref(), &client.ask(&endpoints::STATUS, &())?)[..] {
+        return match absent(&of, &client.ask(&endpoints::STATUS, &())?)[..] {
             [] => Ok(()),
             ref stores => Err(DrainError::Absent(stores.join(", ")).into()),
         };
@@ -72,12 +72,12 @@ pub(super) fn served(of: &OfStore, status: &Status) -> Vec<Option<String>> {
 }
 
 /// Named stores that nothing can be said of, unless one is named.
-pub(super) fn absent(of: Option<&str>, status: &Status) -> Vec<String> {
+pub(super) fn absent(of: &OfStore, status: &Status) -> Vec<String> {
+    if of.store.is_some() {
+        return Vec::new();
+    }
     let absent = status.stores.iter().filter(|store| store.status.is_none());
-    absent
-        .filter(|_| of.is_none())
-        .map(|store| store.name.clone())
-        .collect()
+    absent.map(|store| store.name.clone()).collect()
 }
 
 fn of_store<'s>(status: &'s Status, store: Option<&str>) -> Option<&'s Status> {
