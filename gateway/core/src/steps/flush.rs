@@ -384,7 +384,7 @@ impl Core {
                 upload.ready = self.now;
             }
             lanes -= 1;
-            room -= upload.items.len();
+            room = room.min(self.config.fingerprints_max).saturating_sub(upload.items.len());
             memory = memory.min(self.lanes.upload_blocks).saturating_sub(upload.items.len());
             self.out.push(Command::Upload {
                 job: *job,
@@ -407,7 +407,7 @@ impl Core {
     }
 
     /// Blocks whose fingerprints find room in the index's memory once those on their way are there; what does not might be stored
-    /// twice. A checkpoint makes room.
+    /// twice. A checkpoint makes room. Alone, an object of any size has it.
     fn index_room(&self) -> usize {
         let taken = self.flush.remembered + self.flush.blocks_in_flight();
         match taken {

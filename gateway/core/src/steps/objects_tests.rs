@@ -279,10 +279,17 @@ fn no_more_is_under_way_than_the_path_carries() {
     }
 }
 
+/// Less than an object may hold: the first one goes, whatever its size, and no second one beside it.
 #[test]
 fn uploads_wait_for_room_in_the_index_and_a_checkpoint_makes_it() {
+    for (fingerprints_max, at_once, checkpoints_min) in [(2_500, 2 * 1_024, 2), (700, 700, 7)] {
+        uploads_wait_for_room(fingerprints_max, at_once, checkpoints_min);
+    }
+}
+
+fn uploads_wait_for_room(fingerprints_max: usize, at_once: usize, checkpoints_min: usize) {
     let config = Config {
-        fingerprints_max: 2_500,
+        fingerprints_max,
         checkpoint_interval_ms: 3_600_000,
         ..config()
     };
@@ -299,13 +306,13 @@ fn uploads_wait_for_room_in_the_index_and_a_checkpoint_makes_it() {
     };
     assert_eq!(
         blocks(&bench),
-        2 * 1_024,
-        "a third object's fingerprints would find no room"
+        at_once,
+        "another object's fingerprints would find no room"
     );
     let (mut uploaded, mut checkpoints) = (0, 0);
     while let Some(command) = (!bench.held.is_empty()).then(|| bench.held.remove(0)) {
         let taken = blocks(&bench) + bench.core.flush.remembered;
-        assert!(taken <= 2_500, "{taken}");
+        assert!(taken <= fingerprints_max, "{taken}");
         match &command {
             Command::Upload { items, .. } => uploaded += items.len(),
             _ => checkpoints += 1,
@@ -313,5 +320,5 @@ fn uploads_wait_for_room_in_the_index_and_a_checkpoint_makes_it() {
         bench.finish(&command);
     }
     assert_eq!(uploaded, 5_000);
-    assert!(checkpoints >= 2, "nothing else makes room");
+    assert!(checkpoints >= checkpoints_min, "nothing else makes room");
 }
