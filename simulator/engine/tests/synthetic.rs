@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use std::cell::Cell;
+use std::collections::HashSet;
 use tempfile::TempDir;
 use tombolo_engine::replay::{Error, Interrupted};
 use tombolo_engine::synthetic::{Dataset, Generator, Job, Printed, Specification, write};
@@ -159,7 +160,9 @@ proptest! {
     fn every_trace_is_in_order_whole_and_within_its_bounds(trace in specifications()) {
         let printed = trace.dataset.printed();
         let scaled = |count: u64| (count as f64 * trace.scale).round() as u64;
-        let (mut time_us, mut writes, mut names, mut written) = (0, 0, 0, 0);
+        let (mut time_us, mut writes, mut names) = (0, 0, 0);
+        let stored = (printed.stored_blocks() * trace.scale).round() as u64;
+        let mut written = HashSet::new();
         let requests = Generator::new(trace).unwrap().requests();
         let mut count = 0;
         for record in records(trace) {
@@ -175,12 +178,16 @@ proptest! {
                 prop_assert!((1..=names + 1).contains(name));
                 names = names.max(*name);
             }
-            written += if is_write { record.count } else { 0 };
-            // What is stored beforehand, and what has been written since.
-            prop_assert!(record.end() <= (printed.stored_blocks() * trace.scale).ceil() as u64 + written);
+            // New files lie behind all that was stored, and are read after they were written.
+            let beyond = (record.first..record.end()).filter(|block| *block >= stored);
+            match is_write {
+                true => written.extend(beyond),
+                false => prop_assert!(beyond.into_iter().all(|block| written.contains(&block))),
+            }
             writes += u64::from(is_write);
             count += 1;
         }
+        prop_assert_eq!(written.iter().max().map_or(0, |last| last + 1 - stored), written.len() as u64);
         prop_assert_eq!(count, requests);
         prop_assert_eq!(count, scaled(printed.reads) + scaled(printed.writes));
         prop_assert_eq!(writes, scaled(printed.writes));

@@ -19,6 +19,14 @@ pub struct Request {
     pub extent: Extent,
 }
 
+/// A file that is being written, and when that is done.
+#[derive(Clone, Copy, Debug)]
+struct NewFile {
+    done_us: u64,
+    project: usize,
+    file: Extent,
+}
+
 /// All that sessions share.
 #[derive(Clone, Debug)]
 pub struct Office {
@@ -35,6 +43,8 @@ pub struct Office {
     cold: (u64, u64),
     /// Where the next new file begins.
     next: u64,
+    /// Sessions are made whole and one after another but overlap in time: what one writes, another must not read before.
+    new_files: Vec<NewFile>,
 }
 
 /// A client at work.
@@ -94,6 +104,7 @@ impl Office {
                 / (model::WHOLE_WRITE as f64 - model::SHORT_WRITE),
             cold: (next, stored),
             next: stored,
+            new_files: Vec::new(),
         }
     }
 
@@ -104,6 +115,7 @@ impl Office {
 
     /// A session from `start_us` on, until no more than `left_after` requests are to be made.
     pub fn session(&mut self, start_us: u64, left_after: u64, requests: &mut Vec<Request>) {
+        self.admit_new_files(start_us);
         let mut session = Session {
             requests,
             client: self.prng.below(self.clients) as u32,
@@ -123,6 +135,16 @@ impl Office {
             }
             self.quotas.spend(activity, (session.requests.len() - before) as u64);
             session.time_us += lognormal(&mut self.prng, model::THINK);
+        }
+    }
+
+    /// Those that were done before.
+    fn admit_new_files(&mut self, now_us: u64) {
+        let files = std::mem::take(&mut self.new_files);
+        let (done, rest): (Vec<_>, Vec<_>) = files.into_iter().partition(|new| new.done_us < now_us);
+        self.new_files = rest;
+        for new in done {
+            self.projects[new.project].add(&mut self.prng, new.file);
         }
     }
 
@@ -211,11 +233,12 @@ impl Office {
             session.ask(true, extent);
         }
         if is_new {
-            let file = Extent {
-                first: begun,
-                blocks: self.next - begun,
-            };
-            self.projects[session.project].add(&mut self.prng, file);
+            let (first, blocks) = (begun, self.next - begun);
+            self.new_files.push(NewFile {
+                done_us: session.time_us as u64,
+                project: session.project,
+                file: Extent { first, blocks },
+            });
         }
     }
 
