@@ -140,7 +140,7 @@ section! {
         /// What the store was measured to take: the `latency-table.json` of `tombolo-sim measure`. The gateway begins with what that
         /// recommends; what the store does from then on counts more, and what is pinned holds.
         latency_table: Option<PathBuf> = None, Permitted::Words("an absolute path"),
-            "Unset: 32 requests at once to begin with, which are too many for a thin link for its first minutes.";
+            "Unset: 32 requests at once to begin with, of 16 MiB of uploads and 4 MiB of downloads at the most, until the path has been seen.";
     }
 }
 
