@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -85,8 +86,10 @@ class Counts:
 
 
 class FaultProxy:
-    def __init__(self, upstream_port: int, seed: int) -> None:
+    def __init__(self, upstream_port: int, seed: int, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: of the way to the proxy; the server behind it is asked without."""
         self.port = free_port()
+        self.tls = tls
         self.faults = Faults()
         self.counts = Counts()
         self.upstream_port = upstream_port
@@ -98,7 +101,7 @@ class FaultProxy:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         self._thread.start()
@@ -119,7 +122,7 @@ class FaultProxy:
 
     async def _listen(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
 
     async def _refuse(self) -> None:
         if self._server is not None:
