@@ -73,6 +73,8 @@ class Exchange:
 
 @dataclass
 class Counts:
+    connections: int = 0
+    """That were accepted, ended ones too."""
     forwarded: int = 0
     refused_with_error: int = 0
     lost_replies: int = 0
@@ -136,6 +138,7 @@ class FaultProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.add(writer)
+        self.counts.connections += 1
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                 while await self._exchange(reader, writer):
