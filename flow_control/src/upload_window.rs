@@ -6,8 +6,9 @@
 //! back, since what it carries in that time is more than anybody has memory for.
 //!
 //! The rate is the highest of late of the delivery rates of single uploads (as in BBR): what all of them brought between an upload's
-//! beginning and its end, over that time. Those that began while the window was hardly used tell nothing of what the path can do, and
-//! count only where they show more. One that was given up after a longer time halves all rates: where nothing comes to its end, nothing else
+//! beginning and its end, over that time. The bytes of an upload are known to have come only when its last one has, so one that took longer
+//! than that time has brought only a part of them in it. Those that began while the window was hardly used tell nothing of what the path can
+//! do, nor do small ones beside large ones; they count only where they show more. One that was given up after a longer time halves all rates: where nothing comes to its end, nothing else
 //! tells that the path has become slow. The least latency is that of any upload, however small, so that a path on which each takes
 //! seconds is still filled.
 
@@ -19,6 +20,8 @@ const INITIAL_BYTES: u64 = 16 << 20;
 const HORIZON_US: u64 = 1_000_000;
 /// Rates that the highest is sought in.
 const RATES: usize = 8;
+/// Uploads that are remembered: all that end while a large one is under way.
+const ENDED: usize = 128;
 /// Uploads after which an older least latency is forgotten, once to twice so many.
 const LATENCIES: u32 = 256;
 /// Above this a latency is one of a queue.
@@ -29,23 +32,45 @@ const LATENCY_US_MAX: u64 = 3_000_000;
 pub struct Sent {
     at: Instant,
     bytes: u64,
-    /// What had been delivered by then.
-    delivered: u64,
     /// The window was used.
     is_limited: bool,
 }
 
+/// One upload whose bytes have all come.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ended {
+    at: Instant,
+    took_us: u64,
+    bytes: u64,
+}
+
 /// Of the uploads to one store.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct UploadWindow {
     in_flight: u64,
-    delivered: u64,
+    /// The newest overwriting the oldest.
+    ended: [Ended; ENDED],
+    next_ended: usize,
     /// Bytes per second, the newest overwriting the oldest.
     rates: [u64; RATES],
     next_rate: usize,
     /// Microseconds: of the uploads before, and of the newest.
     least_us: [Option<u64>; 2],
     latencies: u32,
+}
+
+impl Default for UploadWindow {
+    fn default() -> Self {
+        Self {
+            in_flight: 0,
+            ended: [Ended::default(); ENDED],
+            next_ended: 0,
+            rates: [0; RATES],
+            next_rate: 0,
+            least_us: [None; 2],
+            latencies: 0,
+        }
+    }
 }
 
 impl UploadWindow {
@@ -55,7 +80,6 @@ impl UploadWindow {
         Sent {
             at: now,
             bytes,
-            delivered: self.delivered,
             is_limited: self.in_flight >= self.bytes() / 2,
         }
     }
@@ -70,14 +94,39 @@ impl UploadWindow {
             }
             return;
         }
-        self.delivered = self.delivered.saturating_add(sent.bytes);
         self.note_latency(took_us);
-        let brought = u128::from(self.delivered.saturating_sub(sent.delivered));
+        let brought = u128::from(sent.bytes) + self.brought_beside(sent.at, took_us);
         let rate = u64::try_from(brought * 1_000_000 / u128::from(took_us)).unwrap_or(u64::MAX);
-        if sent.is_limited || rate > self.bytes_per_s() {
+        self.ended[self.next_ended] = Ended {
+            at: now,
+            took_us,
+            bytes: sent.bytes,
+        };
+        self.next_ended = (self.next_ended + 1) % ENDED;
+        let is_telling = sent.is_limited && !self.is_small(sent.bytes);
+        if is_telling || rate > self.bytes_per_s() {
             self.rates[self.next_rate] = rate;
             self.next_rate = (self.next_rate + 1) % RATES;
         }
+    }
+
+    /// Bytes of those that have ended since `from`, which is so long ago: of each what it brought in so much time.
+    fn brought_beside(&self, from: Instant, took_us: u64) -> u128 {
+        let since = self.ended.iter().filter(|ended| ended.at > from);
+        let parts = since.map(|ended| {
+            let within_us = took_us.min(ended.took_us);
+            u128::from(ended.bytes) * u128::from(within_us) / u128::from(ended.took_us.max(1))
+        });
+        parts.sum()
+    }
+
+    /// Beside those that have ended of late.
+    fn is_small(&self, bytes: u64) -> bool {
+        let all = self.ended.iter().filter(|ended| ended.took_us > 0);
+        let (count, together) = all.fold((0_u128, 0_u128), |(count, together), ended| {
+            (count + 1, together + u128::from(ended.bytes))
+        });
+        2 * u128::from(bytes) * count < together
     }
 
     fn note_latency(&mut self, took_us: u64) {
@@ -175,6 +224,48 @@ mod tests {
             link.round(MIB);
         }
         assert!(link.round(MIB) < 3_000_000);
+    }
+
+    /// What ended while a small upload was under way was on its way for far longer.
+    #[test]
+    fn a_small_upload_beside_large_ones_tells_nothing_of_the_rate() {
+        for count in [1, 8, 32] {
+            let mut link = Link::new(20_000, 10_000_000 / 8);
+            for _ in 0..20 {
+                let large: Vec<Sent> = (0..count)
+                    .map(|_| link.window.on_sent(Instant(link.now), MIB))
+                    .collect();
+                link.now += count * MIB * 1_000_000 / link.bytes_per_s;
+                let small = link.window.on_sent(Instant(link.now - 10_000), 300);
+                for sent in &large {
+                    link.window.on_ended(Instant(link.now), sent, true);
+                }
+                link.window.on_ended(Instant(link.now + 10_000), &small, true);
+                let rate = link.window.bytes_per_s();
+                assert!(
+                    (link.bytes_per_s / 2..2 * link.bytes_per_s).contains(&rate),
+                    "{count} at once: {rate} bytes a second"
+                );
+            }
+        }
+    }
+
+    /// One after the other begins and ends, as they do where each takes its own time.
+    #[test]
+    fn the_rate_is_that_of_all_together() {
+        let (count, took_us) = (16, 1_600_000);
+        let mut window = UploadWindow::default();
+        let mut under_way: VecDeque<(Sent, u64)> = VecDeque::new();
+        for step in 0..400 {
+            let now = 1_000_000 + step * took_us / count;
+            if under_way.len() as u64 == count {
+                let (sent, _) = under_way.pop_front().unwrap();
+                window.on_ended(Instant(now), &sent, true);
+            }
+            under_way.push_back((window.on_sent(Instant(now), MIB), now));
+        }
+        let rate = window.bytes_per_s();
+        assert!((9 * MIB..=11 * MIB).contains(&rate), "{rate} bytes a second");
     }
 
     #[test]

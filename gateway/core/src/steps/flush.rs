@@ -384,7 +384,9 @@ impl Core {
                 upload.ready = self.now;
             }
             lanes -= 1;
-            room = room.min(self.config.fingerprints_max).saturating_sub(upload.items.len());
+            room = room
+                .min(self.config.fingerprints_max)
+                .saturating_sub(upload.items.len());
             memory = memory.min(self.lanes.upload_blocks).saturating_sub(upload.items.len());
             self.out.push(Command::Upload {
                 job: *job,
