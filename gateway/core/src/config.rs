@@ -13,6 +13,26 @@ pub enum FlushInterval {
     Stout,
 }
 
+/// What a fetch brings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FetchUnit {
+    /// What was asked for, by ranges of the object.
+    #[default]
+    Range,
+    /// The object: what else lies in it comes with what was asked for.
+    Object,
+}
+
+/// Who says which reads are sequential, to replacement policies that care.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SequentialBy {
+    /// The prefetcher, if it follows streams.
+    #[default]
+    Prefetcher,
+    /// The policy itself, by what it was asked for.
+    Replacement,
+}
+
 /// What a core may use, and how long it waits; none of it changes while it runs.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -94,6 +114,10 @@ pub struct Config {
     /// When so many dirty blocks wait for the upload of others of the same contents, no more are hashed; the jobs under way
     /// may add theirs. The batch that confirms an object redirects all that wait for it.
     pub followers_max: usize,
+    /// What a fetch brings.
+    pub fetch_unit: FetchUnit,
+    /// Who says which reads are sequential.
+    pub sequential_by: SequentialBy,
     /// GETs in flight at once; prefetch takes at most three quarters of them.
     pub fetches_max: usize,
     /// Blocks that GETs in flight may bring at once: each is in memory twice for a moment, as it came and decoded.
@@ -148,6 +172,8 @@ impl Default for Config {
             slot_reads_max: 12,
             read_timeout_ms: 60_000,
             fingerprints_max: 1 << 18,
+            fetch_unit: FetchUnit::Range,
+            sequential_by: SequentialBy::Prefetcher,
             fetches_max: 16,
             fetch_blocks_max: 1 << 15,
             upload_retry_ms_min: 500,

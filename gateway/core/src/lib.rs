@@ -42,7 +42,7 @@ mod steps;
 mod test_bench;
 mod walks;
 
-pub use config::{Config, FlushInterval};
+pub use config::{Config, FetchUnit, FlushInterval, SequentialBy};
 pub use core_state::{Core, Counters, StoreState};
 pub use event::{
     Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, Loss, LossCause,

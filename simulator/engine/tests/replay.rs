@@ -166,6 +166,85 @@ fn nothing_is_lost_or_counted_twice() {
     }
 }
 
+/// One read of one block of an object brings all 64, and the request is that of the object.
+#[test]
+fn a_fetch_may_bring_the_whole_object() {
+    let folder = Folder::new();
+    let records: Vec<_> = (0..256).map(|block| read(block, (block * 37) % 256, 1)).collect();
+    let path = folder.trace(&records);
+    let settings = |unit| json!({"cache_blocks": 2_000, "fetch_unit": unit, "preload": "touched"});
+    let by_range = replay(&path, settings("range"));
+    assert_eq!((by_range.cloud.gets, by_range.reads.complete_misses), (256, 256));
+    let by_object = replay(&path, settings("object"));
+    assert_eq!((by_object.cloud.gets, by_object.reads.complete_misses), (4, 4));
+    assert_eq!(by_object.cloud.blocks_down, 256);
+    assert!(by_object.cloud.bytes_down > 256 * 4096, "descriptors come with them");
+    assert_eq!(by_object.prefetched.blocks, 0, "no prefetcher has asked for them");
+}
+
+/// Beside a prefetcher's suggestions, in a cache that has to evict; the core's invariants are checked after each event.
+#[test]
+fn whole_objects_and_prefetch_get_along() {
+    let folder = Folder::new();
+    for (replacement, prefetch) in [("lru", "amp"), ("sarc", "seq"), ("sarc", "graph"), ("gds-lc", "none")] {
+        let path = folder.trace(&mixture(5, 3_000));
+        let report = replay(
+            &path,
+            json!({"cache_blocks": 1_200, "replacement": replacement, "prefetch": prefetch, "fetch_unit": "object",
+                "arrivals": "trace", "sequential_by": "replacement"}),
+        );
+        let (reads, prefetched) = (&report.reads, &report.prefetched);
+        assert_eq!(report.read_latency.count, reads.requests);
+        assert!(report.cloud.blocks_down > reads.block_complete_misses + prefetched.blocks);
+        assert!(prefetched.used + prefetched.wasted + prefetched.dropped <= prefetched.blocks);
+    }
+}
+
+/// SARC finds runs by the tracks that are resident; the stream table of a prefetcher finds them sooner.
+#[test]
+fn sarc_may_judge_for_itself_what_is_sequential() {
+    let folder = Folder::new();
+    let path = folder.trace(&reads(11, 20_000));
+    let misses = |by| {
+        let report = replay(
+            &path,
+            json!({"cache_blocks": 600, "replacement": "sarc", "prefetch": "seq", "sequential_by": by}),
+        );
+        report.reads.block_complete_misses
+    };
+    assert_ne!(misses("prefetcher"), misses("replacement"));
+    let lru = |by| {
+        let settings = json!({"cache_blocks": 600, "replacement": "lru", "prefetch": "seq", "sequential_by": by});
+        replay(&path, settings).digest
+    };
+    assert_eq!(lru("prefetcher"), lru("replacement"), "LRU does not care");
+}
+
+/// What the trace overwrites lies where it was written last, and what was replaced between it; equal contents lie once.
+#[test]
+fn a_log_ages_the_layout() {
+    let folder = Folder::new();
+    let write = |time_us, first, contents: &[u64]| Record {
+        operation: Operation::Write,
+        contents: contents.to_vec(),
+        ..read(time_us, first, contents.len() as u64)
+    };
+    let records = [
+        read(0, 500, 1),
+        write(1, 0, &[1, 2, 3, 4]),
+        write(2, 2, &[5]),
+        write(3, 100, &[1, 0, 6]),
+        read(4, 0, 4),
+    ];
+    let path = folder.trace(&records);
+    let preloaded = |dedup| {
+        let settings = json!({"cache_blocks": 64, "preload": "aged", "dedup": dedup});
+        replay(&path, settings).cloud.preloaded_blocks
+    };
+    assert_eq!(preloaded(true), 256 + 6, "a page around block 500, then six contents");
+    assert_eq!(preloaded(false), 256 + 7);
+}
+
 #[test]
 fn the_same_job_gives_the_same_report() {
     let folder = Folder::new();

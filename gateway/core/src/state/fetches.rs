@@ -24,19 +24,25 @@ pub enum Purpose {
         sequential: Option<bool>,
     },
     Prefetch(PrefetchTag),
+    /// It lies in an object that is fetched for others of its blocks ([`crate::FetchUnit::Object`]); the address follows from
+    /// the distance to one of them.
+    Rest {
+        address: u64,
+        sequential: Option<bool>,
+    },
 }
 
 impl Purpose {
     pub fn miss_hint(&self) -> MissHint {
         match self {
             Self::Demand { miss_hint, .. } => *miss_hint,
-            Self::Prefetch(_) => MissHint::default(),
+            Self::Prefetch(_) | Self::Rest { .. } => MissHint::default(),
         }
     }
 
     pub fn prefetch_tag(&self) -> Option<PrefetchTag> {
         match self {
-            Self::Demand { .. } => None,
+            Self::Demand { .. } | Self::Rest { .. } => None,
             Self::Prefetch(prefetch_tag) => Some(*prefetch_tag),
         }
     }
@@ -51,7 +57,8 @@ impl Purpose {
         match *self {
             Self::Demand {
                 address, sequential, ..
-            } => Access {
+            }
+            | Self::Rest { address, sequential } => Access {
                 block,
                 address,
                 sequential,
@@ -68,7 +75,7 @@ impl Purpose {
 #[derive(Debug)]
 pub struct Fetch {
     pub descriptor: Arc<ObjectDescriptor>,
-    /// Indices into the descriptor's blocks, ascending, all for demand or all ahead of it.
+    /// Indices into the descriptor's blocks, ascending, all for demand or all ahead of it; and the rest of the object.
     pub blocks: Vec<(u16, Purpose)>,
     pub queued_at: Instant,
     pub launched_at: Instant,

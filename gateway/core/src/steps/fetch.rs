@@ -1,6 +1,7 @@
 //! GETs in flight. A block that is on its way is fetched once: readers that need it join (a partial miss), and a
 //! prefetch that a reader has joined becomes demand. Demand goes before prefetch.
 
+use crate::config::FetchUnit;
 use crate::core_state::Core;
 use crate::event::{BlockLoss, Command, FetchItem, JobId, Refusal, StoreFailure};
 use crate::state::fetches::{Fetch, Joined, Purpose, ranges};
@@ -18,9 +19,11 @@ impl Core {
     pub(crate) fn join_fetch(&mut self, pvbn: Pvbn, interest: Interest) -> Option<Joined> {
         let (job, index) = self.fetches.blocks.get(&pvbn).copied()?;
         let fetch = self.fetches.fetches.get_mut(&job)?;
+        let found = fetch.blocks.binary_search_by_key(&index, |(index, _)| *index);
+        let is_prefetch = found.is_ok_and(|position| fetch.blocks[position].1.prefetch_tag().is_some());
         let waiters = fetch.waiters.entry(index).or_default();
         let joined = Joined {
-            is_first_of_prefetch: waiters.is_empty() && fetch.blocks[0].1.prefetch_tag().is_some(),
+            is_first_of_prefetch: waiters.is_empty() && is_prefetch,
         };
         waiters.push(interest);
         if !fetch.demand {
@@ -35,30 +38,68 @@ impl Core {
 
     /// Queues a fetch of blocks of one object; close blocks share a range. Indices ascend and none is in flight.
     pub(crate) fn queue_fetch(&mut self, descriptor: &Arc<ObjectDescriptor>, blocks: &[(u16, Purpose)], demand: bool) {
-        for blocks in ranges(blocks) {
-            let job = self.next_job();
-            for (index, _) in blocks {
-                let pvbn = descriptor.blocks()[usize::from(*index)].pvbn;
-                let earlier = self.fetches.blocks.insert(pvbn, (job, *index));
-                assert_eq!(earlier, None, "a block on its way is not fetched again");
+        match self.config.fetch_unit {
+            FetchUnit::Range => {
+                for blocks in ranges(blocks) {
+                    self.queue_one_fetch(descriptor, blocks.to_vec(), demand);
+                }
             }
-            let fetch = Fetch {
-                descriptor: descriptor.clone(),
-                blocks: blocks.to_vec(),
-                queued_at: self.now,
-                launched_at: self.now,
-                generation: self.prefetch_state.generation,
-                slots: Vec::new(),
-                waiters: BTreeMap::new(),
-                demand,
-            };
-            self.fetches.fetches.insert(job, fetch);
-            if demand {
-                self.fetches.demand.push_back(job);
-            } else {
-                self.fetches.prefetch.push_back(job);
+            FetchUnit::Object => {
+                let blocks = self.with_rest(descriptor, blocks);
+                self.queue_one_fetch(descriptor, blocks, demand);
             }
         }
+    }
+
+    fn queue_one_fetch(&mut self, descriptor: &Arc<ObjectDescriptor>, blocks: Vec<(u16, Purpose)>, demand: bool) {
+        let job = self.next_job();
+        for (index, _) in &blocks {
+            let pvbn = descriptor.blocks()[usize::from(*index)].pvbn;
+            let earlier = self.fetches.blocks.insert(pvbn, (job, *index));
+            assert_eq!(earlier, None, "a block on its way is not fetched again");
+        }
+        let fetch = Fetch {
+            descriptor: descriptor.clone(),
+            blocks,
+            queued_at: self.now,
+            launched_at: self.now,
+            generation: self.prefetch_state.generation,
+            slots: Vec::new(),
+            waiters: BTreeMap::new(),
+            demand,
+        };
+        self.fetches.fetches.insert(job, fetch);
+        if demand {
+            self.fetches.demand.push_back(job);
+        } else {
+            self.fetches.prefetch.push_back(job);
+        }
+    }
+
+    /// With the object's other blocks that are not at hand, unless they would take a large part of the cache.
+    fn with_rest(&self, descriptor: &ObjectDescriptor, asked: &[(u16, Purpose)]) -> Vec<(u16, Purpose)> {
+        let all = descriptor.blocks();
+        if all.len() > self.slots.count() as usize / 8 {
+            return asked.to_vec();
+        }
+        let (mut blocks, mut next) = (Vec::with_capacity(all.len()), 0);
+        for (index, packed) in (0u16..).zip(all) {
+            if asked.get(next).is_some_and(|(asked, _)| *asked == index) {
+                blocks.push(asked[next]);
+                next += 1;
+            } else if !self.is_at_hand(packed.pvbn) {
+                let (near, purpose) = asked[next.saturating_sub(1)];
+                let near = all[usize::from(near)].pvbn;
+                let access = purpose.access(near);
+                let purpose = Purpose::Rest {
+                    address: access.address.wrapping_add(packed.pvbn.0.wrapping_sub(near.0)),
+                    sequential: access.sequential,
+                };
+                blocks.push((index, purpose));
+            }
+        }
+        assert_eq!(next, asked.len(), "their indices ascend");
+        blocks
     }
 
     pub(crate) fn pump_fetches(&mut self) {
@@ -188,7 +229,11 @@ impl Core {
 
     fn store_fetched(&mut self, mut fetch: Fetch, blocks: Vec<Result<BlockSum, BlockLoss>>) {
         assert_eq!(blocks.len(), fetch.blocks.len(), "a result for each block");
-        if matches!(fetch.blocks[0].1, Purpose::Demand { .. }) {
+        if fetch
+            .blocks
+            .iter()
+            .any(|(_, purpose)| matches!(purpose, Purpose::Demand { .. }))
+        {
             let micros = self.now.micros_since(fetch.queued_at);
             self.prefetch_state.admission.on_fetch(micros);
         }
@@ -242,7 +287,7 @@ impl Core {
         let access = purpose.access(pvbn);
         let cause = match purpose {
             Purpose::Demand { .. } => Cause::Demand,
-            Purpose::Prefetch(_) => Cause::Prefetch,
+            Purpose::Prefetch(_) | Purpose::Rest { .. } => Cause::Prefetch,
         };
         let arrival = Arrival {
             object: fetch.descriptor.first_pvbn().0,
@@ -276,7 +321,8 @@ impl Core {
         let mut position = 0;
         while position < fetch.blocks.len() {
             let Some(first) = fetch.blocks[position].1.prefetch_tag() else {
-                return;
+                position += 1;
+                continue;
             };
             let (mut prefetch_outcome, start) = (prefetch_outcome_of(position), position);
             let mut last = first;

@@ -5,6 +5,7 @@
 //! and insert to the replacement policy. Demand is queued, then what the prefetcher suggests and [`Admission`] admits
 //! (module `prefetch`). What becomes of prefetched blocks is gathered by `fetch` and `prefetched` and told at the end of a step.
 
+use crate::config::SequentialBy;
 use crate::core_state::{Core, Lookup};
 use crate::state::extent_map::Target;
 use crate::state::policy_counters::{PolicyCounters, Tally};
@@ -175,10 +176,8 @@ impl Core {
             Addressing::Logical | Addressing::Both => self.tell_by_place(read),
             Addressing::Pvbn => self.tell_by_pvbn(read),
         };
-        read.sequential = self
-            .prefetch_state
-            .knows_streams
-            .then_some(pattern == Pattern::Sequential);
+        let is_told = self.prefetch_state.knows_streams && self.config.sequential_by == SequentialBy::Prefetcher;
+        read.sequential = is_told.then_some(pattern == Pattern::Sequential);
         for index in 0..read.blocks.len() {
             if let Block::Held(slot) = read.blocks[index] {
                 self.touch(read, index as u64, slot);

@@ -239,7 +239,7 @@ impl Core {
     }
 
     /// Resident, or on its way.
-    fn is_at_hand(&self, pvbn: Pvbn) -> bool {
+    pub(crate) fn is_at_hand(&self, pvbn: Pvbn) -> bool {
         self.slots.find(pvbn).is_some() || self.fetches.contains(pvbn)
     }
 

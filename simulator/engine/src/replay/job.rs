@@ -25,6 +25,12 @@ pub struct Job {
     /// SARC keeps room for the streams of AMP and GRAPH, as the gateway's setting `[cache] sequential_floor`.
     #[serde(default)]
     pub sequential_floor: bool,
+    /// What a fetch brings.
+    #[serde(default)]
+    pub fetch_unit: FetchUnit,
+    /// Who tells SARC which reads are sequential.
+    #[serde(default)]
+    pub sequential_by: SequentialBy,
     /// What the prefetcher's addresses are.
     #[serde(default)]
     pub addressing: Addressing,
@@ -95,6 +101,28 @@ pub enum Addressing {
     Both,
 }
 
+/// What a fetch brings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FetchUnit {
+    /// What was asked for.
+    #[default]
+    Range,
+    /// The whole object, in one request: in the papers an object of the cloud is what lies behind a key.
+    Object,
+}
+
+/// Who tells SARC which reads are sequential.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SequentialBy {
+    /// The prefetcher's table of streams, as in the gateway.
+    #[default]
+    Prefetcher,
+    /// SARC's own rule: the track before it is resident.
+    Replacement,
+}
+
 /// Whether the prefetcher sees the trace's clients or one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -130,6 +158,9 @@ pub enum Preload {
     /// Every block of the aligned 256 around each of them.
     #[default]
     Pages,
+    /// These, and behind them what the trace writes, as a log that was written by an earlier run of it: in the order of writing, each
+    /// content once. Blocks are where they were written last; what was replaced still lies between them.
+    Aged,
 }
 
 /// A named latency table (see `replay::models`), one's own, as (quantile, milliseconds) pairs in ascending order, between

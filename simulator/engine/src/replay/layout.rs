@@ -1,11 +1,13 @@
 //! What is in the cloud when the trace begins. A first pass over the trace finds the blocks that are read before they are
 //! ever written; they, and with [`Preload::Pages`] their neighbours, get PVBNs in logical order, and every `pack_blocks`
 //! of them are one object. So the layout is that of data written sequentially: a few bytes a page, nothing an object.
+//! With [`Preload::Aged`] a log follows that the first pass has written.
 
 use super::contents;
 use super::error::{Error, Progress};
-use super::job::Preload;
-use super::requests::{Kind, Requests};
+use super::job::{Job, Preload};
+use super::policies::ORACLE;
+use super::requests::{Kind, Request, Requests};
 use hashbrown::HashMap;
 use std::sync::Arc;
 use tombolo_base::{BLOCK_BYTES, BlockEncoding, ObjectDescriptor, Pvbn, VolumeId};
@@ -18,6 +20,35 @@ pub struct Layout {
     pages: HashMap<(VolumeId, u64), Preloaded>,
     blocks: u64,
     pack_blocks: u64,
+    /// Pages that the log has blocks of.
+    logged: HashMap<(VolumeId, u64), MapPage>,
+}
+
+/// What an earlier run of the trace has written.
+#[derive(Debug, Default)]
+struct Log {
+    /// Where each block was written last, from 0 on.
+    places: HashMap<(VolumeId, u64), [Option<u64>; PAGE_ENTRIES as usize]>,
+    /// Contents that have a name.
+    names: HashMap<u64, u64>,
+    next: u64,
+}
+
+impl Log {
+    fn write(&mut self, request: &Request<'_>, dedup: bool) {
+        for offset in 0..request.span.count {
+            let block = request.span.first + offset;
+            let next = self.next;
+            let place = match request.contents.get(offset as usize) {
+                Some(0) => None,
+                Some(name) if dedup => Some(*self.names.entry(*name).or_insert(next)),
+                Some(_) | None => Some(next),
+            };
+            self.next += u64::from(place == Some(next));
+            let page = self.places.entry((request.span.volume, block / PAGE_ENTRIES));
+            page.or_insert([None; PAGE_ENTRIES as usize])[(block % PAGE_ENTRIES) as usize] = place;
+        }
+    }
 }
 
 /// A page of the map: which of its blocks are there, and the PVBN of the first of them.
@@ -41,15 +72,10 @@ pub struct Scan {
 }
 
 /// Reads the whole trace.
-pub fn scan(
-    requests: &mut Requests,
-    preload: Preload,
-    pack_blocks: u32,
-    wants_future: bool,
-    progress: Progress<'_>,
-) -> Result<(Layout, Scan), Error> {
+pub fn scan(requests: &mut Requests, job: &Job, progress: Progress<'_>) -> Result<(Layout, Scan), Error> {
     let (mut read, mut written) = (BlockSet::default(), BlockSet::default());
     let mut scan = Scan::default();
+    let mut log = (job.preload == Preload::Aged).then(Log::default);
     while let Some(request) = requests.next()? {
         scan.requests += 1;
         scan.last_us = request.time_us;
@@ -57,12 +83,15 @@ pub fn scan(
         match request.kind {
             Kind::Read => {
                 read.insert_unless(volume.0, first, count, Some(&written));
-                if wants_future {
+                if job.prefetch == ORACLE {
                     scan.future.push(FutureRead { volume, first, count });
                 }
             }
             Kind::Write => {
                 written.insert_unless(volume.0, first, count, Some(&read));
+                if let Some(log) = &mut log {
+                    log.write(&request, job.dedup);
+                }
             }
             Kind::Discard | Kind::Flush => {}
         }
@@ -70,7 +99,11 @@ pub fn scan(
             progress(0, 0)?;
         }
     }
-    Ok((Layout::new(&read, preload, pack_blocks), scan))
+    let mut layout = Layout::new(&read, job.preload, job.pack_blocks);
+    if let Some(log) = log {
+        layout.append(log);
+    }
+    Ok((layout, scan))
 }
 
 impl Layout {
@@ -79,17 +112,32 @@ impl Layout {
             pages: HashMap::new(),
             blocks: 0,
             pack_blocks: u64::from(pack_blocks),
+            logged: HashMap::new(),
         };
         for ((volume, page), bits) in read.pages() {
             let bits = match preload {
                 Preload::Touched => bits,
-                Preload::Pages => [u64::MAX; 4],
+                Preload::Pages | Preload::Aged => [u64::MAX; 4],
             };
             let first = FIRST_PVBN + layout.blocks;
             layout.blocks += bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
             layout.pages.insert((VolumeId(volume), page), Preloaded { first, bits });
         }
         layout
+    }
+
+    fn append(&mut self, log: Log) {
+        let first = self.next_pvbn();
+        for ((volume, page), places) in log.places {
+            let mut map = self.page(volume, page);
+            for (entry, place) in (0u16..).zip(places) {
+                if let Some(place) = place {
+                    map.set(entry, 1, Some(Pvbn(first + place)));
+                }
+            }
+            self.logged.insert((volume, page), map);
+        }
+        self.blocks += log.next;
     }
 
     pub fn blocks(&self) -> u64 {
@@ -111,11 +159,15 @@ impl Layout {
 
     #[expect(clippy::disallowed_methods, reason = "the caller changes each page for itself")]
     pub fn pages_of(&self, volume: VolumeId) -> impl Iterator<Item = u64> + '_ {
-        let of_volume = self.pages.keys().filter(move |(found, _)| *found == volume);
+        let all = self.pages.keys().chain(self.logged.keys());
+        let of_volume = all.filter(move |(found, _)| *found == volume);
         of_volume.map(|(_, page)| *page)
     }
 
     pub fn page(&self, volume: VolumeId, page: u64) -> MapPage {
+        if let Some(logged) = self.logged.get(&(volume, page)) {
+            return logged.clone();
+        }
         let mut map = MapPage::default();
         let Some(Preloaded { first, bits }) = self.pages.get(&(volume, page)) else {
             return map;

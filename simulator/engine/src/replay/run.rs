@@ -3,12 +3,12 @@
 use super::PROGRESS_REQUESTS;
 use super::devices::Store;
 use super::error::{Error, Progress};
-use super::job::{Arrivals, Clients, Job};
+use super::job::{Arrivals, Clients, FetchUnit, Job, SequentialBy};
 use super::latency::{Stream, unit};
 use super::layout::{Scan, scan};
 use super::ledger::dollars;
 use super::metadata::{Beginning, Metadata};
-use super::policies::{self, ORACLE};
+use super::policies;
 use super::report::{CloudTraffic, PolicyState, Prefetched, Reads, Report, Writes};
 use super::requests::{Kind, Request, Requests};
 use super::world::World;
@@ -40,9 +40,8 @@ pub fn run<'a>(job: &'a Job, store: Option<&'a mut (dyn Store + 'a)>, progress: 
     validate(job)?;
     let began = WallInstant::now();
     let blocks_max = request_blocks_max(job);
-    let wants_future = job.prefetch == ORACLE;
     let mut requests = Requests::open(&job.trace, blocks_max)?;
-    let (layout, scan) = scan(&mut requests, job.preload, job.pack_blocks, wants_future, progress)?;
+    let (layout, scan) = scan(&mut requests, job, progress)?;
     if job.arrivals == Arrivals::Trace && scan.requests > 1 && scan.last_us == 0 {
         let reason = "the trace has no times".into();
         let field = "arrivals";
@@ -134,6 +133,14 @@ fn core_of(job: &Job, next_pvbn: u64, scan: &Scan) -> Result<Core, Error> {
         object_blocks_max: job.pack_blocks as usize,
         fetches_max: lanes,
         sequential_floor: job.sequential_floor,
+        fetch_unit: match job.fetch_unit {
+            FetchUnit::Range => tombolo_core::FetchUnit::Range,
+            FetchUnit::Object => tombolo_core::FetchUnit::Object,
+        },
+        sequential_by: match job.sequential_by {
+            SequentialBy::Prefetcher => tombolo_core::SequentialBy::Prefetcher,
+            SequentialBy::Replacement => tombolo_core::SequentialBy::Replacement,
+        },
         ..Config::default()
     };
     let parts = Parts {

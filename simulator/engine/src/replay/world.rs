@@ -9,7 +9,7 @@ use super::accesses::AccessCounts;
 use super::contents;
 use super::devices::{CloudLatency, DiskQueue, GetRequest, PutRequest, Store};
 use super::error::Error;
-use super::job::Job;
+use super::job::{FetchUnit, Job};
 use super::latency::{Stream, mix};
 use super::ledger::{LatencyCounts, SeriesCounts, Stored};
 use super::metadata::Metadata;
@@ -34,6 +34,7 @@ pub struct World<'a> {
     store: Option<&'a mut dyn Store>,
     dedup: bool,
     check: bool,
+    fetch_unit: FetchUnit,
     commands: Vec<Command>,
     /// What happens at this instant.
     events: VecDeque<Event>,
@@ -119,6 +120,7 @@ impl<'a> World<'a> {
             store,
             dedup: job.dedup,
             check: job.check,
+            fetch_unit: job.fetch_unit,
             commands: Vec::new(),
             events: VecDeque::new(),
             pending: BinaryHeap::new(),
@@ -370,11 +372,16 @@ impl<'a> World<'a> {
         let (Some(first), Some(last)) = (block(items.first()), block(items.last())) else {
             unreachable!("a fetch is for something");
         };
-        let end = u64::from(last.offset_bytes) + u64::from(last.stored_bytes);
+        let range = match self.fetch_unit {
+            FetchUnit::Range => {
+                u64::from(first.offset_bytes)..u64::from(last.offset_bytes) + u64::from(last.stored_bytes)
+            }
+            FetchUnit::Object => 0..descriptor.object_bytes() as u64,
+        };
         let request = GetRequest {
             object: descriptor.first_pvbn().0,
-            offset_bytes: u64::from(first.offset_bytes),
-            bytes: end - u64::from(first.offset_bytes),
+            offset_bytes: range.start,
+            bytes: range.end - range.start,
             demand,
         };
         let store = self.store.as_mut().map(|store| &mut **store as &mut dyn Store);
