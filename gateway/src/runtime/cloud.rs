@@ -5,6 +5,7 @@ use super::Gateway;
 use super::execute::disk_error;
 use super::open::Options;
 use super::replicas::{CheckedCopies, Replicas};
+use super::warm_connections::WarmConnections;
 use bytes::Bytes;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +14,8 @@ use tombolo_base::{BLOCK_BYTES, BlockSum, OBJECT_BLOCKS_MAX, ObjectDescriptor, O
 use tombolo_cloud_driver::PooledBuffer;
 use tombolo_cloud_driver::object::{Compression, ObjectReader, byte_range, decode_object};
 use tombolo_cloud_driver::{
-    Cause, ErrorKind, GateDepth, Limited, ListedObject, ObjectStore, Pace, PaceState, Paced, Priority, PutMode,
-    RetryCounts, Retrying, StoreCounts, StoreError,
+    Cause, Connections, ErrorKind, GateDepth, Limited, ListedObject, ObjectStore, Pace, PaceState, Paced, Priority,
+    PutMode, RetryCounts, Retrying, StoreCounts, StoreError,
 };
 use tombolo_core::local_metadata::{MetadataRead, Table};
 use tombolo_core::{BlockLoss, Event, FetchItem, JobId, Lanes, Loss, LossCause, StoreFailure, UploadFailure};
@@ -40,6 +41,8 @@ pub struct Cloud {
     pub check: Arc<dyn ObjectStore>,
     pub other: Arc<dyn ObjectStore>,
     pub counts: StoreCounts,
+    /// Of the store itself.
+    pub warm: WarmConnections,
     /// The other stores that hold the same, if there are any.
     pub replicas: Option<Replicas>,
     retrying: Arc<Retrying>,
@@ -69,6 +72,10 @@ impl Cloud {
         runtime: tokio::runtime::Runtime,
     ) -> io::Result<Self> {
         let (pace, policy, compression) = (options.pace.clone(), options.retry, options.compression);
+        let warm = WarmConnections {
+            connections: Connections::new(store.clone(), counts.clone()),
+            count: options.warm_connections,
+        };
         let paced = Paced::new(store, pace.clone());
         let retrying = Arc::new(Retrying::new(Arc::new(paced), policy));
         // Who only reads has no use for what would be written to them.
@@ -101,6 +108,7 @@ impl Cloud {
             check: handle(Priority::Prefetch, Cause::Check),
             other: handle(Priority::Demand, Cause::Other),
             counts,
+            warm,
             retrying,
             limited,
             pace,
