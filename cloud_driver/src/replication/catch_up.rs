@@ -139,7 +139,9 @@ async fn compare(replica: &Replica, primary: &Arc<dyn ObjectStore>) -> Result<()
         key: key.clone(),
         time_s: unix_s(),
     };
-    let removals: Vec<Record> = compared.extras().map(removal).collect();
+    // What does not fit is found by the next comparison, if there is one.
+    let room = replica.backlog.room();
+    let removals: Vec<Record> = compared.extras().take(room).map(removal).collect();
     if replica.backlog.backlog().generation() == generation {
         let records = removals.into_iter().chain([Record::Compared]).collect();
         replica.note(records, Durability::Now).await?;
