@@ -16,6 +16,7 @@ mod catch_up;
 mod comparison;
 mod deadline;
 mod presence;
+mod proof;
 mod read_choice;
 mod replica;
 

@@ -8,6 +8,7 @@ use super::backlog::{Behind, Record, RootSalt, Task};
 use super::backlog_file::{BacklogFile, Durability};
 use super::deadline::Deadline;
 use super::presence::Presence;
+use super::proof::Proof;
 use super::{ROOT, is_named_by_contents, locked, unix_s};
 use crate::metadata_object::{MetadataKind, salt_of_object};
 use crate::store::{ETag, ObjectStore, PutMode, Result};
@@ -171,6 +172,7 @@ pub struct Replica {
     is_away: watch::Sender<bool>,
     reason: Mutex<Option<String>>,
     standing: Mutex<Standing>,
+    pub(super) proof: Proof,
     roots: Mutex<Roots>,
     /// One at a time asks whose it is, or moves its root.
     moving: tokio::sync::Mutex<()>,
@@ -203,7 +205,9 @@ fn is_failure(error: &StoreError) -> bool {
 impl Replica {
     pub(super) fn new(options: ReplicaOptions) -> Self {
         let in_time = Deadline::new(options.store, options.url.clone(), options.away_after);
+        let unproven = options.backlog.backlog().unproven();
         Self {
+            proof: Proof::after(unproven),
             name: options.name,
             url: options.url,
             store: Arc::new(Limited::below(Arc::new(in_time), options.limits)),
@@ -329,8 +333,7 @@ impl Replica {
         if !self.is_here() || !self.recognise().await {
             return false;
         }
-        let put = self.store.put(key, bytes.clone(), PutMode::Overwrite);
-        if self.ask(Operation::Put, key, put).await.is_err() {
+        if self.put(key, bytes.clone()).await.is_err() {
             return false;
         }
         if self.backlog.task(key).is_none() {
@@ -340,6 +343,37 @@ impl Replica {
         self.note(vec![Record::Settled { key }], Durability::Sometime)
             .await
             .is_ok()
+    }
+
+    /// True for good only once a root has followed: see [`super::proof`].
+    async fn put(&self, key: &str, bytes: Bytes) -> Result<()> {
+        let put = self.store.put(key, bytes, PutMode::Overwrite);
+        self.change(Operation::Put, key, put).await.map(drop)
+    }
+
+    /// As [`Self::put`].
+    async fn erase(&self, key: &str) -> Result<()> {
+        self.change(Operation::Delete, key, self.store.delete(key)).await
+    }
+
+    async fn change<T>(
+        &self,
+        operation: Operation,
+        key: &str,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let refusals = self.proof.refusals();
+        let done = self.ask(operation, key, request).await?;
+        let round = self.proof.round();
+        let is_noted = self.backlog.backlog().unproven() >= Some(round);
+        if !is_noted {
+            self.note(vec![Record::Unproven { round }], Durability::Now).await?;
+        }
+        // Whoever found another place meanwhile may not have seen that note.
+        match self.proof.refusals() == refusals {
+            true => Ok(done),
+            false => Err(self.unreachable()),
+        }
     }
 
     /// It lacks an object that the primary has: on stable storage when this returns.
@@ -368,17 +402,15 @@ impl Replica {
 
     /// The primary has it no more, or that is found out later. As long as the replica's root is an older one, that may need it.
     pub(super) async fn delete(&self, key: &str, is_gone: bool) -> Result<()> {
-        if is_gone && self.is_even() && self.is_here() && self.recognise().await {
-            let delete = self.store.delete(key);
-            if self.ask(Operation::Delete, key, delete).await.is_ok() {
-                return match self.backlog.task(key) {
-                    Some(_) => {
-                        self.note(vec![Record::Settled { key: key.into() }], Durability::Sometime)
-                            .await
-                    }
-                    None => Ok(()),
-                };
-            }
+        let may_go = is_gone && self.is_even() && self.is_here();
+        if may_go && self.recognise().await && self.erase(key).await.is_ok() {
+            return match self.backlog.task(key) {
+                Some(_) => {
+                    self.note(vec![Record::Settled { key: key.into() }], Durability::Sometime)
+                        .await
+                }
+                None => Ok(()),
+            };
         }
         let record = Record::Remove {
             key: key.into(),
@@ -458,10 +490,13 @@ impl Replica {
             true => before.mode(),
             false => PutMode::Overwrite,
         };
+        let below = self.proof.begin_round();
         let put = self.store.put(ROOT, wanted.bytes, mode);
         let etag = self.ask(Operation::Put, ROOT, put).await?;
-        self.note(vec![Record::RootFound(wanted.salt)], Durability::Sometime)
-            .await?;
+        let mut records = vec![Record::RootFound(wanted.salt)];
+        // Without a condition it may have gone anywhere.
+        records.extend(wanted.is_conditional.then_some(Record::Proven { below }));
+        self.note(records, Durability::Sometime).await?;
         let mut roots = locked(&self.roots);
         roots.etag = RootTag::Present(etag);
         roots.arrived = Some(wanted.number);
@@ -512,9 +547,21 @@ impl Replica {
                 return Ok(false);
             }
         }
+        self.compare_unproven().await?;
         locked(&self.roots).etag = found.map_or(RootTag::Absent, |(_, etag)| RootTag::Present(etag));
         *locked(&self.standing) = Standing::Ours;
         Ok(true)
+    }
+
+    /// It is ours, and may have been another place when something was put there.
+    async fn compare_unproven(&self) -> Result<()> {
+        let is_unproven = self.backlog.backlog().unproven().is_some();
+        if self.proof.is_in_question() && is_unproven {
+            let compare = Record::Compare { time_s: unix_s() };
+            self.note(vec![compare], Durability::Now).await?;
+        }
+        self.proof.settled();
+        Ok(())
     }
 
     /// It is left alone from now on, and looked at now and then.
@@ -536,6 +583,7 @@ impl Replica {
             tracing::error!(replica = self.name, reason, "a replica is not this gateway's");
             *told = Some(reason.clone());
         }
+        self.proof.refused();
         *locked(&self.standing) = Standing::Foreign(reason);
     }
 
@@ -581,8 +629,7 @@ impl Replica {
         if is_named_by_contents(key) {
             match primary.get(key, None).await {
                 Ok(bytes) => {
-                    let put = self.store.put(key, bytes, PutMode::Overwrite);
-                    self.ask(Operation::Put, key, put).await?;
+                    self.put(key, bytes).await?;
                     self.brought.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(StoreError::NotFound { .. }) => {}
@@ -610,9 +657,7 @@ impl Replica {
             Ok(_) | Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
-        let put = self.store.put(key, bytes, PutMode::Overwrite);
-        self.ask(Operation::Put, key, put).await?;
-        Ok(())
+        self.put(key, bytes).await
     }
 
     /// Removes what the primary has no more, now that its root does not need it either. A comparison may have seen an object
@@ -620,7 +665,7 @@ impl Replica {
     pub(super) async fn remove(&self, primary: &dyn ObjectStore, key: &str) -> Result<()> {
         match primary.head(key).await {
             Err(StoreError::NotFound { .. }) => {
-                self.ask(Operation::Delete, key, self.store.delete(key)).await?;
+                self.erase(key).await?;
             }
             Ok(_) => {}
             Err(error) => return Err(error),
@@ -637,8 +682,7 @@ impl Replica {
         if !self.recognise().await {
             return Err(self.unreachable());
         }
-        let put = self.store.put(key, bytes, PutMode::Overwrite);
-        self.ask(Operation::Put, key, put).await?;
+        self.put(key, bytes).await?;
         self.healed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

@@ -335,6 +335,51 @@ async fn a_root_that_is_accepted_by_name_is_replaced_and_no_other() {
     assert_eq!(gateway.status()[0].state, ReplicaState::Foreign);
 }
 
+/// What was put before that was noticed went elsewhere, also if nobody lives to notice it.
+#[tokio::test(start_paused = true)]
+async fn what_was_put_into_another_place_is_brought_when_the_replica_is_back() {
+    for (is_noticed, is_restarted) in [(true, false), (true, true), (false, true)] {
+        let world = World::new();
+        let gateway = world.open_compared().await;
+        gateway.put("objects/a", "one").await.unwrap();
+        gateway.put_root(&["objects/a"]).await.unwrap();
+        world.replica.set_aside();
+        gateway.put("objects/b", "two").await.unwrap();
+        assert_eq!(world.replica.keys(), ["objects/b"]);
+        if is_noticed {
+            gateway.put_root(&["objects/a", "objects/b"]).await.unwrap();
+            tokio::time::sleep(MINUTE).await;
+            assert_eq!(gateway.status()[0].state, ReplicaState::Foreign);
+        }
+        let living = (!is_restarted).then_some(gateway);
+        world.replica.put_back();
+        let gateway = living.unwrap_or_else(|| world.open());
+        tokio::time::sleep(MINUTE).await;
+        gateway.put_root(&["objects/a", "objects/b"]).await.unwrap();
+        assert_eq!(world.replica.keys(), ["objects/a", "objects/b", "root"]);
+        let status = &gateway.status()[0];
+        assert_eq!(status.state, ReplicaState::Even, "{is_noticed} {is_restarted}: {status:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_compares_only_if_something_was_put_after_the_last_root() {
+    for (is_covered, key) in [(true, "objects/a"), (false, "objects/b")] {
+        let world = World::new();
+        let gateway = world.open_compared().await;
+        gateway.put("objects/a", "one").await.unwrap();
+        gateway.put_root(&["objects/a"]).await.unwrap();
+        if !is_covered {
+            gateway.put(key, "two").await.unwrap();
+        }
+        drop(gateway);
+        // A comparison brings it; nothing else looks at it.
+        world.replica.set_quietly(key, None);
+        let _gateway = world.open_compared().await;
+        assert_eq!(world.replica.get(key).is_some(), !is_covered);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_empty_bucket_in_its_place_is_not_filled_unasked() {
     let world = World::new();

@@ -25,11 +25,15 @@ fn named_by(root: &Bytes) -> Vec<String> {
     text.lines().skip(1).map(ToOwned::to_owned).collect()
 }
 
+type Objects = std::collections::BTreeMap<String, (ETag, Bytes)>;
+
 /// A store with a mind of its own.
 #[derive(Debug)]
 pub struct Bucket {
     name: &'static str,
-    objects: Mutex<std::collections::BTreeMap<String, (ETag, Bytes)>>,
+    objects: Mutex<Objects>,
+    /// What lay there before another place was put in its stead.
+    set_aside: Mutex<Option<Objects>>,
     puts: AtomicU64,
     is_watched: bool,
     is_away: AtomicBool,
@@ -45,6 +49,7 @@ impl Bucket {
         Arc::new(Self {
             name,
             objects: Mutex::default(),
+            set_aside: Mutex::default(),
             puts: AtomicU64::new(0),
             is_watched,
             is_away: AtomicBool::new(false),
@@ -108,6 +113,23 @@ impl Bucket {
 
     pub fn empty(&self) {
         locked(&self.objects).clear();
+    }
+
+    /// An empty place takes its stead, as that of a folder that is not mounted.
+    pub fn set_aside(&self) {
+        let before = std::mem::take(&mut *locked(&self.objects));
+        *locked(&self.set_aside) = Some(before);
+    }
+
+    pub fn is_set_aside(&self) -> bool {
+        locked(&self.set_aside).is_some()
+    }
+
+    /// As it was before [`Self::set_aside`]; what was put into the other place meanwhile is gone.
+    pub fn put_back(&self) {
+        if let Some(before) = locked(&self.set_aside).take() {
+            *locked(&self.objects) = before;
+        }
     }
 
     fn next_etag(&self) -> ETag {
@@ -375,12 +397,16 @@ impl Gateway {
         self.store.put(ROOT, bytes, mode).await
     }
 
+    fn has_had_root(&self) -> bool {
+        self.store.replicas[0].backlog.backlog().has_had_root()
+    }
+
     pub fn status(&self) -> Vec<ReplicaStatus> {
         self.store.status()
     }
 }
 
-/// Puts, folds, removals, outages of either store, restarts; then peace.
+/// Puts, folds, removals, outages of either store, another place in the replica's stead, restarts; then peace.
 pub async fn random_life(seed: u64) {
     let mut prng = Prng::new(seed);
     let entries_max = [4, 20, 1000][prng.below(3) as usize];
@@ -437,9 +463,15 @@ pub async fn random_life(seed: u64) {
                     let _ = tokio::time::timeout(Duration::from_millis(prng.below(150)), puts).await;
                 }
                 drop(gateway);
+                if prng.chance(500) {
+                    world.replica.put_back();
+                }
                 tokio::time::sleep(Duration::from_millis(prng.below(2_000))).await;
                 gateway = world.open();
             }
+            // Only of a bucket that has had a root it can be told that it is another place.
+            92 if !world.replica.is_set_aside() && gateway.has_had_root() => world.replica.set_aside(),
+            93 if gateway.status()[0].state == ReplicaState::Foreign => world.replica.put_back(),
             92..96 => {
                 if let Some(key) = confirmed.iter().nth(prng.below(confirmed.len().max(1) as u64) as usize)
                     && let Ok(bytes) = gateway.get(key).await
@@ -449,6 +481,11 @@ pub async fn random_life(seed: u64) {
             }
             _ => tokio::time::sleep(Duration::from_millis(prng.below(20_000))).await,
         }
+    }
+    if world.replica.is_set_aside() {
+        drop(gateway);
+        world.replica.put_back();
+        gateway = world.open();
     }
     for bucket in [&world.primary, &world.replica] {
         bucket.set_away(false);
