@@ -7,6 +7,7 @@
 use super::backlog::{Behind, Record, RootSalt, Task};
 use super::backlog_file::{BacklogFile, Durability};
 use super::deadline::Deadline;
+use super::path_load::PathLoad;
 use super::presence::Presence;
 use super::proof::Proof;
 use super::{ROOT, is_named_by_contents, locked, unix_s};
@@ -14,6 +15,7 @@ use crate::metadata_object::{MetadataKind, salt_of_object};
 use crate::store::{ETag, ObjectStore, PutMode, Result};
 use crate::{ErrorKind, Limited, Limits, Operation, StoreError};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,7 +51,8 @@ pub struct ReplicaOptions {
     pub backlog: Arc<BacklogFile>,
     /// A root that may be replaced.
     pub accepted_root: Option<AcceptedRoot>,
-    /// A request that takes longer, the time before its admission left out, makes it count as away.
+    /// A request that takes longer, the time before its admission left out, makes it count as away. What is brought later may
+    /// take as long besides as all that is on its way takes at the least rate of a path.
     pub away_after: Duration,
 }
 
@@ -164,6 +167,10 @@ pub struct Replica {
     pub(super) name: String,
     url: String,
     pub(super) store: Arc<dyn ObjectStore>,
+    /// The same, for puts that nobody waits for.
+    patient: Arc<dyn ObjectStore>,
+    pub(super) load: Arc<PathLoad>,
+    away_after: Duration,
     pub(super) backlog: Arc<BacklogFile>,
     accepted_root: Option<AcceptedRoot>,
     begun: RealInstant,
@@ -204,13 +211,19 @@ fn is_failure(error: &StoreError) -> bool {
 
 impl Replica {
     pub(super) fn new(options: ReplicaOptions) -> Self {
-        let in_time = Deadline::new(options.store, options.url.clone(), options.away_after);
+        let load = Arc::new(PathLoad::default());
+        let in_time = Deadline::new(options.store, options.url.clone(), options.away_after, load.clone());
+        let patient = Arc::new(in_time.patient());
+        let limited = Limited::below(Arc::new(in_time), options.limits);
         let unproven = options.backlog.backlog().unproven();
         Self {
             proof: Proof::after(unproven),
             name: options.name,
             url: options.url,
-            store: Arc::new(Limited::below(Arc::new(in_time), options.limits)),
+            patient: Arc::new(limited.through(patient)),
+            store: Arc::new(limited),
+            load,
+            away_after: options.away_after,
             backlog: options.backlog,
             accepted_root: options.accepted_root,
             begun: RealInstant::now(),
@@ -328,12 +341,12 @@ impl Replica {
         }
     }
 
-    /// True: the object is there, durably.
+    /// True: the object is there, durably. What would not be in time is not tried.
     pub(super) async fn write(&self, key: &str, bytes: &Bytes) -> bool {
-        if !self.is_here() || !self.recognise().await {
+        if !self.is_here() || self.load.is_late() || !self.recognise().await {
             return false;
         }
-        if self.put(key, bytes.clone()).await.is_err() {
+        if self.put(&self.store, key, bytes.clone()).await.is_err() {
             return false;
         }
         if self.backlog.task(key).is_none() {
@@ -346,8 +359,8 @@ impl Replica {
     }
 
     /// True for good only once a root has followed: see [`super::proof`].
-    async fn put(&self, key: &str, bytes: Bytes) -> Result<()> {
-        let put = self.store.put(key, bytes, PutMode::Overwrite);
+    async fn put(&self, store: &Arc<dyn ObjectStore>, key: &str, bytes: Bytes) -> Result<()> {
+        let put = store.put(key, bytes, PutMode::Overwrite);
         self.change(Operation::Put, key, put).await.map(drop)
     }
 
@@ -356,12 +369,7 @@ impl Replica {
         self.change(Operation::Delete, key, self.store.delete(key)).await
     }
 
-    async fn change<T>(
-        &self,
-        operation: Operation,
-        key: &str,
-        request: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
+    async fn change<T>(&self, operation: Operation, key: &str, request: impl Future<Output = Result<T>>) -> Result<T> {
         let refusals = self.proof.refusals();
         let done = self.ask(operation, key, request).await?;
         let round = self.proof.round();
@@ -624,12 +632,26 @@ impl Replica {
         }
     }
 
-    /// Brings an object that is noted as lacking. One that the primary does not have any more is not lacking.
-    pub(super) async fn bring(&self, primary: &dyn ObjectStore, key: &str) -> Result<()> {
+    /// Brings some at once, as many as [`PathLoad::copies`] says.
+    pub(super) async fn bring_together(&self, primary: &dyn ObjectStore, keys: &[&str]) -> Result<()> {
+        let begun = RealInstant::now();
+        let mut bytes = 0;
+        for brought in join_all(keys.iter().map(|key| self.bring(primary, key))).await {
+            bytes += brought?;
+        }
+        self.load.on_brought(bytes, begun.elapsed(), self.away_after);
+        Ok(())
+    }
+
+    /// Brings an object that is noted as lacking, and says of how many bytes. One that the primary does not have any more is not
+    /// lacking.
+    async fn bring(&self, primary: &dyn ObjectStore, key: &str) -> Result<u64> {
+        let mut size = 0;
         if is_named_by_contents(key) {
             match primary.get(key, None).await {
                 Ok(bytes) => {
-                    self.put(key, bytes).await?;
+                    size = bytes.len() as u64;
+                    self.put(&self.patient, key, bytes).await?;
                     self.brought.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(StoreError::NotFound { .. }) => {}
@@ -642,7 +664,7 @@ impl Replica {
             self.note(vec![Record::Settled { key: key.into() }], Durability::Sometime)
                 .await?;
         }
-        Ok(())
+        Ok(size)
     }
 
     /// One whose contents may be others under the same name.
@@ -657,7 +679,7 @@ impl Replica {
             Ok(_) | Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
-        self.put(key, bytes).await
+        self.put(&self.patient, key, bytes).await
     }
 
     /// Removes what the primary has no more, now that its root does not need it either. A comparison may have seen an object
@@ -682,7 +704,7 @@ impl Replica {
         if !self.recognise().await {
             return Err(self.unreachable());
         }
-        self.put(key, bytes).await?;
+        self.put(&self.patient, key, bytes).await?;
         self.healed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

@@ -39,6 +39,11 @@ pub struct Bucket {
     is_away: AtomicBool,
     is_hanging: AtomicBool,
     latency_us: AtomicU64,
+    /// What all puts together may send; 0: anything.
+    bytes_per_s: AtomicU64,
+    /// Of all puts, which take turns.
+    link: tokio::sync::Mutex<()>,
+    gets: AtomicU64,
     /// Of 1000 requests so many fail; some of them are carried out all the same.
     failing_permille: AtomicU64,
     prng: Mutex<Prng>,
@@ -55,6 +60,9 @@ impl Bucket {
             is_away: AtomicBool::new(false),
             is_hanging: AtomicBool::new(false),
             latency_us: AtomicU64::new(0),
+            bytes_per_s: AtomicU64::new(0),
+            link: tokio::sync::Mutex::default(),
+            gets: AtomicU64::new(0),
             failing_permille: AtomicU64::new(0),
             prng: Mutex::new(Prng::new(7)),
         })
@@ -70,6 +78,15 @@ impl Bucket {
 
     pub fn set_latency(&self, latency: Duration) {
         self.latency_us.store(latency.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    pub fn set_rate(&self, bytes_per_s: u64) {
+        self.bytes_per_s.store(bytes_per_s, Ordering::Relaxed);
+    }
+
+    /// Since it was made.
+    pub fn gets(&self) -> u64 {
+        self.gets.load(Ordering::Relaxed)
     }
 
     pub fn set_failing(&self, permille: u64) {
@@ -170,6 +187,18 @@ impl Bucket {
         }
     }
 
+    /// Puts share the link piece by piece, as connections do.
+    async fn carry(&self, mut bytes: u64) {
+        const PIECE_BYTES: u64 = 64 << 10;
+        let rate = self.bytes_per_s.load(Ordering::Relaxed);
+        while rate > 0 && bytes > 0 {
+            let piece = bytes.min(PIECE_BYTES);
+            let _turn = self.link.lock().await;
+            sleep(Duration::from_micros(piece * 1_000_000 / rate)).await;
+            bytes -= piece;
+        }
+    }
+
     fn lost(&self, key: &str, is_done: bool) -> StoreError {
         match is_done {
             true => StoreError::Interrupted {
@@ -213,6 +242,7 @@ impl Bucket {
 impl ObjectStore for Bucket {
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
         let (is_done, is_told) = self.fate().await;
+        self.carry(bytes.len() as u64).await;
         let put = match is_done {
             true => self.put_now(key, bytes, mode),
             false => Err(self.lost(key, false)),
@@ -224,6 +254,7 @@ impl ObjectStore for Bucket {
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+        self.gets.fetch_add(1, Ordering::Relaxed);
         let (_, is_told) = self.fate().await;
         if !is_told {
             return Err(self.lost(key, false));
