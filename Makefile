@@ -31,6 +31,7 @@ test: setup-test ## all tests that belong to every change
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked --no-fail-fast
+	$(PUBLIC_TRACES)
 	$(MAKE) -C tgt_plugin all asan
 	$(MAKE) -C fsal_plugin all sanitized
 	# As the tests of the workspace have built it: alone it has other features, with which most of it would be built again.
@@ -40,6 +41,10 @@ test: setup-test ## all tests that belong to every change
 	$(MAKE) -C tgt_plugin check check-asan
 	$(MAKE) -C fsal_plugin check check-sanitized
 	$(MAKE) e2e
+
+# Exactness on whole traces, in the tests that ignore it unless they are asked.
+PUBLIC_TRACES = $(if $(TOMBOLO_TRACES),cargo test --workspace --locked --test reference --test replay -- --ignored libcachesim,\
+	@echo "SKIPPED: misses of whole public traces against libCacheSim's: TOMBOLO_TRACES does not name their folder" >&2)
 
 e2e: setup-test ## end-to-end tests against real clients and servers
 	# The daemon as the tests of the workspace have built it: other features would build most of it again.
@@ -65,7 +70,7 @@ soak: setup-test ## many rounds of kills under load, large images, the simulator
 	cargo build --release --locked -p tombolo -p tombolo-engine
 	cargo build --release --locked -p tombolo-cloud-driver --example delay_proxy
 	$(if $(TOMBOLO_TRACES),cargo test --release --locked -p tombolo-cache --test reference -p tombolo-trace --test public -- --ignored)
-	$(if $(TOMBOLO_TRACES),cargo test --release --locked -p tombolo-engine --test replay keys_miss_as_libcachesim_says -- --ignored)
+	$(if $(TOMBOLO_TRACES),cargo test --release --locked -p tombolo-engine --test replay keys_of_public_traces_miss_as_libcachesim_says -- --ignored)
 	$(MAKE) -C tgt_plugin all
 	$(MAKE) -C fsal_plugin all
 	export TOMBOLO_BINARY="$(BUILT)/release/tombolo"; $(PYTEST) -m soak

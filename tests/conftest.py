@@ -168,5 +168,7 @@ def guest(folder: Path, closing: ExitStack) -> Guest:
 
 
 def s3_settings(endpoint: str, prefix: str = "gateway") -> dict[str, Any]:
-    """Settings of a gateway whose store is the test bucket at `endpoint`."""
-    return {"store": {"url": f"s3://{BUCKET}/{prefix}", "endpoint": endpoint, "allow_http": True}}
+    """Settings of a gateway whose store is the test bucket at `endpoint`. Connections are not kept warm: tests count
+    requests, or let them fail, and know nothing of those."""
+    store = {"url": f"s3://{BUCKET}/{prefix}", "endpoint": endpoint, "allow_http": True, "warm_connections": 0}
+    return {"store": store}

@@ -257,6 +257,38 @@ def test_what_was_altered_or_lost_in_one_store_is_mended_from_the_other(
     assert not stores.differences()
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_data_keys_that_a_replica_has_lost_are_put_there_again(
+    make_gateway: GatewayFactory, stores: Stores, is_deleted: bool
+) -> None:
+    gateway = filled(make_gateway, stores, stores.settings(), noise(1))
+    keys = stores.far_objects / "keys"
+    if is_deleted:
+        keys.unlink()
+    else:
+        keys.write_bytes(keys.read_bytes()[:-1] + b"x")
+    assert stores.differences() == ["keys"]
+    found = checked_store(gateway)["replicas"][0]
+    assert (found["missing"], found["altered"], found["healed"]) == (int(is_deleted), int(not is_deleted), 1), found
+    assert not stores.differences()
+    found = checked_store(gateway)["replicas"][0]
+    assert (found["missing"], found["altered"], found["healed"]) == (0, 0, 0), found
+
+
+def test_data_keys_of_the_store_that_are_not_known_to_be_good_spoil_no_replica(
+    make_gateway: GatewayFactory, stores: Stores
+) -> None:
+    gateway = filled(make_gateway, stores, stores.settings(), noise(1))
+    near, far = stores.near_objects / "keys", stores.far_objects / "keys"
+    whole = far.read_bytes()
+    near.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    done = gateway.try_cli("check", "--store", "--json", limit_s=120)
+    status = json.loads(done.stdout)
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert [finding["object"] for finding in status["findings"]] == ["keys"], status
+    assert status["replicas"][0]["healed"] == 0 and far.read_bytes() == whole, status
+
+
 def test_a_replica_that_another_gateway_has_taken_over_is_left_alone(
     make_gateway: GatewayFactory, stores: Stores
 ) -> None:

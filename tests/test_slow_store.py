@@ -23,6 +23,7 @@ CHUNK = 256 << 10
 LINK_MIB_S = 12.0
 ROUND_TRIP_MS = 20
 AS_USUAL_S, SLOW_S = 60, 3_600
+THIN_MIB_S, THIN_S = 0.5, 120
 COMPARED = 400
 """Chunks that are read again at the end, of all that were written."""
 
@@ -131,3 +132,36 @@ def test_an_hour_at_a_tenth_of_the_speed(make_gateway: GatewayFactory, s3: S3Ser
         with gateway.disk("vol") as disk:
             for index in sorted(chosen):
                 assert disk.read(index * CHUNK, CHUNK) == Writer.chunk(index), f"chunk {index}"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_what_is_read_ahead_over_a_thin_link_leaves_reads_their_turn(
+    make_gateway: GatewayFactory, s3: S3Server, tmp_path: Path
+) -> None:
+    """More under way than the link carries in the time that a request may take, and nothing would ever come."""
+    with link_to(s3, tmp_path) as link:
+        link.set_rate(100 * LINK_MIB_S)
+        endpoint = f"http://127.0.0.1:{link.port}"
+        gateway = make_gateway(merged(s3_settings(endpoint), {"cache": {"size": "512MiB"}}), s3.environment).start()
+        gateway.create_volume("vol", "128MiB")
+        with gateway.disk("vol") as disk:
+            for index in range(128 * MIB // CHUNK):
+                disk.write(index * CHUNK, Writer.chunk(index))
+            disk.flush()
+        gateway.drain(300)
+        gateway.stop()
+        gateway.cache_file.unlink()
+        link.set_rate(THIN_MIB_S)
+        gateway.start()
+        chunks, longest_s, begun = 0, 0.0, time.monotonic()
+        with gateway.disk("vol", limit_s=120) as disk:
+            while time.monotonic() - begun < THIN_S:
+                asked = time.monotonic()
+                assert disk.read(chunks * CHUNK, CHUNK) == Writer.chunk(chunks)
+                longest_s = max(longest_s, time.monotonic() - asked)
+                chunks += 1
+        rate = chunks * CHUNK / MIB / (time.monotonic() - begun)
+        print(f"{rate:.2f} of {THIN_MIB_S} MiB/s, longest read {longest_s:.1f} s")
+        assert metric(gateway, "tombolo_reads_refused_total") == 0
+        assert rate > THIN_MIB_S / 3, "half and more is the link's; the rest leaves room for any machine"

@@ -114,6 +114,26 @@ def test_a_block_that_is_not_what_its_fingerprint_says_is_found(make_gateway: Ga
     assert finding["blocks"] > 0 and finding["last_pvbn"] >= finding["first_pvbn"]
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_data_keys_that_are_damaged_or_missing_in_the_store_are_found(filled: Gateway, is_deleted: bool) -> None:
+    keys = filled.store_directory / "keys"
+    whole = keys.read_bytes()
+    if is_deleted:
+        keys.unlink()
+    else:
+        keys.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    status = checked(filled, 7)
+    (finding,) = status["findings"]
+    assert (finding["object"], finding["kind"]) == ("keys", "store_metadata")
+    assert "data keys" in finding["message"], finding
+    # As both messages promise.
+    filled.stop()
+    keys.unlink(missing_ok=True)
+    filled.start()
+    assert keys.read_bytes() == whole
+    assert checked(filled, 0)["findings_count"] == 0
+
+
 @contextmanager
 def writing(gateway: Gateway) -> Iterator[None]:
     """Blocks are written, written again and removed, so that maps, counts and objects change all the time."""

@@ -26,6 +26,8 @@ names! {
         Check = "check",
         /// Brought to a replica later, as it was away.
         Replication = "replication",
+        /// Connections are kept open while hosts are at work.
+        Warm = "warm",
         /// Anything else, such as another data key.
         Other = "other",
     }

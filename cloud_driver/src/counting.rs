@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 use tombolo_base::{Distribution, Histogram};
 
@@ -84,6 +84,8 @@ struct CauseCounters {
 struct AllCounters {
     operations: [Counters; Operation::ALL.len()],
     causes: [[CauseCounters; Operation::ALL.len()]; Cause::ALL.len()],
+    under_way: AtomicUsize,
+    most_under_way: AtomicUsize,
 }
 
 /// The shared counters; keep a clone to read them.
@@ -107,6 +109,12 @@ impl StoreCounts {
             })
         };
         Cause::ALL.into_iter().flat_map(of).collect()
+    }
+
+    /// The most requests that were under way at once since this was asked last.
+    pub fn take_most_under_way(&self) -> usize {
+        let present = self.0.under_way.load(Ordering::Relaxed);
+        self.0.most_under_way.swap(present, Ordering::Relaxed)
     }
 
     /// One for each operation, in the order of [`Operation::ALL`].
@@ -189,17 +197,7 @@ impl Counting {
         request: impl Future<Output = Result<T>>,
         payload_bytes: impl FnOnce(&T) -> usize,
     ) -> Result<T> {
-        let mut request_sent = Sent {
-            counts: &self.counts,
-            cause: cause::present().unwrap_or(self.unnamed),
-            operation,
-            begun: Instant::now(),
-            // Its caller may give it up; it may have been carried out all the same.
-            outcome: Err(Failed {
-                kind: ErrorKind::Retry,
-                is_charged: true,
-            }),
-        };
+        let mut request_sent = Sent::begin(&self.counts, cause::present().unwrap_or(self.unnamed), operation);
         let outcome = request.await;
         let recorded = outcome.as_ref().map(|value| payload_bytes(value) as u64);
         request_sent.outcome = recorded.map_err(Failed::from);
@@ -232,8 +230,27 @@ struct Sent<'c> {
     outcome: std::result::Result<u64, Failed>,
 }
 
+impl<'c> Sent<'c> {
+    fn begin(counts: &'c StoreCounts, cause: Cause, operation: Operation) -> Self {
+        let under_way = counts.0.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+        counts.0.most_under_way.fetch_max(under_way, Ordering::Relaxed);
+        Self {
+            counts,
+            cause,
+            operation,
+            begun: Instant::now(),
+            // Its caller may give it up; it may have been carried out all the same.
+            outcome: Err(Failed {
+                kind: ErrorKind::Retry,
+                is_charged: true,
+            }),
+        }
+    }
+}
+
 impl Drop for Sent<'_> {
     fn drop(&mut self) {
+        self.counts.0.under_way.fetch_sub(1, Ordering::Relaxed);
         let micros = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.counts.record(self.cause, self.operation, micros, self.outcome);
     }
@@ -330,6 +347,26 @@ mod tests {
             count(Cause::Recovery, Operation::Delete, 1, 0),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_most_requests_at_once_are_those_since_it_was_asked_last() {
+        let counts = StoreCounts::default();
+        let store_takes = |requests: usize| {
+            let sent: Vec<_> = (0..requests)
+                .map(|_| Sent::begin(&counts, Cause::Demand, Operation::Get))
+                .collect();
+            drop(sent);
+        };
+        assert_eq!(counts.take_most_under_way(), 0);
+        store_takes(3);
+        store_takes(2);
+        assert_eq!(counts.take_most_under_way(), 3);
+        assert_eq!(counts.take_most_under_way(), 0);
+        let lasting = Sent::begin(&counts, Cause::Flush, Operation::Put);
+        assert_eq!(counts.take_most_under_way(), 1);
+        assert_eq!(counts.take_most_under_way(), 1, "it is still under way");
+        drop(lasting);
     }
 
     #[test]

@@ -6,6 +6,9 @@
 //! | prefetch   | as demand, and prefetches < `prefetches_max`             | second |
 //! | put        | puts < `puts_max`, all < `total_max`                     | last  |
 //!
+//! What downloads bring together is bounded too (`get_bytes_max`, three quarters of it for prefetches); one alone may always go, and one
+//! that brings nothing to speak of.
+//!
 //! Within a class first come, first served. A `prefetches_max` below `gets_max` keeps slots free for demand, so that a demand get
 //! need not wait for a slow prefetch to end.
 
@@ -25,6 +28,8 @@ pub struct Limits {
     pub prefetches_max: usize,
     /// Everything together.
     pub total_max: usize,
+    /// Bytes of downloads.
+    pub get_bytes_max: u64,
 }
 
 impl Default for Limits {
@@ -36,6 +41,7 @@ impl Default for Limits {
             gets_max: 32,
             prefetches_max: 24,
             total_max: 48,
+            get_bytes_max: u64::MAX,
         }
     }
 }
@@ -47,6 +53,7 @@ impl Limits {
             gets_max: self.gets_max.max(1),
             prefetches_max: self.prefetches_max.max(1),
             total_max: self.total_max.max(1),
+            get_bytes_max: self.get_bytes_max,
         }
     }
 }
@@ -80,7 +87,16 @@ pub struct GateDepth {
 #[derive(Debug, Default)]
 struct State {
     in_flight: [usize; 3],
-    waiting: [VecDeque<oneshot::Sender<Permit>>; 3],
+    /// Of downloads.
+    bytes_in_flight: u64,
+    waiting: [VecDeque<Waiting>; 3],
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// Of a download.
+    bytes: u64,
+    sender: oneshot::Sender<Permit>,
 }
 
 /// Where the limits come from, asked before each admission.
@@ -105,6 +121,7 @@ pub(crate) struct Permit {
     /// `None` once the place has been given back.
     gate: Option<Arc<Gate>>,
     class: Class,
+    bytes: u64,
 }
 
 impl Gate {
@@ -115,11 +132,12 @@ impl Gate {
         })
     }
 
-    pub(crate) async fn admit(self: &Arc<Self>, class: Class) -> Permit {
+    /// `bytes` are those that a download brings.
+    pub(crate) async fn admit(self: &Arc<Self>, class: Class, bytes: u64) -> Permit {
         let receiver = {
             let mut state = self.state();
             let (sender, receiver) = oneshot::channel();
-            state.waiting[class as usize].push_back(sender);
+            state.waiting[class as usize].push_back(Waiting { bytes, sender });
             receiver
         };
         self.pump();
@@ -131,7 +149,7 @@ impl Gate {
         let state = self.state();
         let waiting = |class: Class| {
             let queue = &state.waiting[class as usize];
-            queue.iter().filter(|sender| !sender.is_closed()).count()
+            queue.iter().filter(|waiting| !waiting.sender.is_closed()).count()
         };
         GateDepth {
             demands_in_flight: state.in_flight[Class::Demand as usize],
@@ -147,20 +165,22 @@ impl Gate {
     /// the next.
     fn pump(self: &Arc<Self>) {
         loop {
-            let (class, sender) = {
+            let (class, Waiting { bytes, sender }) = {
                 let mut state = self.state();
                 let Some(class) = CLASSES.into_iter().find(|class| self.may_enter(&state, *class)) else {
                     return;
                 };
-                let sender = state.waiting[class as usize]
+                let waiting = state.waiting[class as usize]
                     .pop_front()
                     .expect("the class has a waiter");
                 state.in_flight[class as usize] += 1;
-                (class, sender)
+                state.bytes_in_flight += waiting.bytes;
+                (class, waiting)
             };
             let permit = Permit {
                 gate: Some(Arc::clone(self)),
                 class,
+                bytes,
             };
             if let Err(unwanted) = sender.send(permit) {
                 unwanted.leave();
@@ -171,16 +191,28 @@ impl Gate {
     fn may_enter(&self, state: &State, class: Class) -> bool {
         let [demands, prefetches, puts] = state.in_flight;
         let limits = (self.limits)().at_least_one();
+        let Some(next) = state.waiting[class as usize].front() else {
+            return false;
+        };
+        let fits = |bytes_max: u64| {
+            let in_flight = state.bytes_in_flight;
+            in_flight == 0 || next.bytes == 0 || in_flight.saturating_add(next.bytes) <= bytes_max
+        };
         let room_in_class = match class {
-            Class::Demand => demands + prefetches < limits.gets_max,
-            Class::Prefetch => demands + prefetches < limits.gets_max && prefetches < limits.prefetches_max,
+            Class::Demand => demands + prefetches < limits.gets_max && fits(limits.get_bytes_max),
+            Class::Prefetch => {
+                let room = demands + prefetches < limits.gets_max && prefetches < limits.prefetches_max;
+                room && fits(limits.get_bytes_max / 4 * 3)
+            }
             Class::Put => puts < limits.puts_max,
         };
-        room_in_class && demands + prefetches + puts < limits.total_max && !state.waiting[class as usize].is_empty()
+        room_in_class && demands + prefetches + puts < limits.total_max
     }
 
-    fn release(&self, class: Class) {
-        self.state().in_flight[class as usize] -= 1;
+    fn release(&self, class: Class, bytes: u64) {
+        let mut state = self.state();
+        state.in_flight[class as usize] -= 1;
+        state.bytes_in_flight -= bytes;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -193,7 +225,7 @@ impl Permit {
     /// Gives the place back without pumping, for the pump itself.
     fn leave(mut self) {
         if let Some(gate) = self.gate.take() {
-            gate.release(self.class);
+            gate.release(self.class, self.bytes);
         }
     }
 }
@@ -201,7 +233,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(gate) = self.gate.take() {
-            gate.release(self.class);
+            gate.release(self.class, self.bytes);
             gate.pump();
         }
     }
@@ -218,6 +250,7 @@ mod tests {
         gets_max: 3,
         prefetches_max: 2,
         total_max: 4,
+        get_bytes_max: u64::MAX,
     };
 
     fn fixed(limits: Limits) -> Arc<Gate> {
@@ -231,14 +264,15 @@ mod tests {
             prefetches_max: 1,
             puts_max: 1,
             total_max: 1,
+            get_bytes_max: u64::MAX,
         });
-        let held = gate.admit(Class::Put).await;
+        let held = gate.admit(Class::Put, 0).await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = Vec::new();
         for class in [Class::Put, Class::Prefetch, Class::Demand, Class::Demand] {
             let (gate, order) = (Arc::clone(&gate), Arc::clone(&order));
             tasks.push(tokio::spawn(async move {
-                let _permit = gate.admit(class).await;
+                let _permit = gate.admit(class, 0).await;
                 order.lock().unwrap().push(class);
             }));
             yield_now().await;
@@ -254,17 +288,51 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn downloads_together_bring_no_more_than_they_may() {
+        let gate = fixed(Limits {
+            gets_max: 10,
+            prefetches_max: 10,
+            total_max: 10,
+            get_bytes_max: 100,
+            ..LIMITS
+        });
+        let large = gate.admit(Class::Prefetch, 1_000).await;
+        drop(gate.admit(Class::Demand, 0).await);
+        drop(gate.admit(Class::Put, 0).await);
+        let waiting = |class, bytes| {
+            let gate = Arc::clone(&gate);
+            tokio::spawn(async move { gate.admit(class, bytes).await })
+        };
+        let (demand, prefetch) = (waiting(Class::Demand, 90), waiting(Class::Prefetch, 10));
+        yield_now().await;
+        let depth = gate.depth();
+        assert_eq!(
+            (depth.demands_waiting, depth.prefetches_waiting),
+            (1, 1),
+            "one alone goes, however large"
+        );
+        drop(large);
+        let demand = demand.await.unwrap();
+        yield_now().await;
+        assert_eq!(gate.depth().prefetches_waiting, 1, "three quarters are for prefetch");
+        drop(demand);
+        drop(prefetch.await.unwrap());
+        assert_eq!(gate.depth(), GateDepth::default());
+        assert_eq!(gate.state().bytes_in_flight, 0);
+    }
+
+    #[tokio::test]
     async fn prefetch_leaves_room_for_demand() {
         let gate = fixed(LIMITS);
-        let _one = gate.admit(Class::Prefetch).await;
-        let _two = gate.admit(Class::Prefetch).await;
+        let _one = gate.admit(Class::Prefetch, 0).await;
+        let _two = gate.admit(Class::Prefetch, 0).await;
         let third = tokio::spawn({
             let gate = Arc::clone(&gate);
-            async move { gate.admit(Class::Prefetch).await }
+            async move { gate.admit(Class::Prefetch, 0).await }
         });
         yield_now().await;
         assert_eq!(gate.depth().prefetches_waiting, 1);
-        let _demand = gate.admit(Class::Demand).await;
+        let _demand = gate.admit(Class::Demand, 0).await;
         third.abort();
         assert!(third.await.unwrap_err().is_cancelled());
     }
@@ -272,18 +340,18 @@ mod tests {
     #[tokio::test]
     async fn a_cancelled_waiter_loses_nothing() {
         let gate = fixed(Limits { puts_max: 1, ..LIMITS });
-        let held = gate.admit(Class::Put).await;
+        let held = gate.admit(Class::Put, 0).await;
         for _ in 0..10 {
             let waiter = tokio::spawn({
                 let gate = Arc::clone(&gate);
-                async move { gate.admit(Class::Put).await }
+                async move { gate.admit(Class::Put, 0).await }
             });
             yield_now().await;
             waiter.abort();
             assert!(waiter.await.unwrap_err().is_cancelled());
         }
         drop(held);
-        drop(gate.admit(Class::Put).await);
+        drop(gate.admit(Class::Put, 0).await);
         assert_eq!(gate.depth(), GateDepth::default());
     }
 
@@ -296,7 +364,7 @@ mod tests {
             let class = CLASSES[index % 3];
             let (gate, running) = (Arc::clone(&gate), Arc::clone(&running));
             tasks.spawn(async move {
-                let _permit = gate.admit(class).await;
+                let _permit = gate.admit(class, 0).await;
                 running[class as usize].fetch_add(1, Ordering::SeqCst);
                 yield_now().await;
                 let [_, prefetches, puts] = [0, 1, 2].map(|class: usize| running[class].load(Ordering::SeqCst));

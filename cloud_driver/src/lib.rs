@@ -59,6 +59,8 @@ mod retrying;
 mod s3;
 #[cfg(feature = "net")]
 mod store;
+#[cfg(feature = "net")]
+mod warm;
 
 #[cfg(feature = "net")]
 pub use buffer_pool::{BufferPool, PooledBuffer};
@@ -89,3 +91,5 @@ pub use retrying::{RetryCounts, Retrying};
 pub use s3::{AddressingStyle, Environment, S3Settings, S3Store, Secret, StaticCredentials, UploadChecksum};
 #[cfg(feature = "net")]
 pub use store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
+#[cfg(feature = "net")]
+pub use warm::Connections;

@@ -2,7 +2,7 @@
 
 use crate::cause::{Cause, with_cause};
 use crate::gate::{Class, Gate, GateDepth, Limits};
-use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
+use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result, bytes_of};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::ops::Range;
@@ -84,27 +84,28 @@ impl Limited {
 #[async_trait]
 impl ObjectStore for Limited {
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
-        let _permit = self.gate.admit(Class::Put).await;
+        let _permit = self.gate.admit(Class::Put, 0).await;
         with_cause(self.cause, self.inner.put(key, bytes, mode)).await
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        let _permit = self.gate.admit(self.read_class()).await;
+        let bytes = bytes_of(range.as_ref());
+        let _permit = self.gate.admit(self.read_class(), bytes).await;
         with_cause(self.cause, self.inner.get(key, range)).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta> {
-        let _permit = self.gate.admit(self.read_class()).await;
+        let _permit = self.gate.admit(self.read_class(), 0).await;
         with_cause(self.cause, self.inner.head(key)).await
     }
 
     async fn list(&self, prefix: &str, start_after: Option<&str>, limit: usize) -> Result<Vec<ListedObject>> {
-        let _permit = self.gate.admit(self.read_class()).await;
+        let _permit = self.gate.admit(self.read_class(), 0).await;
         with_cause(self.cause, self.inner.list(prefix, start_after, limit)).await
     }
 
     async fn delete(&self, key: &str) -> Result<()> {
-        let _permit = self.gate.admit(Class::Put).await;
+        let _permit = self.gate.admit(Class::Put, 0).await;
         with_cause(self.cause, self.inner.delete(key)).await
     }
 

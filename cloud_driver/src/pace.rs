@@ -9,7 +9,7 @@ mod uploads;
 
 use crate::gate::Limits;
 use crate::latency_table::Cells;
-use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result};
+use crate::store::{ETag, ListedObject, ObjectMeta, ObjectStore, PutMode, Result, bytes_of};
 use crate::{ErrorKind, StoreError};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,13 +19,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant as RealInstant;
 use tombolo_base::Instant;
+use tombolo_flow_control::byte_window::Sent;
 use tombolo_flow_control::concurrency::{Completion, Outcome, Parameters, State};
-use tombolo_flow_control::upload_window::Sent;
-use tombolo_flow_control::{Concurrency, UploadWindow, deadline};
+use tombolo_flow_control::{ByteWindow, Concurrency, deadline};
 use uploads::Uploads;
 
 /// Of uploads that were measured, for their deadlines.
 const SLOW_QUANTILE: f64 = 0.99;
+
+/// Uploads under way before anything is known. Over 10 Mbit/s they take 13 seconds.
+const UPLOAD_BYTES_INITIAL: u64 = 16 << 20;
+/// Likewise downloads, which may take no longer than a request may: over 2 Mbit/s these take 17 seconds.
+const DOWNLOAD_BYTES_INITIAL: u64 = 4 << 20;
 
 /// What both controllers have found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +43,8 @@ pub struct PaceState {
     pub uploads_given_up: u64,
     /// What uploads may have under way.
     pub upload_window_bytes: u64,
+    /// What downloads may have under way.
+    pub download_window_bytes: u64,
 }
 
 /// The limits of one store.
@@ -46,7 +53,6 @@ pub struct Pace {
     begun: RealInstant,
     gets: Direction,
     puts: Direction,
-    upload_window: Mutex<UploadWindow>,
     /// None: uploads take as long as they take.
     uploads: Option<Uploads>,
 }
@@ -55,18 +61,32 @@ pub struct Pace {
 struct Direction {
     in_flight: AtomicU32,
     concurrency: Mutex<Concurrency>,
+    window: Mutex<ByteWindow>,
 }
 
 impl Direction {
-    fn new(parameters: Parameters) -> Self {
+    fn new(parameters: Parameters, window_bytes: u64) -> Self {
         Self {
             in_flight: AtomicU32::new(0),
             concurrency: Mutex::new(Concurrency::new(parameters, Instant(0))),
+            window: Mutex::new(ByteWindow::new(window_bytes)),
         }
     }
 
     fn concurrency(&self) -> MutexGuard<'_, Concurrency> {
         self.concurrency.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn window(&self) -> MutexGuard<'_, ByteWindow> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that may be under way now; any number where the number of requests is set by hand.
+    fn window_bytes(&self) -> u64 {
+        match self.concurrency().is_pinned() {
+            true => u64::MAX,
+            false => self.window().bytes(),
+        }
     }
 }
 
@@ -75,9 +95,8 @@ impl Pace {
     pub fn new(gets: Parameters, puts: Parameters, deadlines: Option<deadline::Parameters>) -> Arc<Self> {
         Arc::new(Self {
             begun: RealInstant::now(),
-            gets: Direction::new(gets),
-            puts: Direction::new(puts),
-            upload_window: Mutex::default(),
+            gets: Direction::new(gets, DOWNLOAD_BYTES_INITIAL),
+            puts: Direction::new(puts, UPLOAD_BYTES_INITIAL),
             uploads: deadlines.map(Uploads::new),
         })
     }
@@ -113,29 +132,29 @@ impl Pace {
             gets_max,
             prefetches_max: (gets_max * 3 / 4).max(1),
             total_max: puts_max + gets_max,
+            get_bytes_max: self.download_window_bytes(),
         }
     }
 
     /// Bytes of uploads that may be under way now; any number where their number is set by hand.
     pub fn upload_window_bytes(&self) -> u64 {
-        if self.puts.concurrency().is_pinned() {
-            return u64::MAX;
-        }
-        self.upload_window().bytes()
+        self.puts.window_bytes()
     }
 
-    fn upload_window(&self) -> MutexGuard<'_, UploadWindow> {
-        self.upload_window.lock().unwrap_or_else(PoisonError::into_inner)
+    /// As [`Self::upload_window_bytes`].
+    pub fn download_window_bytes(&self) -> u64 {
+        self.gets.window_bytes()
     }
 
     /// For metrics.
     pub fn state(&self) -> PaceState {
-        let upload_window_bytes = self.upload_window_bytes();
+        let (upload_window_bytes, download_window_bytes) = (self.upload_window_bytes(), self.download_window_bytes());
         PaceState {
             gets: self.gets.concurrency().state(),
             puts: self.puts.concurrency().state(),
             uploads_given_up: self.uploads.as_ref().map_or(0, Uploads::given_up),
             upload_window_bytes,
+            download_window_bytes,
         }
     }
 
@@ -204,20 +223,22 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// An upload that the window is told of, also when its caller gives it up.
+/// A request that the window is told of, also when its caller gives it up.
 struct UnderWay<'p> {
     pace: &'p Pace,
+    direction: &'p Direction,
     sent: Sent,
-    is_done: bool,
+    brought: Option<u64>,
 }
 
 impl<'p> UnderWay<'p> {
-    fn begin(pace: &'p Pace, bytes: u64) -> Self {
-        let sent = pace.upload_window().on_sent(pace.now(), bytes);
+    fn begin(pace: &'p Pace, direction: &'p Direction, bytes: u64) -> Self {
+        let sent = direction.window().on_sent(pace.now(), bytes);
         Self {
             pace,
+            direction,
             sent,
-            is_done: false,
+            brought: None,
         }
     }
 }
@@ -225,7 +246,7 @@ impl<'p> UnderWay<'p> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let now = self.pace.now();
-        self.pace.upload_window().on_ended(now, &self.sent, self.is_done);
+        self.direction.window().on_ended(now, &self.sent, self.brought);
     }
 }
 
@@ -248,7 +269,7 @@ impl ObjectStore for Paced {
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
         let size = bytes.len() as u64;
         let (pace, puts) = (&self.pace, &self.pace.puts);
-        let mut under_way = UnderWay::begin(pace, size);
+        let mut under_way = UnderWay::begin(pace, puts, size);
         let request = self.inner.put(key, bytes, mode);
         let outcome = match &pace.uploads {
             Some(uploads) => {
@@ -257,14 +278,18 @@ impl ObjectStore for Paced {
             }
             None => pace.watch(puts, |_| size, request).await,
         };
-        under_way.is_done = outcome.is_ok();
+        under_way.brought = outcome.is_ok().then_some(size);
         outcome
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+        let (pace, gets) = (&self.pace, &self.pace.gets);
+        let mut under_way = UnderWay::begin(pace, gets, bytes_of(range.as_ref()));
         let request = self.inner.get(key, range);
         let size = |bytes: &Bytes| bytes.len() as u64;
-        self.pace.watch(&self.pace.gets, size, request).await
+        let outcome = pace.watch(gets, size, request).await;
+        under_way.brought = outcome.as_ref().ok().map(size);
+        outcome
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta> {

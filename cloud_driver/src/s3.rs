@@ -105,7 +105,7 @@ impl S3Store {
             })
             .with_conditional_put(S3ConditionalPut::ETagMatch)
             .with_disable_bulk_delete(true)
-            .with_unsigned_payload(settings.unsigned_payload && endpoint.scheme == "https");
+            .with_unsigned_payload(settings.upload_checksum.leaves_body_unsigned(endpoint.scheme));
         let builder = with_checksum(builder, settings.upload_checksum);
         let name = format!("{url} at {}", endpoint.url());
         let backend = with_source(builder, &identity)

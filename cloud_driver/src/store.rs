@@ -86,3 +86,9 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// [`StoreError::Unreachable`] or another typed error. Changes nothing; may be repeated freely.
     async fn check(&self) -> Result<()>;
 }
+
+/// What a get brings. Nothing is known of whole objects: most are small ones of metadata, and who reads many large ones asks for few at
+/// a time.
+pub(crate) fn bytes_of(range: Option<&Range<u64>>) -> u64 {
+    range.map_or(0, |range| range.end.saturating_sub(range.start))
+}

@@ -54,6 +54,7 @@ async fn limited_decorator() {
         gets_max: 1,
         prefetches_max: 1,
         total_max: 1,
+        get_bytes_max: 1,
     };
     for limits in [Limits::default(), narrow] {
         let demand = Limited::new(memory(), move || limits);

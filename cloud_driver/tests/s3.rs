@@ -33,7 +33,6 @@ async fn conformance_over_tls_with_unsigned_payload() {
         endpoint: Some(format!("https://localhost:{}", server.address.port())),
         ca_file: Some(support::data_file("loopback-ca.pem")),
         allow_http: false,
-        unsigned_payload: true,
         upload_checksum: UploadChecksum::Crc64Nvme,
         ..server.settings()
     };

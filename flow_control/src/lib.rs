@@ -1,6 +1,6 @@
 //! How much is asked of a store at a time, learnt from how it answers: intervals between batches ([`Stout`]),
-//! how many requests are in flight ([`Concurrency`]) and how many bytes of uploads ([`UploadWindow`]); and what need not wait for a
-//! batch ([`EarlyFlush`]).
+//! how many requests are in flight ([`Concurrency`]) and how many bytes ([`ByteWindow`]); and what need not wait for a batch
+//! ([`EarlyFlush`]).
 //!
 //! A controller is a deterministic state machine. It is told of every request that ended, with instants that its caller
 //! passes, and answers with a number; it sends nothing and holds nothing back. Any sequence of calls with any values is
@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+pub mod byte_window;
 pub mod concurrency;
 pub mod deadline;
 pub mod early_flush;
@@ -19,11 +20,10 @@ pub mod group_commit;
 mod logarithm;
 mod path;
 pub mod stout;
-pub mod upload_window;
 
+pub use byte_window::ByteWindow;
 pub use concurrency::Concurrency;
 pub use deadline::Deadlines;
 pub use early_flush::EarlyFlush;
 pub use group_commit::GroupCommit;
 pub use stout::Stout;
-pub use upload_window::UploadWindow;

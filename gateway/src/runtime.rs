@@ -39,6 +39,7 @@ pub(crate) mod requests;
 mod trace_recorder;
 mod tree_nodes;
 mod upload_buffers;
+mod warm_connections;
 mod workers;
 mod zeroed_ahead;
 

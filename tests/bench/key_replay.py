@@ -14,6 +14,19 @@ HASH_POWER = 20
 """libCacheSim's table begins with 2^20 places instead of 2^24: enough for all caches here, and less to clear."""
 
 
+LIBCACHESIM_POLICIES = {
+    "lru": "LRU",
+    "arc": "ARC",
+    "2q": "TwoQ",
+    "s3-fifo": "S3FIFO",
+    "sieve": "Sieve",
+    "lirs": "LIRS",
+    "w-tinylfu": "WTinyLFU",
+    "min": "Belady",
+}
+"""Its classes by our names. Belady's needs a trace that says when each key comes next."""
+
+
 def ours(file: Path, policy: str, keys: int) -> Callable[[], float]:
     from tombolo_sim import engine
 
@@ -25,13 +38,13 @@ def ours(file: Path, policy: str, keys: int) -> Callable[[], float]:
 def libcachesim(file: Path, policy: str, keys: int) -> Callable[[], float]:
     import libcachesim as other
 
-    policies = {"lru": other.LRU, "arc": other.ARC, "s3-fifo": other.S3FIFO, "sieve": other.Sieve}
+    cache = getattr(other, LIBCACHESIM_POLICIES[policy])
 
     def replay() -> float:
         settings = other.ReaderInitParam()
         settings.ignore_obj_size = True
         reader = other.TraceReader(str(file), other.TraceType.ORACLE_GENERAL_TRACE, settings)
-        miss_ratio, _ = policies[policy](keys, hashpower=HASH_POWER).process_trace(reader)
+        miss_ratio, _ = cache(keys, hashpower=HASH_POWER).process_trace(reader)
         return float(miss_ratio)
 
     return replay

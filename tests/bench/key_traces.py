@@ -13,7 +13,7 @@ from harness.tools import run
 CLOUD_PHYSICS = "cloudPhysicsIO.oracleGeneral.bin.zst"
 W106 = "caffeine_cloudphysics_w106.trace.xz"
 ORACLE_GENERAL = np.dtype([("time_s", "<u4"), ("id", "<u8"), ("bytes", "<u4"), ("next", "<i8")])
-NEVER_AGAIN = -2
+NEVER_AGAIN = -1
 BLOCK_BYTES = 4096
 ZIPF_REQUESTS = 5_000_000
 ZIPF_KEYS = 300_000
@@ -65,11 +65,20 @@ def pages(folder: Path) -> PageTrace:
     return PageTrace(f"generated, Zipf, seed {SEED}", file, len(ids))
 
 
-def as_oracle_general(ids: NDArray[np.uint32], file: Path) -> None:
+def next_uses(ids: NDArray[np.unsignedinteger]) -> NDArray[np.int64]:
+    """For each request the number of the next one for the same key, counted from one."""
+    order = np.argsort(ids, kind="stable")
+    again = ids[order][1:] == ids[order][:-1]
+    found = np.full(len(ids), NEVER_AGAIN, np.int64)
+    found[order[:-1][again]] = order[1:][again] + 1
+    return found
+
+
+def as_oracle_general(ids: NDArray[np.unsignedinteger], file: Path) -> None:
     records = np.zeros(len(ids), ORACLE_GENERAL)
     records["id"] = ids
     records["bytes"] = BLOCK_BYTES
-    records["next"] = NEVER_AGAIN
+    records["next"] = next_uses(ids)
     records.tofile(file)
 
 

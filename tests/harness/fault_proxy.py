@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import random
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -72,6 +73,8 @@ class Exchange:
 
 @dataclass
 class Counts:
+    connections: int = 0
+    """That were accepted, ended ones too."""
     forwarded: int = 0
     refused_with_error: int = 0
     lost_replies: int = 0
@@ -85,8 +88,10 @@ class Counts:
 
 
 class FaultProxy:
-    def __init__(self, upstream_port: int, seed: int) -> None:
+    def __init__(self, upstream_port: int, seed: int, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: of the way to the proxy; the server behind it is asked without."""
         self.port = free_port()
+        self.tls = tls
         self.faults = Faults()
         self.counts = Counts()
         self.upstream_port = upstream_port
@@ -98,7 +103,7 @@ class FaultProxy:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         self._thread.start()
@@ -119,7 +124,7 @@ class FaultProxy:
 
     async def _listen(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.tls)
 
     async def _refuse(self) -> None:
         if self._server is not None:
@@ -133,6 +138,7 @@ class FaultProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections.add(writer)
+        self.counts.connections += 1
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                 while await self._exchange(reader, writer):

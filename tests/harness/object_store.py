@@ -6,25 +6,30 @@ import boto3
 from botocore.config import Config
 
 from harness.process import Process
-from harness.tools import built_tool, can_connect, free_port
+from harness.tools import REPOSITORY, built_tool, can_connect, free_port
 
 ACCESS_KEY = "tombolo-test"
 SECRET_KEY = "tombolo-test-secret"
 REGION = "us-east-1"
+CERTIFICATES = REPOSITORY / "cloud_driver/tests/data"
+"""For this machine's loopback, and the authority that has signed it."""
+CA_FILE = CERTIFICATES / "loopback-ca.pem"
+CERTIFICATE, CERTIFICATE_KEY = CERTIFICATES / "loopback-cert.pem", CERTIFICATES / "loopback-key.pem"
 
 
 class S3Server:
     """One versitygw. `folder/BUCKET/KEY` holds each object's bytes, so tests may damage them on disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tls: bool = False) -> None:
         self.folder = folder / "objects"
+        self.tls = tls
         self.folder.mkdir(parents=True)
         self.port = free_port()
         self._process = Process("versitygw", folder / "versitygw.log")
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -33,8 +38,9 @@ class S3Server:
 
     def start(self) -> None:
         listen = f"127.0.0.1:{self.port}"
+        tls: list[str | Path] = ["--cert", CERTIFICATE, "--key", CERTIFICATE_KEY] if self.tls else []
         self._process.start(
-            [built_tool("versitygw"), "--port", listen, "--quiet", "--keep-alive", "posix", self.folder],
+            [built_tool("versitygw"), "--port", listen, "--quiet", "--keep-alive", *tls, "posix", self.folder],
             {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY},
         )
         self._process.wait_until(lambda: can_connect(self.port), 20, "listening socket")
@@ -54,6 +60,7 @@ class S3Server:
             aws_access_key_id=ACCESS_KEY,
             aws_secret_access_key=SECRET_KEY,
             region_name=REGION,
+            verify=str(CA_FILE) if self.tls else None,
             config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 2}),
         )
         client.create_bucket(Bucket=name)

@@ -53,13 +53,20 @@ pub enum AddressingStyle {
 /// What the server verifies an upload against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UploadChecksum {
-    /// Costs nothing extra while the payload is signed, which needs the same digest.
+    /// The body is signed too, which needs the same digest.
     #[default]
     Sha256,
-    /// Cheaper together with `unsigned_payload`.
+    /// Over TLS the body is not signed, which spares both sides the SHA-256 of every upload.
     Crc64Nvme,
-    /// For servers that refuse checksum headers.
+    /// For servers that refuse checksum headers; signed as with [`Self::Crc64Nvme`].
     Off,
+}
+
+impl UploadChecksum {
+    /// Whether requests say that their body is not signed. Without TLS nothing else protects it on its way.
+    pub(super) fn leaves_body_unsigned(self, scheme: &str) -> bool {
+        scheme == "https" && self != Self::Sha256
+    }
 }
 
 /// All optional; [`Default`] suits AWS.
@@ -91,8 +98,6 @@ pub struct S3Settings {
     pub kept_buffer_bytes_max: usize,
     /// What the server verifies an upload against.
     pub upload_checksum: UploadChecksum,
-    /// Over TLS, spares a SHA-256 of every upload; the checksum and TLS still protect the data.
-    pub unsigned_payload: bool,
     /// Variables that the credential chain reads; the process's unless a test brings its own.
     pub environment: Environment,
 }
@@ -114,7 +119,6 @@ impl Default for S3Settings {
             idle_connections_max: 160,
             kept_buffer_bytes_max: 16 << 20,
             upload_checksum: UploadChecksum::Sha256,
-            unsigned_payload: false,
             environment: Environment::Process,
         }
     }
@@ -172,6 +176,15 @@ impl Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_is_unsigned_over_tls_alone() {
+        use UploadChecksum::{Crc64Nvme, Off, Sha256};
+        for (checksum, over_tls) in [(Sha256, false), (Crc64Nvme, true), (Off, true)] {
+            assert_eq!(checksum.leaves_body_unsigned("https"), over_tls, "{checksum:?}");
+            assert!(!checksum.leaves_body_unsigned("http"), "{checksum:?}");
+        }
+    }
 
     #[test]
     fn endpoints_are_checked() {

@@ -1,7 +1,7 @@
 //! The core: all of its state, and what every step asks of it.
 
 use crate::config::Config;
-use crate::event::{Answer, Command, Refusal, StopReason, Token};
+use crate::event::{Answer, Command, Lanes, Refusal, StopReason, Token};
 use crate::format::local_metadata::least_first;
 use crate::format::page::{MapPage, PAGE_ENTRIES};
 use crate::format::record::{Lsn, VOLUME_BLOCKS_MAX};
@@ -10,7 +10,7 @@ use crate::state::checkpoints::Checkpoints;
 use crate::state::dirty::Dirty;
 use crate::state::extent_map::Target;
 use crate::state::fetches::Fetches;
-use crate::state::flush_pipeline::{Flush, Lanes};
+use crate::state::flush_pipeline::Flush;
 use crate::state::group_commit::GroupCommit;
 use crate::state::journal::Journal;
 use crate::state::lost_blocks::Losses;

@@ -1,6 +1,7 @@
 //! What the world tells the core, and what the core asks of the world. Every command that does something comes back
 //! as an event, with its success or its failure.
 
+use crate::config::Config;
 use crate::format::cache_header::JournalMark;
 use crate::format::local_metadata::MetadataFault;
 use crate::format::page::MapPage;
@@ -84,6 +85,42 @@ impl PartialWrite {
     /// The blocks before those that become holes, and those behind them.
     pub fn written(&self) -> [Span; 2] {
         self.span.around(self.zeroes)
+    }
+}
+
+/// How many requests may be in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lanes {
+    /// PUTs of objects at once.
+    pub uploads: usize,
+    /// Blocks of all of them together; one object always may go.
+    pub upload_blocks: usize,
+    /// GETs at once.
+    pub fetches: usize,
+    /// Blocks that all of them bring together; one GET always may go.
+    pub fetch_blocks: usize,
+}
+
+impl Lanes {
+    /// As many as are permitted.
+    pub(crate) fn all(config: &Config) -> Self {
+        let lanes = Self {
+            uploads: config.uploads_max,
+            upload_blocks: config.upload_blocks_max,
+            fetches: config.fetches_max,
+            fetch_blocks: config.fetch_blocks_max,
+        };
+        lanes.within(config)
+    }
+
+    /// As many as are permitted, and one of each at the least.
+    pub(crate) fn within(self, config: &Config) -> Self {
+        Self {
+            uploads: self.uploads.clamp(1, config.uploads_max.max(1)),
+            upload_blocks: self.upload_blocks.clamp(1, config.upload_blocks_max.max(1)),
+            fetches: self.fetches.clamp(1, config.fetches_max.max(1)),
+            fetch_blocks: self.fetch_blocks.clamp(1, config.fetch_blocks_max.max(1)),
+        }
     }
 }
 
@@ -205,14 +242,7 @@ pub enum Event {
     /// Upload everything that is dirty now.
     Drain,
     /// So many requests suit the store now; never more than the [`crate::Config`] permits, and one at the least.
-    Lanes {
-        /// PUTs of objects at once.
-        uploads: usize,
-        /// Blocks of all of them together; one object always may go.
-        upload_blocks: usize,
-        /// GETs at once.
-        fetches: usize,
-    },
+    Lanes(Lanes),
     /// Make a checkpoint now, whatever the interval (before a clean stop).
     CheckpointNow,
 

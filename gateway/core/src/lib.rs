@@ -45,7 +45,7 @@ mod walks;
 pub use config::{Config, FetchUnit, FlushInterval, SequentialBy};
 pub use core_state::{Core, Counters, StoreState};
 pub use event::{
-    Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, Loss, LossCause,
+    Answer, BlockLoss, Command, DiskError, Event, FetchItem, HashItem, HashResult, JobId, Lanes, Loss, LossCause,
     MetadataError, PartialWrite, PublishFailure, ReadPiece, Refusal, ResolvedRun, Source, StatusRun, StopReason,
     StoreFailure, Token, UploadFailure, UploadItem, WritePiece, WriteRequest,
 };

@@ -31,6 +31,7 @@ pub use report::Report;
 
 use crate::config::Config;
 use crate::core_state::{Core, Counters, StoreState};
+use crate::event::Lanes;
 use crate::format::cache_header::{CacheHeader, Mark};
 use crate::format::local_metadata::{MetadataFault, MetadataRead, Table, decode, get};
 use crate::format::record::Lsn;
@@ -42,7 +43,7 @@ use crate::recovery::unpublished::load_unpublished;
 use crate::state::checkpoints::Checkpoints;
 use crate::state::dirty::Dirty;
 use crate::state::fetches::Fetches;
-use crate::state::flush_pipeline::{Flush, Lanes};
+use crate::state::flush_pipeline::Flush;
 use crate::state::group_commit::GroupCommit;
 use crate::state::journal::Journal;
 use crate::state::lost_blocks::Losses;
@@ -194,12 +195,7 @@ fn empty_core(
         .unwrap_or(0)
         .max(superblock.segment);
     Core {
-        lanes: Lanes::within(
-            &config,
-            config.uploads_max,
-            config.upload_blocks_max,
-            config.fetches_max,
-        ),
+        lanes: Lanes::all(&config),
         now,
         wall: WallClock::new(now, parts.wall_micros),
         out: Vec::new(),

@@ -47,6 +47,7 @@ pub fn options_of_known(settings: &Settings, known: &[Known]) -> Result<Options,
         },
         metadata_map_bytes: settings.memory.metadata_map_bytes_max.0,
         store: open_store(&url, &driver_settings(settings))?,
+        warm_connections: warm_connections(&url, settings),
         replicas: replicas(settings, known)?,
         accept_foreign_store: settings.store.accept_foreign,
         accept_loss: false,
@@ -232,6 +233,7 @@ fn replicas(settings: &Settings, known: &[Known]) -> Result<ReplicaSettings, Sto
             name: name.clone(),
             url: replica.url.clone(),
             store: open_store(&url, &replica.driver_settings(&settings.store))?,
+            warm_connections: warm_connections(&url, settings),
             retry: RetryPolicy {
                 deadline: away_after,
                 ..retry_policy(settings)
@@ -296,6 +298,14 @@ fn upload_deadlines(url: &StoreUrl, settings: &Settings) -> Option<deadline::Par
     match url {
         StoreUrl::Dir { .. } => None,
         StoreUrl::S3 { .. } => Some(deadline::Parameters::answered_within(answer)),
+    }
+}
+
+/// Of which a directory has none.
+fn warm_connections(url: &StoreUrl, settings: &Settings) -> usize {
+    match url {
+        StoreUrl::Dir { .. } => 0,
+        StoreUrl::S3 { .. } => settings.store.warm_connections as usize,
     }
 }
 

@@ -215,6 +215,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Bytes of uploads that may be under way at once, by what the path carries; memory bounds them besides.",
         |m| Integer(m.store_pace.upload_window_bytes),
     ),
+    gauge(
+        "tombolo_store_download_window_bytes",
+        "Bytes of downloads that may be under way at once, by what the path carries; memory bounds them besides.",
+        |m| Integer(m.store_pace.download_window_bytes),
+    ),
     counter(
         "tombolo_store_uploads_given_up_total",
         "Attempts of uploads that took far longer than such attempts do, and were made again.",

@@ -144,6 +144,7 @@ fn example() -> Metrics {
             },
             uploads_given_up: 11,
             upload_window_bytes: 8_192,
+            download_window_bytes: 12_288,
         },
         store: vec![OperationCounts {
             operation: Operation::Put,
@@ -279,6 +280,7 @@ fn values_arrive_under_their_names() {
         ("tombolo_store_retries_total", 7.0),
         ("tombolo_store_uploads_given_up_total", 11.0),
         ("tombolo_store_upload_window_bytes", 8_192.0),
+        ("tombolo_store_download_window_bytes", 12_288.0),
         ("tombolo_store_requests_given_up_total", 1.0),
         ("tombolo_store_requests_waiting{class=\"demand\"}", 2.0),
         (

@@ -5,19 +5,23 @@ use super::Gateway;
 use super::execute::disk_error;
 use super::open::Options;
 use super::replicas::{CheckedCopies, Replicas};
+use super::warm_connections::WarmConnections;
 use bytes::Bytes;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tombolo_base::{BLOCK_BYTES, BlockSum, ObjectDescriptor, ObjectId, PACK_BLOCKS};
+use tombolo_base::{BLOCK_BYTES, BlockSum, OBJECT_BLOCKS_MAX, ObjectDescriptor, ObjectId, PACK_BLOCKS};
 use tombolo_cloud_driver::PooledBuffer;
 use tombolo_cloud_driver::object::{Compression, ObjectReader, byte_range, decode_object};
 use tombolo_cloud_driver::{
-    Cause, ErrorKind, GateDepth, Limited, ListedObject, ObjectStore, Pace, PaceState, Paced, Priority, PutMode,
-    RetryCounts, Retrying, StoreCounts, StoreError,
+    Cause, Connections, ErrorKind, GateDepth, Limited, ListedObject, ObjectStore, Pace, PaceState, Paced, Priority,
+    PutMode, RetryCounts, Retrying, StoreCounts, StoreError,
 };
 use tombolo_core::local_metadata::{MetadataRead, Table};
-use tombolo_core::{BlockLoss, Event, FetchItem, JobId, Loss, LossCause, StoreFailure, UploadFailure};
+use tombolo_core::{BlockLoss, Event, FetchItem, JobId, Lanes, Loss, LossCause, StoreFailure, UploadFailure};
+
+/// Whole objects that are read at the same time, where the path carries them.
+const OBJECTS_AT_ONCE: u64 = 8;
 
 /// Blocks that are decoded and written to the cache file in one go: they are still in the processor's cache then.
 const STORED_AT_ONCE_BLOCKS: usize = 64;
@@ -37,6 +41,8 @@ pub struct Cloud {
     pub check: Arc<dyn ObjectStore>,
     pub other: Arc<dyn ObjectStore>,
     pub counts: StoreCounts,
+    /// Of the store itself.
+    pub warm: WarmConnections,
     /// The other stores that hold the same, if there are any.
     pub replicas: Option<Replicas>,
     retrying: Arc<Retrying>,
@@ -44,8 +50,10 @@ pub struct Cloud {
     pace: Arc<Pace>,
     /// Blocks of uploads that there is memory for.
     upload_blocks_max: usize,
-    /// Uploads at once, their blocks, and downloads at once that the core was told of last.
-    lanes_told: Mutex<(usize, usize, usize)>,
+    /// Likewise of downloads.
+    fetch_blocks_max: usize,
+    /// What the core was told of last.
+    lanes_told: Mutex<Lanes>,
     pub compression: Compression,
     pub runtime: tokio::runtime::Runtime,
     /// So long after its first attempt a request may still be repeated.
@@ -64,6 +72,10 @@ impl Cloud {
         runtime: tokio::runtime::Runtime,
     ) -> io::Result<Self> {
         let (pace, policy, compression) = (options.pace.clone(), options.retry, options.compression);
+        let warm = WarmConnections {
+            connections: Connections::new(store.clone(), counts.clone()),
+            count: options.warm_connections,
+        };
         let paced = Paced::new(store, pace.clone());
         let retrying = Arc::new(Retrying::new(Arc::new(paced), policy));
         // Who only reads has no use for what would be written to them.
@@ -96,10 +108,12 @@ impl Cloud {
             check: handle(Priority::Prefetch, Cause::Check),
             other: handle(Priority::Demand, Cause::Other),
             counts,
+            warm,
             retrying,
             limited,
             pace,
             upload_blocks_max: options.core.upload_blocks_max,
+            fetch_blocks_max: options.core.fetch_blocks_max,
             lanes_told: Mutex::default(),
             compression,
             runtime,
@@ -134,25 +148,25 @@ impl Gateway {
     /// Tells the core how many requests suit the store, if that has changed.
     pub(super) fn tell_lanes(self: &Arc<Self>) {
         let limits = self.cloud.pace.limits();
-        let window = self.cloud.pace.upload_window_bytes() / BLOCK_BYTES as u64;
-        // By packs, and nothing beyond what memory permits: it changes with each upload.
-        let upload_blocks = usize::try_from(window)
-            .unwrap_or(usize::MAX)
-            .min(self.cloud.upload_blocks_max)
-            .next_multiple_of(PACK_BLOCKS);
-        let lanes = (limits.puts_max, upload_blocks, limits.gets_max);
+        // By packs, and nothing beyond what memory permits: they change with each request.
+        let blocks = |window_bytes: u64, blocks_max: usize| {
+            let blocks = usize::try_from(window_bytes / BLOCK_BYTES as u64).unwrap_or(usize::MAX);
+            blocks.min(blocks_max).next_multiple_of(PACK_BLOCKS)
+        };
+        let cloud = &self.cloud;
+        let lanes = Lanes {
+            uploads: limits.puts_max,
+            upload_blocks: blocks(cloud.pace.upload_window_bytes(), cloud.upload_blocks_max),
+            fetches: limits.gets_max,
+            fetch_blocks: blocks(limits.get_bytes_max, cloud.fetch_blocks_max),
+        };
         let told = std::mem::replace(&mut *self.lanes_told(), lanes);
         if told != lanes {
-            let (uploads, upload_blocks, fetches) = lanes;
-            self.submit(Event::Lanes {
-                uploads,
-                upload_blocks,
-                fetches,
-            });
+            self.submit(Event::Lanes(lanes));
         }
     }
 
-    fn lanes_told(&self) -> MutexGuard<'_, (usize, usize, usize)> {
+    fn lanes_told(&self) -> MutexGuard<'_, Lanes> {
         self.cloud.lanes_told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -394,6 +408,12 @@ impl Gateway {
             descriptors.push(descriptor);
         }
         Ok(descriptors)
+    }
+
+    /// So many whole objects are read at the same time: over a thin path few, or none would come in the time that a request may take.
+    pub fn objects_at_once(&self) -> usize {
+        let object_bytes = (OBJECT_BLOCKS_MAX * BLOCK_BYTES) as u64;
+        (self.cloud.pace.download_window_bytes() / object_bytes).clamp(1, OBJECTS_AT_ONCE) as usize
     }
 
     /// Reads objects at the same time, each as often as there are copies, and verifies them.

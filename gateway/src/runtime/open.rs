@@ -65,6 +65,8 @@ pub struct Options {
     pub metadata_map_bytes: u64,
     /// Without retries and limits, which come from the two below.
     pub store: Arc<dyn ObjectStore>,
+    /// Of the connections to it, those that are kept open while hosts are at work.
+    pub warm_connections: usize,
     /// Other stores that hold the same.
     pub replicas: ReplicaSettings,
     /// Also one that has none of the objects that it should have.
@@ -454,6 +456,7 @@ impl Gateway {
             false => {
                 gateway.start_renewing();
                 gateway.cloud.start_replicating();
+                gateway.start_keeping_warm();
             }
         }
         gateway.tell_lanes();

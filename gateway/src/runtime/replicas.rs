@@ -7,6 +7,7 @@ use super::cloud::CheckedObject;
 use super::durable_file;
 use super::open::OpenError;
 use super::publishing::{RootError, check_conditions};
+use super::warm_connections::WarmConnections;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use tombolo_cloud_driver::latency_table::Cells;
 use tombolo_cloud_driver::object::{ObjectError, decode_object};
 use tombolo_cloud_driver::retry::RetryPolicy;
 use tombolo_cloud_driver::{
-    AcceptedRoot, BACKLOG_ENTRIES_MAX, Cause, CauseCounts, ComparedMetadata, Counting, ObjectStore, Pace, Paced,
-    ReadCounts, ReadPrice, ReplicaOptions, ReplicaStatus, Replicated, Retrying, StoreCounts, StoreError,
+    AcceptedRoot, BACKLOG_ENTRIES_MAX, Cause, CauseCounts, ComparedMetadata, Connections, Counting, ObjectStore, Pace,
+    Paced, ReadCounts, ReadPrice, ReplicaOptions, ReplicaStatus, Replicated, Retrying, StoreCounts, StoreError,
 };
 use tombolo_core::bucket_journal::Salt;
 
@@ -34,6 +35,8 @@ pub struct ReplicaStore {
     pub url: String,
     /// Without retries and limits.
     pub store: Arc<dyn ObjectStore>,
+    /// Of the connections to it, those that are kept open while hosts are at work.
+    pub warm_connections: usize,
     pub retry: RetryPolicy,
     pub pace: Arc<Pace>,
     pub read_price: ReadPrice,
@@ -57,6 +60,8 @@ pub struct ReplicaSettings {
 pub struct Replicas {
     pub replicated: Arc<Replicated>,
     counts: Vec<StoreCounts>,
+    /// Of each.
+    pub warm: Vec<WarmConnections>,
 }
 
 /// A replica for status, metrics and the bill.
@@ -96,13 +101,18 @@ impl Replicas {
     /// Above `primary`, which has its own retries and limits.
     pub fn open(state: &Path, primary: Arc<dyn ObjectStore>, settings: &ReplicaSettings) -> io::Result<Self> {
         durable_file::make_directory_durably(&state.join(DIRECTORY))?;
-        let (mut replicas, mut counts) = (Vec::new(), Vec::new());
+        let (mut replicas, mut counts, mut warm) = (Vec::new(), Vec::new(), Vec::new());
         for replica in &settings.stores {
             let path = note_path(state, &replica.name);
             let backlog = Replicated::open_backlog(&path, &replica.url, BACKLOG_ENTRIES_MAX)?;
             let counting = Counting::with_default(replica.store.clone(), Cause::Replication);
             counts.push(counting.counts());
-            let paced = Paced::new(Arc::new(counting), replica.pace.clone());
+            let (own, counting) = (counting.counts(), Arc::new(counting));
+            warm.push(WarmConnections {
+                connections: Connections::new(counting.clone(), own),
+                count: replica.warm_connections,
+            });
+            let paced = Paced::new(counting, replica.pace.clone());
             let retrying = Retrying::new(Arc::new(paced), replica.retry);
             let limits = replica.pace.clone();
             replicas.push(ReplicaOptions {
@@ -127,6 +137,7 @@ impl Replicas {
         Ok(Self {
             replicated: Arc::new(replicated),
             counts,
+            warm,
         })
     }
 

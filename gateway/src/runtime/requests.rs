@@ -65,6 +65,14 @@ pub struct Edge {
 }
 
 impl Data {
+    /// Whether bytes go to a host, or come from one.
+    fn is_moved(&self) -> bool {
+        match self {
+            Self::Read { .. } | Self::Write { .. } | Self::Partial { .. } => true,
+            Self::None | Self::Status { .. } => false,
+        }
+    }
+
     /// Takes over what is kept of the blocks that were read.
     fn merge(&mut self, first: &[u8], last: &[u8]) {
         if let Self::Partial { buffer, head, tail } = self {
@@ -100,13 +108,22 @@ impl Pending {
 pub struct Requests {
     pending: Mutex<HashMap<Token, Pending>>,
     next: AtomicU64,
+    reads_and_writes: AtomicU64,
 }
 
 impl Requests {
     pub fn insert(&self, pending: Pending) -> Token {
+        if pending.data.is_moved() {
+            self.reads_and_writes.fetch_add(1, Ordering::Relaxed);
+        }
         let token = Token(self.next.fetch_add(1, Ordering::Relaxed));
         self.lock().insert(token, pending);
         token
+    }
+
+    /// How many there have been. Only hosts make such requests, while the file service asks for other things of its own accord.
+    pub fn reads_and_writes(&self) -> u64 {
+        self.reads_and_writes.load(Ordering::Relaxed)
     }
 
     /// Takes the request, and what it has had read.

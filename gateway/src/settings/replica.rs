@@ -3,7 +3,8 @@
 use super::rules::fault;
 use super::section::{Field, Permitted, Section, section};
 use super::store::{
-    AddressingStyle, Named, check_directory_store, check_endpoint, check_files, place_of, without_userinfo,
+    AddressingStyle, Named, UploadChecksum, check_directory_store, check_endpoint, check_files, place_of,
+    without_userinfo,
 };
 use super::value::Value;
 use super::{Fault, Prices, Settings, Store, set_field};
@@ -44,6 +45,9 @@ section! {
         /// As `[store] allow_http`.
         allow_http: bool = false, Permitted::Words("`true` or `false`"),
             "As for the store.";
+        /// As `[store] upload_checksum`.
+        upload_checksum: UploadChecksum = UploadChecksum::Sha256, Permitted::Words("`sha256`, `crc64nvme` or `off`"),
+            "As for the store, from which it is not taken over: another server may refuse what that one takes.";
         /// What this store charges: a shipped table of list prices.
         prices: Table = Table::AwsS3Standard, Permitted::Names(Table::WORDS),
             "It decides which copy is read, and is in the bill.";
@@ -90,6 +94,7 @@ impl Replica {
         store.profile = self.profile;
         store.ca_file = self.ca_file;
         store.allow_http = self.allow_http;
+        store.upload_checksum = self.upload_checksum;
         store.latency_table = self.latency_table;
     }
 
@@ -247,7 +252,9 @@ mod tests {
 
     #[test]
     fn replicas_are_read_and_written() {
-        let text = format!("{FAR}endpoint = \"https://far.example\"\nprices = \"free\"\naway_after_ms = 2000\n");
+        let text = format!(
+            "{FAR}endpoint = \"https://far.example\"\nprices = \"free\"\naway_after_ms = 2000\nupload_checksum = \"off\"\n"
+        );
         let settings = Settings::parse(&text).unwrap();
         let far = &settings.replicas["far"];
         assert_eq!((far.away_after_ms, far.prices), (2_000, Table::Free));
@@ -257,6 +264,7 @@ mod tests {
             (Some("https://far.example"), None)
         );
         assert_eq!(Settings::parse(&settings.to_toml()).unwrap(), settings);
+        assert_eq!(driver.upload_checksum, tombolo_cloud_driver::UploadChecksum::Off);
         assert!(
             settings.to_toml().contains("\n[store.replica.far]\n"),
             "{}",

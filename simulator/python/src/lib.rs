@@ -150,6 +150,16 @@ mod engine {
         watched(py, progress.as_ref(), |progress| super::shuffle::run(&job, progress))
     }
 
+    /// Writes a stand-in for one of the Tombolo paper's traces; returns the number of records: `synthetic::Job`.
+    #[pyfunction]
+    #[pyo3(signature = (job, progress=None))]
+    fn generate(py: Python<'_>, job: &str, progress: Option<Py<PyAny>>) -> PyResult<u64> {
+        let job = parse(job)?;
+        watched(py, progress.as_ref(), |progress| {
+            tombolo_engine::synthetic::write(&job, progress)
+        })
+    }
+
     /// The history graph that a trace's reads leave: `history::Job` to `graph::Export`.
     #[pyfunction]
     #[pyo3(signature = (job, progress=None))]

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from samples import ARC, BLOCKS
 from tombolo_sim.cli import EXIT_REFUSED, app
+from tombolo_sim.sources import name_of
+from tombolo_sim.synthetic import Synthetic, traces
 
 
 def outcome(runner: CliRunner, *words: object) -> str:
@@ -201,3 +203,50 @@ def test_refusals_end_with_a_line_and_a_code(words: list[str], message: str) -> 
     assert done.returncode == EXIT_REFUSED
     assert done.stderr.startswith(message)
     assert "Traceback" not in done.stderr
+
+
+def test_generate(runner: CliRunner, tmp_path: Path) -> None:
+    def generated(name: str, *words: object) -> bytes:
+        target = tmp_path / f"{name}.tbtr"
+        told = outcome(runner, "generate", "corp", "--scale", "0.001", "-o", target, *words)
+        assert "23,844 records" in told
+        return target.read_bytes()
+
+    first = generated("first", "--seed", 5)
+    assert generated("again", "--seed", 5) == first
+    assert generated("other", "--seed", 6) != first
+    control = generated("control", "--seed", 5, "--templates", 0)
+    assert control != first
+    repeating = {}
+    for name in ("first", "control"):
+        found = json.loads(outcome(runner, "info", tmp_path / f"{name}.tbtr", "--json"))["analysis"]
+        assert (found["reads"], found["writes"], found["clients"]) == (19_876, 3_968, 5)
+        repeating[name] = found["successors"]["to_last"] / found["successors"]["jumps"]
+    assert repeating["control"] < 0.03 < 0.15 < repeating["first"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("sales",), "unknown variant `sales`, expected `corp` or `eng`"),
+        (("eng", "--scale", "2"), "scale: 2; it must be 0.0005 to 1"),
+        (("eng", "--templates", "1001"), "templates: 1001; it must be 0 to 1000"),
+    ],
+)
+def test_generate_refuses(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    command = [sys.executable, "-m", "tombolo_sim", "generate", *words, "-o", str(tmp_path / "x.tbtr")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == EXIT_REFUSED
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_reports_synthetic_traces_are_made_once_and_say_what_they_are(tmp_path: Path) -> None:
+    wanted = [Synthetic("eng", 0.001, 2), Synthetic("eng", 0.001, 2, templates=0)]
+    found = traces(wanted, tmp_path)
+    assert [trace.name for trace in found] == ["synthetic-eng-0_001-seed2", "synthetic-eng-0_001-seed2-control"]
+    assert [name_of(trace.path) for trace in found] == [trace.name for trace in found]
+    made = [trace.path.stat().st_mtime_ns for trace in found]
+    assert traces(wanted, tmp_path) == found
+    assert [trace.path.stat().st_mtime_ns for trace in found] == made

@@ -42,6 +42,9 @@ def convert(source: str, target: str | PathLike[str], progress: Progress | None 
 def shuffle(job: str, progress: Progress | None = None) -> int:
     """`{trace, target, window, seed}`: writes a trace with its jumps in another order."""
 
+def generate(job: str, progress: Progress | None = None) -> int:
+    """`tombolo_engine::synthetic::Job`: writes a made-up trace; returns the number of records."""
+
 def history(job: str, progress: Progress | None = None) -> str:
     """The history graph after a trace's reads: nodes and edges."""
 

@@ -21,6 +21,7 @@ __all__ = [
     "convert",
     "digest",
     "expand",
+    "generate",
     "history",
     "info",
     "keys",
@@ -70,6 +71,10 @@ def convert(source: Mapping[str, Any], target: Path, progress: Progress | None =
 
 def shuffle(job: Mapping[str, Any], progress: Progress | None = None) -> int:
     return _engine.shuffle(json.dumps(job), progress)
+
+
+def generate(job: Mapping[str, Any], progress: Progress | None = None) -> int:
+    return _engine.generate(json.dumps(job), progress)
 
 
 def history(job: Mapping[str, Any], progress: Progress | None = None) -> Json:

@@ -71,6 +71,9 @@ class Choice:
     wait_microdollars_per_second: int | None = None
     """What a second that a reader waits is worth; None: whatever a prefetch costs."""
     sequential_floor: bool = False
+    fetch_unit: str = "range"
+    sequential_by: str = "prefetcher"
+    preload: str = "pages"
 
     def job(self) -> dict[str, Any]:
         cloud = cloud_of(self.cloud)
@@ -94,4 +97,7 @@ class Choice:
             "microdollars_per_second": self.wait_microdollars_per_second,
             "sequential_floor": self.sequential_floor,
             "dedup": self.dedup,
+            "fetch_unit": self.fetch_unit,
+            "sequential_by": self.sequential_by,
+            "preload": self.preload,
         }

@@ -43,26 +43,6 @@ pub struct Pending {
     pub followers: Vec<Pvbn>,
 }
 
-/// How many requests may be in flight now.
-#[derive(Clone, Copy, Debug)]
-pub struct Lanes {
-    pub uploads: usize,
-    /// Blocks that uploads have under way together.
-    pub upload_blocks: usize,
-    pub fetches: usize,
-}
-
-impl Lanes {
-    /// What is asked for, as far as is permitted; one of each always is.
-    pub fn within(config: &Config, uploads: usize, upload_blocks: usize, fetches: usize) -> Self {
-        Self {
-            uploads: uploads.clamp(1, config.uploads_max.max(1)),
-            upload_blocks: upload_blocks.clamp(1, config.upload_blocks_max.max(1)),
-            fetches: fetches.clamp(1, config.fetches_max.max(1)),
-        }
-    }
-}
-
 /// How far a drain has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {

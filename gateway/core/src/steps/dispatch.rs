@@ -2,7 +2,7 @@
 
 use crate::core_state::Core;
 use crate::event::{Command, Event};
-use crate::state::flush_pipeline::{Drain, Lanes};
+use crate::state::flush_pipeline::Drain;
 use crate::state::metadata_loads::Query;
 use crate::state::wall_clock::WallClock;
 use crate::state::writes::VolumeChange;
@@ -68,13 +68,7 @@ impl Core {
             }
             Event::VolumeDelete { token, volume } => self.on_volume_change(token, VolumeChange::Delete { volume }),
             Event::Drain => self.flush.drain = Some(Drain::Uploading(self.next_pvbn)),
-            Event::Lanes {
-                uploads,
-                upload_blocks,
-                fetches,
-            } => {
-                self.lanes = Lanes::within(&self.config, uploads, upload_blocks, fetches);
-            }
+            Event::Lanes(lanes) => self.lanes = lanes.within(&self.config),
             Event::CheckpointNow => self.checkpoints.is_wanted = true,
             Event::SlotsWritten { token, result } => self.on_slots_written(token, result),
             Event::SlotsRead {

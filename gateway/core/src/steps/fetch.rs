@@ -10,9 +10,12 @@ use crate::state::prefetched::continues;
 use crate::state::reads::Interest;
 use crate::state::slots::SlotState;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
-use tombolo_base::{BlockSum, ObjectDescriptor, Pvbn};
+use tombolo_base::{BlockSum, ObjectDescriptor, PACK_BLOCKS, Pvbn};
 use tombolo_cache::{Arrival, Cause};
 use tombolo_prefetch::PrefetchOutcome;
+
+/// So many prefetches share what the path carries, at the least.
+const PREFETCHES_MIN: usize = 4;
 
 impl Core {
     /// Joins the fetch that brings `pvbn`, if there is one.
@@ -40,7 +43,12 @@ impl Core {
     pub(crate) fn queue_fetch(&mut self, descriptor: &Arc<ObjectDescriptor>, blocks: &[(u16, Purpose)], demand: bool) {
         match self.config.fetch_unit {
             FetchUnit::Range => {
-                for blocks in ranges(blocks) {
+                // So that nobody has to wait for all of a large one over a thin path.
+                let most = match demand {
+                    true => usize::MAX,
+                    false => (self.lanes.fetch_blocks / PREFETCHES_MIN).max(PACK_BLOCKS),
+                };
+                for blocks in ranges(blocks).flat_map(|blocks| blocks.chunks(most)) {
                     self.queue_one_fetch(descriptor, blocks.to_vec(), demand);
                 }
             }
@@ -114,7 +122,7 @@ impl Core {
                 },
                 None => return,
             };
-            if !self.may_bring(job) {
+            if !self.may_bring(job, from_demand) {
                 return;
             }
             if !self.launch(job) {
@@ -131,10 +139,14 @@ impl Core {
         }
     }
 
-    /// Whether there is memory for it; one always may go.
-    fn may_bring(&self, job: JobId) -> bool {
+    /// Whether there is memory for it and the path carries it soon enough; one always may go.
+    fn may_bring(&self, job: JobId, is_demand: bool) -> bool {
         let blocks = self.fetches.fetches.get(&job).map_or(0, |fetch| fetch.blocks.len());
-        self.fetches.launched == 0 || self.fetches.launched_blocks + blocks <= self.config.fetch_blocks_max
+        let most = match is_demand {
+            true => self.lanes.fetch_blocks,
+            false => self.lanes.fetch_blocks * 3 / 4,
+        };
+        self.fetches.launched == 0 || self.fetches.launched_blocks + blocks <= most
     }
 
     /// False when there are no slots for it now.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Config;
-use crate::event::Event;
+use crate::event::{Event, Lanes};
 use crate::test_bench::{Bench, is_checkpoint, span};
 
 const FIRST_BLOCK: u64 = 1 << 20;
@@ -249,11 +249,11 @@ fn a_small_backlog_fills_objects_where_few_lanes_are_in_use() {
     };
     for (uploads, blocks) in [(2, 1_024), (LANES, 1_024), (16, 512), (64, 128)] {
         let mut bench = Bench::large(config.clone()).holding(is_upload);
-        bench.step(Event::Lanes {
+        bench.step(Event::Lanes(Lanes {
             uploads,
             upload_blocks: usize::MAX,
-            fetches: 1,
-        });
+            ..Lanes::default()
+        }));
         write(&mut bench, 3_000);
         bench.pass_millis(config.flush_delay_ms + 1);
         let Some(Command::Upload { items, .. }) = bench.held.first() else {
@@ -267,11 +267,11 @@ fn a_small_backlog_fills_objects_where_few_lanes_are_in_use() {
 fn no_more_is_under_way_than_the_path_carries() {
     for (upload_blocks, under_way) in [(2_048, 2), (1_500, 1), (1, 1), (usize::MAX, LANES)] {
         let mut bench = Bench::large(config()).holding(is_upload);
-        bench.step(Event::Lanes {
+        bench.step(Event::Lanes(Lanes {
             uploads: LANES,
             upload_blocks,
-            fetches: 1,
-        });
+            ..Lanes::default()
+        }));
         write(&mut bench, 5_000);
         bench.pass_millis(Config::default().flush_delay_ms + 1);
         assert_eq!(bench.held.len(), under_way, "{upload_blocks} blocks");

@@ -1,9 +1,10 @@
 //! What the core tells the two policies, and what it does with what they say.
 
 use super::*;
-use crate::event::Command;
+use crate::event::{Command, Event, Lanes};
 use crate::state::slots::SlotState;
 use crate::test_bench::{Bench, FIRST_PVBN, SLOTS, Told, VOLUME, is_fetch};
+use alloc::vec::Vec;
 use tombolo_billing::Table;
 use tombolo_cache::{Access as Use, Capacity, Cause, Lru};
 use tombolo_prefetch::{Gaps, Outcome};
@@ -62,6 +63,39 @@ fn reads_are_counted_by_how_much_of_them_the_cache_had() {
         (counters.complete_misses, counters.partial_misses, counters.hits),
         (3, 1, 5)
     );
+}
+
+/// An eighth of the cache may be on its way, the block that is read included. Of what the path carries three quarters are for prefetch, in several requests; one alone always goes, and demand beside them.
+#[test]
+fn no_more_is_fetched_ahead_than_the_path_carries() {
+    for (fetch_blocks, ahead) in [(1, 0), (10, 0), (16, 7), (20, 7), (usize::MAX, 7)] {
+        let mut bench = holding_fetches();
+        bench.step(Event::Lanes(Lanes {
+            fetches: 8,
+            fetch_blocks,
+            ..Lanes::default()
+        }));
+        bench.suggest(1, 8);
+        let fetches = bench.read(0, 1);
+        let blocks = |fetch: &Command| match fetch {
+            Command::Fetch { items, demand, .. } => (items.len(), *demand),
+            _ => panic!("fetches alone are held"),
+        };
+        let found: Vec<_> = fetches.iter().map(blocks).collect();
+        match ahead {
+            0 => assert_eq!(found, [(1, true)], "{fetch_blocks} blocks"),
+            ahead => assert_eq!(found, [(1, true), (ahead, false)], "{fetch_blocks} blocks"),
+        }
+        if ahead == 0 {
+            bench.finish(&fetches[0]);
+            let rest = bench.take_fetches();
+            assert_eq!(
+                rest.iter().map(blocks).collect::<Vec<_>>(),
+                [(7, false)],
+                "it goes when nothing else does"
+            );
+        }
+    }
 }
 
 #[test]

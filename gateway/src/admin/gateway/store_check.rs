@@ -28,8 +28,8 @@ use tombolo_cloud_driver::node_object::NODES_PREFIX;
 use tombolo_core::Event;
 
 const LISTED_AT_ONCE: usize = 1_000;
-/// Each may hold 4 MiB.
-const OBJECTS_AT_ONCE: usize = 8;
+/// Of the table of objects.
+const DESCRIPTORS_AT_ONCE: usize = 64;
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(300);
 const CHECKPOINT_POLL: Duration = Duration::from_millis(50);
 
@@ -277,7 +277,7 @@ impl Run<'_> {
         checkpoint(self.gateway)?;
         let mut from = 0;
         loop {
-            let descriptors = self.gateway.objects_from(from, OBJECTS_AT_ONCE)?;
+            let descriptors = self.gateway.objects_from(from, DESCRIPTORS_AT_ONCE)?;
             let Some(last) = descriptors.last() else { break };
             from = last.first_pvbn().0 + 1;
             for descriptor in &descriptors {
@@ -311,7 +311,7 @@ impl Run<'_> {
     fn check_objects(&mut self) -> Result<(), String> {
         self.began_at = Instant::now();
         loop {
-            let descriptors = self.gateway.objects_from(self.next, OBJECTS_AT_ONCE)?;
+            let descriptors = self.gateway.objects_from(self.next, self.gateway.objects_at_once())?;
             let Some(last) = descriptors.last() else {
                 return Ok(());
             };

@@ -70,7 +70,7 @@ pub struct ReplicaBill {
 /// What was asked of the store for one cause, and what that costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CauseBill {
-    /// `demand`, `prefetch`, `flush`, `journal`, `tree`, `root`, `removal`, `recovery`, `check`, `replication` or `other`.
+    /// `demand`, `prefetch`, `flush`, `journal`, `tree`, `root`, `removal`, `recovery`, `check`, `replication`, `warm` or `other`.
     pub cause: String,
     /// Every attempt since this process began, by operation.
     pub requests: OperationRequests,

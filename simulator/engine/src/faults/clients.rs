@@ -9,7 +9,7 @@ use crate::faults::service::thread_of;
 use crate::faults::world::World;
 use std::collections::VecDeque;
 use tombolo_base::{BlockSum, FlushMode, Prng, VolumeId};
-use tombolo_core::{Event, MetadataChange, Span, Token};
+use tombolo_core::{Event, Lanes, MetadataChange, Span, Token};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
@@ -124,13 +124,14 @@ impl World {
                 self.ask(client, Kind::Delete, nothing, Vec::new());
             }
             978..=983 => {
-                let (uploads, fetches) = (self.prng.below(6) as usize, self.prng.below(8) as usize);
-                let upload_blocks = self.prng.below(400) as usize;
-                self.step(Event::Lanes {
-                    uploads,
-                    upload_blocks,
-                    fetches,
-                });
+                let mut below = |most| self.prng.below(most) as usize;
+                let lanes = Lanes {
+                    uploads: below(6),
+                    fetches: below(8),
+                    upload_blocks: below(400),
+                    fetch_blocks: below(400),
+                };
+                self.step(Event::Lanes(lanes));
                 self.client_rests(client);
             }
             984..=991 => {

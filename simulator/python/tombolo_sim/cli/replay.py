@@ -41,6 +41,16 @@ SequentialFloor = Annotated[
     bool, typer.Option("--sequential-floor", help="SARC keeps room for what is prefetched for streams.")
 ]
 
+FetchUnit = Annotated[str, typer.Option("--fetch-unit", help="What a GET brings: range (what is asked for) or object.")]
+SequentialBy = Annotated[
+    str,
+    typer.Option("--sequential-by", help="Who tells SARC what is sequential: prefetcher or replacement (itself)."),
+]
+Preload = Annotated[
+    str,
+    typer.Option("--preload", help="What is stored before: touched, pages (with neighbours) or aged (a log)."),
+]
+
 _GIB = 1 << 30
 
 
@@ -85,6 +95,9 @@ def run(
     dedup: Annotated[bool, typer.Option("--dedup/--no-dedup")] = True,
     wait_price: WaitPrice = None,
     sequential_floor: SequentialFloor = False,
+    fetch_unit: FetchUnit = "range",
+    sequential_by: SequentialBy = "prefetcher",
+    preload: Preload = "pages",
     store: Annotated[str | None, typer.Option("--store", help="memory:, berkeley:FILE, or s3://BUCKET/PREFIX.")] = None,
     file_format: Format = "auto",
     limit: Limit = None,
@@ -96,7 +109,7 @@ def run(
     choice = Choice(
         trace, policy(policy_name), cache_blocks(cache, distinct_blocks(trace, [cache])), cloud, disk, seed,
         arrivals_of(arrivals), time_scale, warmup, addressing, clients, dedup, flush_delay_ms, pack_blocks,
-        options.settings_of(settings), wait_price, sequential_floor,
+        options.settings_of(settings), wait_price, sequential_floor, fetch_unit, sequential_by, preload,
     )  # fmt: skip
     with watching(f"{trace.name} {policy_name}") as progress:
         if store is None:

@@ -10,7 +10,17 @@ from rich.table import Table
 from tombolo_sim import plots, sweep
 from tombolo_sim.cli import options
 from tombolo_sim.cli.options import AsJson, Dask, Formats, Limit, TimeOrder, Workers, output, print_json
-from tombolo_sim.cli.replay import ArrivalsOption, Clients, SequentialFloor, WaitPrice, arrivals_of, distinct_blocks
+from tombolo_sim.cli.replay import (
+    ArrivalsOption,
+    Clients,
+    FetchUnit,
+    Preload,
+    SequentialBy,
+    SequentialFloor,
+    WaitPrice,
+    arrivals_of,
+    distinct_blocks,
+)
 from tombolo_sim.engine import EngineError, Json
 from tombolo_sim.grid import Grid, Point, series_names, summary
 from tombolo_sim.jobs import Choice, cache_blocks
@@ -53,6 +63,9 @@ def sweep_command(
     clients: Clients = "trace",
     wait_price: WaitPrice = None,
     sequential_floor: SequentialFloor = False,
+    fetch_unit: FetchUnit = "range",
+    sequential_by: SequentialBy = "prefetcher",
+    preload: Preload = "pages",
     formats: Formats = None,
     limit: Limit = None,
     time_order: TimeOrder = "error",
@@ -72,7 +85,8 @@ def sweep_command(
                 trace, policy(point.policy), cache_blocks(point.cache, distinct), point.cloud, seed=point.seed,
                 arrivals=arrivals_of(arrivals), addressing=point.addressing, clients=clients,
                 settings=dict(point.settings), wait_microdollars_per_second=wait_price,
-                sequential_floor=sequential_floor,
+                sequential_floor=sequential_floor, fetch_unit=fetch_unit, sequential_by=sequential_by,
+                preload=preload,
             )  # fmt: skip
             tasks.append(sweep.Task("replay", choice.job(), f"{trace.name} {grid.label(point)}"))
             points.append((trace, point))

@@ -1,4 +1,4 @@
-"""`info`, `convert`, `capture`: traces themselves."""
+"""`info`, `convert`, `generate`, `capture`: traces themselves."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +21,7 @@ from tombolo_sim.cli.options import (
 from tombolo_sim.engine import Json
 from tombolo_sim.progress import watching
 from tombolo_sim.report.results import interval_us
+from tombolo_sim.synthetic import Synthetic, write
 
 _GIB = 1 << 30
 _BLOCK_BYTES = 4096
@@ -29,6 +30,7 @@ _BLOCK_BYTES = 4096
 def register(app: typer.Typer) -> None:
     app.command()(info)
     app.command()(convert)
+    app.command()(generate)
     app.command()(capture)
 
 
@@ -102,6 +104,21 @@ def convert(
     """Writes a trace anew in the project's own columnar format."""
     with watching("converting") as progress:
         records = engine.convert(trace_of(path, file_format, limit, time_order).source(), target, progress)
+    output.print(f"{target}: {records:,} records")
+
+
+def generate(
+    dataset: Annotated[str, typer.Argument(metavar="corp|eng", help="Whose printed totals.")],
+    target: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.tbtr", help="The file to write.")],
+    scale: Annotated[float, typer.Option("--scale", help="Of the printed clients, requests and bytes.")] = 0.01,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides everything that is drawn.")] = 1,
+    templates: Annotated[
+        int | None,
+        typer.Option("--templates", min=0, help="Repeated tasks of a project; 0: a control whose jumps do not repeat."),
+    ] = None,
+) -> None:
+    """Writes a made-up stand-in for one of the Tombolo paper's traces, which are not public."""
+    records = write(Synthetic(dataset, scale, seed, templates), target)
     output.print(f"{target}: {records:,} records")
 
 

@@ -25,7 +25,8 @@ def _row(cells: Iterable[str]) -> str:
 def checks(found: Sequence[Check]) -> list[str]:
     """The verdicts, then what was found of each where."""
     counts = {verdict: sum(check.verdict is verdict for check in found) for verdict in Verdict}
-    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    shown = {verdict: count for verdict, count in counts.items() if verdict is not Verdict.UNDECIDED}
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in shown.items())
     overview = Table(
         "", ["claim", "where", "printed", "verdict", "because"],
         [[check.claim, check.source, check.printed, f"**{check.verdict}**", check.reason] for check in found],

@@ -1,6 +1,6 @@
 """A claim, what was found of it where, and the verdict that follows."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -11,15 +11,19 @@ class Verdict(StrEnum):
     HOLDS = "holds"
     FAILS = "does not hold"
     UNTESTABLE = "cannot be tested here"
+    UNDECIDED = "decides nothing"
+    """Of a finding: nothing can be gained there, so no claim is borne out or refuted by it."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """On one trace, or at one reading of the cache's size of it."""
+    """On one trace, or at one cell of it: a trace and a cache of some size."""
 
     where: str
     verdict: Verdict
     detail: str
+    trace: str = ""
+    """Of a cell."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,26 @@ def general(claim: str, source: str, printed: str, findings: Iterable[Finding]) 
         return Check(claim, source, printed, Verdict.UNTESTABLE, "no trace at hand has what it takes", found)
     reason = f"on {holding} of {len(tested)}"
     return Check(claim, source, printed, verdict_of(holding == len(tested)), reason, found)
+
+
+def by_majority(claim: str, source: str, printed: str, cells: Iterable[Finding]) -> Check:
+    """A claim about workloads of its kind: it holds when it does in most cells in which anything can be gained."""
+    found = tuple(cells)
+    decided = [cell for cell in found if cell.verdict in (Verdict.HOLDS, Verdict.FAILS)]
+    if not decided:
+        return Check(claim, source, printed, Verdict.UNTESTABLE, "in no cell at hand can anything be gained", found)
+    holding = _holding(decided)
+    traces = sorted({cell.trace for cell in decided})
+    won = [trace for trace in traces if 2 * _holding(of := [c for c in decided if c.trace == trace]) > len(of)]
+    reason = (
+        f"in {holding} of {len(decided)} cells, most of them on {len(won)} of {len(traces)} traces; "
+        f"{len(found) - len(decided)} decide nothing"
+    )
+    return Check(claim, source, printed, verdict_of(2 * holding > len(decided)), reason, found)
+
+
+def _holding(cells: Sequence[Finding]) -> int:
+    return sum(cell.verdict is Verdict.HOLDS for cell in cells)
 
 
 def particular(claim: str, source: str, printed: str, reason: str, findings: Iterable[Finding] = ()) -> Check:

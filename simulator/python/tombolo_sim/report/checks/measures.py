@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
+from tombolo_sim.policies import COMBINATIONS
 from tombolo_sim.report.checks.base import Finding, Verdict, verdict_of
 from tombolo_sim.report.results import DENOMINATORS, PERCENTS, Results
 
 MISS_RATIO = "reads.miss_ratio"
+GAIN_MIN = 0.002
+"""Points of miss ratio by which the six combinations must differ somewhere, or a cell decides nothing."""
 
 
 def places(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
@@ -19,18 +22,26 @@ def places(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
                 yield trace.name, denominator, smaller
 
 
-def by_size(
-    results: Results, test: Callable[[str, str, int], tuple[bool, str] | None], only: Sequence[int] = PERCENTS
+def by_cell(
+    results: Results,
+    test: Callable[[str, str, int], tuple[bool, str] | None],
+    cloud: str,
+    only: Sequence[int] = PERCENTS,
 ) -> Iterator[Finding]:
-    """One finding for each trace and reading of the size, over all its sizes; None is a result that is not there."""
+    """One finding for each trace and size of the cache; None is a result that is not there."""
     for trace, denominator, percents in places(results):
-        answers = [(percent, test(trace, denominator, percent)) for percent in percents if percent in only]
-        answers = [(percent, answer) for percent, answer in answers if answer is not None]
-        if not answers:
-            continue
-        detail = "; ".join(f"{percent} %: {answer[1]}" for percent, answer in answers if answer is not None)
-        holds = all(answer[0] for _, answer in answers if answer is not None)
-        yield Finding(f"{trace}, {denominator}", verdict_of(holds), detail)
+        for percent in percents:
+            if percent not in only or (answer := test(trace, denominator, percent)) is None:
+                continue
+            is_gain = gain(results, (trace, denominator, percent), cloud) >= GAIN_MIN
+            verdict = verdict_of(answer[0]) if is_gain else Verdict.UNDECIDED
+            yield Finding(f"{trace}, {percent} % of {denominator}", verdict, answer[1], trace)
+
+
+def gain(results: Results, place: tuple[str, str, int], cloud: str) -> float:
+    """Points of miss ratio between the best and the worst of the six combinations."""
+    misses = series(results, COMBINATIONS, MISS_RATIO, place, cloud)
+    return max(misses) - min(misses) if misses else 0.0
 
 
 def by_trace(results: Results, test: Callable[[str], tuple[bool, str] | str]) -> Iterator[Finding]:
@@ -38,9 +49,9 @@ def by_trace(results: Results, test: Callable[[str], tuple[bool, str] | str]) ->
     for trace in results.traces:
         answer = test(trace.name)
         if isinstance(answer, str):
-            yield Finding(trace.name, Verdict.UNTESTABLE, answer)
+            yield Finding(trace.name, Verdict.UNTESTABLE, answer, trace.name)
         else:
-            yield Finding(trace.name, verdict_of(answer[0]), answer[1])
+            yield Finding(trace.name, verdict_of(answer[0]), answer[1], trace.name)
 
 
 def series(

@@ -3,9 +3,18 @@
 from collections.abc import Callable
 from itertools import pairwise
 
+from tombolo_sim.engine import Json
 from tombolo_sim.report import printed
-from tombolo_sim.report.checks.base import LEUNG, Check, Finding, Verdict, general, particular, verdict_of
-from tombolo_sim.report.checks.measures import MISS_RATIO, by_size, by_trace, falling, series, shares
+from tombolo_sim.report.checks.base import (
+    LEUNG,
+    Check,
+    Finding,
+    Verdict,
+    by_majority,
+    particular,
+    verdict_of,
+)
+from tombolo_sim.report.checks.measures import MISS_RATIO, by_cell, by_trace, falling, series, shares
 from tombolo_sim.report.results import CONTROLLED, TRACK_BLOCKS, WINDOWS, Results
 
 _CF = "cloudfront-2014"
@@ -22,8 +31,14 @@ def tombolo(results: Results) -> list[Check]:
         *_misses(results),
         *_latencies(results),
         *_prefetching(results),
-        *_cost(results),
+        *_cost(),
     ]
+
+
+def additions(results: Results) -> list[Check]:
+    """What the paper does not claim, and what it claims of things that are ours here: the graph's nodes are cut at
+    places of 16 blocks, its tables have a fixed size, and the time of a run is a whole replay's. None of it counts."""
+    return [_control(results), _nodes(results), _metadata(results), _runtime(results)]
 
 
 def _workload(results: Results) -> list[Check]:
@@ -77,43 +92,44 @@ def _misses(results: Results) -> list[Check]:
             "section 6.2, figure 8",
             "21 % to 13 %",
             LEUNG,
-            by_size(results, ordering("lru_seq", "sarc_amp"), only=(10,)),
+            by_cell(results, ordering("lru_seq", "sarc_amp"), _CF, only=(10,)),
         ),
-        general(
+        by_majority(
             "Both GRAPH policies miss less than all others",
             "figure 8",
             "< 10 %; best 6 %",
-            by_size(results, graph_best),
+            by_cell(results, graph_best, _CF),
         ),
-        general(
+        by_majority(
             "SARC_SEQ misses less than LRU_SEQ",
             "figure 8",
             "ordering",
-            by_size(results, ordering("lru_seq", "sarc_seq")),
+            by_cell(results, ordering("lru_seq", "sarc_seq"), _CF),
         ),
-        general(
+        particular(
             "LRU_AMP misses less than LRU_SEQ",
             "figure 8",
             "on Corp, not on Eng",
-            by_size(results, ordering("lru_seq", "lru_amp")),
+            "the paper has it on one of its traces and not on the other, so that neither outcome speaks against it",
+            by_cell(results, ordering("lru_seq", "lru_amp"), _CF),
         ),
-        general(
+        by_majority(
             "SARC_AMP misses less than SARC_SEQ",
             "figure 8",
             "ordering",
-            by_size(results, ordering("sarc_seq", "sarc_amp")),
+            by_cell(results, ordering("sarc_seq", "sarc_amp"), _CF),
         ),
-        general(
+        by_majority(
             "SARC_AMP misses less than LRU_AMP",
             "figure 8",
             "ordering",
-            by_size(results, ordering("lru_amp", "sarc_amp")),
+            by_cell(results, ordering("lru_amp", "sarc_amp"), _CF),
         ),
-        general(
+        by_majority(
             "The whole order LRU_SEQ > LRU_AMP > SARC_SEQ > SARC_AMP > LRU_GRAPH > SARC_GRAPH",
             "figure 8, tables 4, 5",
-            "ordering",
-            by_size(results, ordering(*printed.ALGORITHMS)),
+            "ordering, Corp, 90 GB",
+            by_cell(results, ordering(*printed.ALGORITHMS), _CF, only=(30,)),
         ),
     ]
 
@@ -144,10 +160,14 @@ def _latencies(results: Results) -> list[Check]:
 
     order = "p90, p95 and p99 fall (or stay) from LRU_SEQ over LRU_AMP, SARC_SEQ, SARC_AMP, LRU_GRAPH to SARC_GRAPH"
     return [
-        general(f"{order}: S3", "table 4", "see table 4", by_size(results, tail(_S3), only=(30,))),
-        general(f"{order}: CloudFront", "table 5", "see table 5", by_size(results, tail(_CF), only=(30,))),
+        by_majority(f"{order}: S3", "table 4", "see table 4", by_cell(results, tail(_S3), _S3, only=(30,))),
+        by_majority(f"{order}: CloudFront", "table 5", "see table 5", by_cell(results, tail(_CF), _CF, only=(30,))),
         particular(
-            "SARC_GRAPH's p90 is below 40 ms always", "section 6.2, figure 9", "< 40 ms", LEUNG, by_size(results, below)
+            "SARC_GRAPH's p90 is below 40 ms always",
+            "section 6.2, figure 9",
+            "< 40 ms",
+            LEUNG,
+            by_cell(results, below, _CF),
         ),
     ]
 
@@ -181,59 +201,69 @@ def _prefetching(results: Results) -> list[Check]:
         return falling(misses) and falling(efficiencies), f"misses {shares(misses)}; PE {shares(efficiencies)}"
 
     return [
-        general(
+        by_majority(
             "Of most policies, more than 60 % of the prefetched blocks are read once",
             "figure 12",
             "> 60 %",
             by_trace(results, once),
         ),
-        general("Larger tracks: fewer misses, lower PE", "figure 11", "monotone", by_trace(results, track)),
-        *_graph(results),
-        _control(results),
+        by_majority("Larger tracks: fewer misses, lower PE", "figure 11", "monotone", by_trace(results, track)),
+        _random_only(results),
     ]
 
 
-def _graph(results: Results) -> list[Check]:
-    def random_only(trace: str) -> tuple[bool, str] | str:
-        every = results.get(trace, "footprint", 10, "lru_graph", _CF, "populate=every")
-        random = results.get(trace, "footprint", 10, "lru_graph", _CF)
-        if every is None or random is None:
+def _populations(results: Results, trace: str) -> list[Json] | None:
+    """Of LRU_GRAPH with all reads in its graph, and with random ones only."""
+    key = (trace, "footprint", 10, "lru_graph", _CF)
+    found = [results.get(*key, "populate=every"), results.get(*key)]
+    reports = [report for report in found if report is not None]
+    return reports if len(reports) == len(found) else None
+
+
+def _random_only(results: Results) -> Check:
+    def test(trace: str) -> tuple[bool, str] | str:
+        reports = _populations(results, trace)
+        if reports is None:
             return "runs are missing"
-        nodes = [report["policy"]["nodes"] + report["policy"]["edges"] for report in (every, random)]
+        nodes = [report["policy"]["nodes"] + report["policy"]["edges"] for report in reports]
         if not nodes[0]:
             return "the graph is empty"
         saved = 1 - nodes[1] / nodes[0]
-        time = 1 - random["wall_seconds"] / every["wall_seconds"]
-        misses = [report["reads"]["miss_ratio"] for report in (every, random)]
-        efficiency = [report["prefetched"]["efficiency"] for report in (every, random)]
+        misses = [report["reads"]["miss_ratio"] for report in reports]
+        efficiency = [report["prefetched"]["efficiency"] for report in reports]
         same = abs(misses[1] - misses[0]) < 0.01 and abs(efficiency[1] - efficiency[0]) < 0.02
-        changes = f"metadata {-saved:+.0%}, run time {-time:+.0%}"
         detail = (
-            f"{changes}, misses {' -> '.join(shares(misses).split())}, PE {' -> '.join(shares(efficiency).split())}"
+            f"metadata {-saved:+.0%}, misses {' -> '.join(shares(misses).split())}, "
+            f"PE {' -> '.join(shares(efficiency).split())}"
         )
-        return saved >= 0.7 and time >= 0.8 and same, detail
+        return saved >= 0.7 and same, detail
 
-    def nodes(trace: str) -> tuple[bool, str] | str:
+    claim = "A graph of random reads only has less metadata and hits as well"
+    return by_majority(claim, "section 4.2.3", "-80 %, same hit ratio and PE", by_trace(results, test))
+
+
+def _runtime(results: Results) -> Check:
+    def test(trace: str) -> tuple[bool, str] | str:
+        reports = _populations(results, trace)
+        if reports is None:
+            return "runs are missing"
+        every, random = (report["wall_seconds"] for report in reports)
+        return random <= 0.2 * every, f"{random / every - 1:+.0%}, decoding, cache and other workers included"
+
+    claim = "A graph of random reads only takes less time"
+    return by_majority(claim, "section 4.2.3", "-90 %", by_trace(results, test))
+
+
+def _nodes(results: Results) -> Check:
+    def test(trace: str) -> tuple[bool, str] | str:
         report = results.get(trace, "footprint", 10, "lru_graph", _CF)
         if report is None:
             return "runs are missing"
         share = report["policy"]["nodes"] / max(1, results.analyses[trace]["distinct"])
         return 0.005 <= share <= 0.02, f"{share:.2%} of the distinct blocks"
 
-    return [
-        general(
-            "A graph of random reads only has less metadata, takes less time, hits as well",
-            "section 4.2.3",
-            "-80 %, -90 %, same hit ratio and PE",
-            by_trace(results, random_only),
-        ),
-        general(
-            "The graph has about 1 % as many nodes as there are blocks",
-            "section 6.4",
-            "about 1 %",
-            by_trace(results, nodes),
-        ),
-    ]
+    claim = "The graph has about 1 % as many nodes as there are blocks"
+    return by_majority(claim, "section 6.4", "about 1 %", by_trace(results, test))
 
 
 def _control(results: Results) -> Check:
@@ -255,10 +285,19 @@ def _control(results: Results) -> Check:
         return left[-1] < original / 2, f"{original:.1%}; shuffled among {WINDOWS[0]} and {WINDOWS[1]}: {shares(left)}"
 
     claim = "Control: where jumps are shuffled, less than half of what GRAPH gains over AMP is left"
-    return general(claim, "not in the paper", "-", by_trace(results, test))
+    return by_majority(claim, "not in the paper", "-", by_trace(results, test))
 
 
-def _cost(results: Results) -> list[Check]:
+def _cost() -> list[Check]:
+    return [
+        _arithmetic(),
+        particular(
+            "Operational cost with history, $/GB over three years", "figure 13", "Corp .05-.15, Eng .01-.02", LEUNG
+        ),
+    ]
+
+
+def _metadata(results: Results) -> Check:
     def metadata(trace: str, denominator: str, percent: int) -> tuple[bool, str] | None:
         sizes = {}
         for algorithm in printed.ALGORITHMS:
@@ -275,18 +314,8 @@ def _cost(results: Results) -> list[Check]:
         holds = holds and _RATIO_SARC[0] <= sarc <= _RATIO_SARC[1]
         return holds, f"LRU_GRAPH {graph[0]:.2f}, SARC_GRAPH {graph[1]:.2f}, SARC_AMP {sarc:.2f} times LRU_SEQ"
 
-    return [
-        _arithmetic(),
-        particular(
-            "Operational cost with history, $/GB over three years", "figure 13", "Corp .05-.15, Eng .01-.02", LEUNG
-        ),
-        general(
-            "Metadata: GRAPH 1.8-2.6 times LRU_SEQ, SARC_AMP 1.17-1.38 times",
-            "table 7",
-            "see table 7",
-            by_size(results, metadata),
-        ),
-    ]
+    claim = "Metadata: GRAPH 1.8-2.6 times LRU_SEQ, SARC_AMP 1.17-1.38 times"
+    return by_majority(claim, "table 7", "see table 7", by_cell(results, metadata, _CF))
 
 
 def _arithmetic() -> Check:
