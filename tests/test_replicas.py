@@ -43,6 +43,11 @@ class Stores(TwoStores):
         replica = {"store": {"replica": {"far": merged(far, changes or {})}}}
         return merged(merged(QUICK, s3_settings(self.near.endpoint)), replica)
 
+    def settings_of_folder(self) -> dict[str, Any]:
+        """The replica without its server."""
+        replica = {"store": {"replica": {"far": {"url": f"dir:{self.far_objects}"}}}}
+        return merged(merged(QUICK, s3_settings(self.near.endpoint)), replica)
+
     def differences(self) -> list[str]:
         """What is not the same in both: nothing but what a start has put to find out about one of them."""
         near, far = (DirectoryStore(folder) for folder in (self.near_objects, self.far_objects))
@@ -315,3 +320,34 @@ def test_a_replica_that_another_gateway_has_taken_over_is_left_alone(
     assert checked.returncode == 1 and "replica far did not answer" in checked.stderr, checked.stderr
     assert json.loads(checked.stdout)["findings_count"] == 0, checked.stdout
     wait_state(gateway, "foreign")
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_replica_in_whose_place_another_was_gets_what_went_there(
+    make_gateway: GatewayFactory, stores: Stores, is_folder: bool, is_restarted: bool
+) -> None:
+    place = stores.far_objects
+    if is_folder:
+        place.mkdir(parents=True)
+    settings = stores.settings_of_folder() if is_folder else stores.settings()
+    gateway = filled(make_gateway, stores, settings, data := noise(4))
+    # As a folder that is not mounted any more.
+    aside = place.with_name("aside")
+    place.rename(aside)
+    place.mkdir()
+    write(gateway, noise(2, 5), at=20 * MIB)
+    # A folder shows at once that it is another; of a bucket only the root tells.
+    wait_state(gateway, "away" if is_folder else "foreign")
+    astray = [path for path in (place / "objects").rglob("*") if path.is_file()]
+    assert bool(astray) != is_folder, astray
+    if is_restarted:
+        gateway.stop()
+    shutil.rmtree(place)
+    aside.rename(place)
+    if is_restarted:
+        gateway.start()
+    wait_equal(gateway, stores)
+    expect(gateway, data)
+    found = checked_store(gateway)["replicas"][0]
+    assert (found["missing"], found["altered"], found["healed"]) == (0, 0, 0), found

@@ -80,6 +80,23 @@ def test_what_is_missing_altered_or_nobodys_is_named(filled: Gateway) -> None:
     assert (status["state"], status["orphans_count"]) == ("finished", 2)
 
 
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_keys_that_are_altered_or_missing_come_back_as_the_check_says(filled: Gateway, is_missing: bool) -> None:
+    keys = filled.store_directory / "keys"
+    whole = keys.read_bytes()
+    if is_missing:
+        keys.unlink()
+    else:
+        keys.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    (finding,) = checked(filled, 7)["findings"]
+    assert (finding["object"], finding["kind"]) == ("keys", "store_metadata")
+    assert "remove it if it is there, and restart the gateway" in finding["advice"]
+    keys.unlink(missing_ok=True)
+    filled.restart()
+    assert keys.read_bytes() == whole
+    assert checked(filled, 0)["findings_count"] == 0
+
+
 def test_a_block_that_is_not_what_its_fingerprint_says_is_found(make_gateway: GatewayFactory) -> None:
     # Without encryption nothing else vouches for the bytes.
     gateway = make_gateway({"store": {"encryption": "none"}}).start()

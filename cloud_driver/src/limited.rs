@@ -47,6 +47,11 @@ impl Limited {
         }
     }
 
+    /// Another handle at the same gate, on the same store through other decorators.
+    pub(crate) fn through(&self, inner: Arc<dyn ObjectStore>) -> Self {
+        Self { inner, ..self.clone() }
+    }
+
     /// Another handle at the same gate.
     pub fn with_priority(&self, priority: Priority) -> Self {
         Self {

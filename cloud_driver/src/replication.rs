@@ -15,7 +15,9 @@ mod backlog_file;
 mod catch_up;
 mod comparison;
 mod deadline;
+mod path_load;
 mod presence;
+mod proof;
 mod read_choice;
 mod replica;
 

@@ -30,6 +30,10 @@ pub enum Record {
     RootFound(RootSalt),
     /// Whatever root is there is another's, and may be replaced.
     RootForgotten,
+    /// Something was put in this round (see [`super::proof`]) that no root has followed yet.
+    Unproven { round: u64 },
+    /// What was put in earlier rounds is there.
+    Proven { below: u64 },
 }
 
 /// What is to be done for one object.
@@ -80,6 +84,8 @@ pub struct Backlog {
     root: Option<RootSalt>,
     /// After it.
     root_attempts: Vec<RootSalt>,
+    /// The last round in which something was put that may be elsewhere.
+    unproven: Option<u64>,
 }
 
 impl Backlog {
@@ -111,6 +117,11 @@ impl Backlog {
                 self.root = None;
                 self.root_attempts.clear();
             }
+            // In whichever order they come.
+            Record::Unproven { round } => self.unproven = self.unproven.max(Some(*round)),
+            Record::Proven { below } => {
+                self.unproven.take_if(|round| *round < *below);
+            }
         }
     }
 
@@ -118,6 +129,7 @@ impl Backlog {
     pub fn records(&self) -> Vec<Record> {
         let mut records: Vec<Record> = self.root.map(Record::RootFound).into_iter().collect();
         records.extend(self.root_attempts.iter().map(|salt| Record::RootAttempt(*salt)));
+        records.extend(self.unproven.map(|round| Record::Unproven { round }));
         records.extend(self.to_compare.map(|time_s| Record::Compare { time_s }));
         records.extend(self.entries.values().map(|entry| {
             let (key, time_s) = (entry.key.to_string(), entry.time_s);
@@ -169,6 +181,11 @@ impl Backlog {
     /// Another one: what was lacking was given up again meanwhile.
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// The last round in which something was put that no root has followed yet.
+    pub fn unproven(&self) -> Option<u64> {
+        self.unproven
     }
 
     /// Whether a root of this gateway's is known to have been there.
@@ -264,6 +281,12 @@ impl Record {
             Self::RootForgotten => {
                 writer.u8(8);
             }
+            Self::Unproven { round } => {
+                writer.u8(9).u64(*round);
+            }
+            Self::Proven { below } => {
+                writer.u8(10).u64(*below);
+            }
         }
         writer.0
     }
@@ -290,6 +313,12 @@ impl Record {
             6 => Self::RootAttempt(reader.digest("salt")?),
             7 => Self::RootFound(reader.digest("salt")?),
             8 => Self::RootForgotten,
+            9 => Self::Unproven {
+                round: reader.u64("round")?,
+            },
+            10 => Self::Proven {
+                below: reader.u64("round")?,
+            },
             kind => {
                 return Err(DecodeError::Invalid {
                     what: "kind of a record",
@@ -327,6 +356,8 @@ mod tests {
             1 => any::<u8>().prop_map(|byte| Record::RootAttempt([byte; 32])),
             1 => any::<u8>().prop_map(|byte| Record::RootFound([byte; 32])),
             1 => Just(Record::RootForgotten),
+            1 => (0..4_u64).prop_map(|round| Record::Unproven { round }),
+            1 => (0..4_u64).prop_map(|below| Record::Proven { below }),
         ]
     }
 
@@ -388,6 +419,15 @@ mod tests {
         assert!(backlog.is_own_root(&second) && !backlog.is_own_root(&first) && !backlog.is_own_root(&third));
         backlog.apply(&Record::RootForgotten);
         assert!(!backlog.has_had_root() && !backlog.is_own_root(&second));
+    }
+
+    #[test]
+    fn a_root_proves_the_rounds_before_it_in_whichever_order_that_is_noted() {
+        let (put, proven) = (|round| Record::Unproven { round }, |below| Record::Proven { below });
+        assert_eq!(fold(&[put(0), proven(1)]).unproven(), None);
+        assert_eq!(fold(&[put(0), put(1), proven(1)]).unproven(), Some(1));
+        assert_eq!(fold(&[put(1), put(0), proven(1)]).unproven(), Some(1));
+        assert_eq!(fold(&[put(0), proven(1), put(1)]).unproven(), Some(1));
     }
 
     proptest! {

@@ -84,10 +84,10 @@ impl BacklogFile {
             .filter(|record| matches!(record, Record::Bring { .. } | Record::Remove { .. }));
         let is_too_long = self.backlog().len() + added.count() > self.entries_max;
         let too_long = is_too_long.then_some(Record::Compare { time_s: now_s });
-        // Roots and the like count besides.
-        let others = records
-            .iter()
-            .filter(|record| !is_too_long || !matches!(record, Record::Bring { .. } | Record::Remove { .. }));
+        // Roots and the like count besides. What is given up now no comparison has found.
+        let is_given_up =
+            |record: &Record| matches!(record, Record::Bring { .. } | Record::Remove { .. } | Record::Compared);
+        let others = records.iter().filter(|record| !is_too_long || !is_given_up(record));
         let records: Vec<&Record> = too_long.iter().chain(others).collect();
         let mut bytes = Vec::new();
         records.iter().for_each(|record| frame(&mut bytes, &record.encode()));
@@ -103,6 +103,11 @@ impl BacklogFile {
             *written = write_anew(&self.path, &self.url, &backlog)?;
         }
         Ok(())
+    }
+
+    /// How many objects more can be noted.
+    pub(super) fn room(&self) -> usize {
+        self.entries_max.saturating_sub(self.backlog().len())
     }
 
     /// A replica with this root is this gateway's, which has taken the bucket over from it; what it lacks is to be found out.
@@ -271,6 +276,22 @@ mod tests {
             assert_eq!((backlog.len(), backlog.is_own_root(&[3; 32])), (0, true));
             assert_eq!(backlog.behind().since_s, Some(5));
         }
+    }
+
+    #[test]
+    fn a_comparison_whose_end_does_not_fit_has_to_begin_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = compared(&directory.path().join("far"), 3);
+        let compare = Record::Compare { time_s: 4 };
+        file.note(&[compare, bring(0), bring(1)], Durability::Now, 50).unwrap();
+        assert_eq!(file.room(), 1);
+        let removal = |key: &str| Record::Remove {
+            key: key.into(),
+            time_s: 5,
+        };
+        file.note(&[removal("a"), removal("b"), Record::Compared], Durability::Now, 50)
+            .unwrap();
+        assert!(file.backlog().is_to_compare());
     }
 
     #[test]

@@ -8,12 +8,9 @@ use super::replica::Replica;
 use super::{InFlight, unix_s};
 use crate::metadata_object::JOURNAL_PREFIX;
 use crate::store::{ListedObject, ObjectStore, Result};
-use futures_util::future::join_all;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Objects that are brought at the same time, each held in memory whole.
-const COPIES: usize = 4;
 /// What is removed at once.
 const REMOVALS: usize = 100;
 /// Between two looks when nothing is known to be done. A replica that is another's is looked at so often too.
@@ -72,11 +69,12 @@ async fn step(replica: &Replica, primary: &Arc<dyn ObjectStore>, in_flight: &InF
         compare(replica, primary).await?;
         return Ok(true);
     }
-    let lacking = replica.backlog.backlog().first(Task::Bring, COPIES);
+    let lacking = replica.backlog.backlog().first(Task::Bring, replica.load.copies());
     if !lacking.is_empty() {
         bring(replica, primary, lacking.iter().map(|key| &**key)).await?;
         return Ok(true);
     }
+    replica.load.on_caught_up();
     if replica.can_move_root() {
         replica.move_root(&**primary).await?;
         return Ok(true);
@@ -104,9 +102,8 @@ async fn bring<'k>(
 ) -> Result<()> {
     let (journal, others): (Vec<&str>, Vec<&str>) = keys.partition(|key| key.starts_with(JOURNAL_PREFIX));
     for keys in [others, journal] {
-        let copies = keys.into_iter().map(|key| replica.bring(&**primary, key));
-        for brought in join_all(copies).await {
-            brought?;
+        if !keys.is_empty() {
+            replica.bring_together(&**primary, &keys).await?;
         }
     }
     Ok(())
@@ -127,10 +124,10 @@ async fn compare(replica: &Replica, primary: &Arc<dyn ObjectStore>) -> Result<()
             replica.ask(crate::Operation::List, "", list(&*replica.store, compared.of_replica())),
         );
         let is_done = compared.take(of_primary?, of_replica?, &mut lacking);
-        for some in lacking.chunks(COPIES) {
+        while !lacking.is_empty() {
+            let some: Vec<_> = lacking.drain(..lacking.len().min(replica.load.copies())).collect();
             bring(replica, primary, some.iter().map(|object| &*object.key)).await?;
         }
-        lacking.clear();
         if is_done {
             break;
         }
@@ -139,7 +136,9 @@ async fn compare(replica: &Replica, primary: &Arc<dyn ObjectStore>) -> Result<()
         key: key.clone(),
         time_s: unix_s(),
     };
-    let removals: Vec<Record> = compared.extras().map(removal).collect();
+    // What does not fit is found by the next comparison, if there is one.
+    let room = replica.backlog.room();
+    let removals: Vec<Record> = compared.extras().take(room).map(removal).collect();
     if replica.backlog.backlog().generation() == generation {
         let records = removals.into_iter().chain([Record::Compared]).collect();
         replica.note(records, Durability::Now).await?;

@@ -7,12 +7,15 @@
 use super::backlog::{Behind, Record, RootSalt, Task};
 use super::backlog_file::{BacklogFile, Durability};
 use super::deadline::Deadline;
+use super::path_load::PathLoad;
 use super::presence::Presence;
+use super::proof::Proof;
 use super::{ROOT, is_named_by_contents, locked, unix_s};
 use crate::metadata_object::{MetadataKind, salt_of_object};
 use crate::store::{ETag, ObjectStore, PutMode, Result};
 use crate::{ErrorKind, Limited, Limits, Operation, StoreError};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -48,7 +51,8 @@ pub struct ReplicaOptions {
     pub backlog: Arc<BacklogFile>,
     /// A root that may be replaced.
     pub accepted_root: Option<AcceptedRoot>,
-    /// A request that takes longer, the time before its admission left out, makes it count as away.
+    /// A request that takes longer, the time before its admission left out, makes it count as away. What is brought later may
+    /// take as long besides as all that is on its way takes at the least rate of a path.
     pub away_after: Duration,
 }
 
@@ -163,6 +167,10 @@ pub struct Replica {
     pub(super) name: String,
     url: String,
     pub(super) store: Arc<dyn ObjectStore>,
+    /// The same, for puts that nobody waits for.
+    patient: Arc<dyn ObjectStore>,
+    pub(super) load: Arc<PathLoad>,
+    away_after: Duration,
     pub(super) backlog: Arc<BacklogFile>,
     accepted_root: Option<AcceptedRoot>,
     begun: RealInstant,
@@ -171,6 +179,7 @@ pub struct Replica {
     is_away: watch::Sender<bool>,
     reason: Mutex<Option<String>>,
     standing: Mutex<Standing>,
+    pub(super) proof: Proof,
     roots: Mutex<Roots>,
     /// One at a time asks whose it is, or moves its root.
     moving: tokio::sync::Mutex<()>,
@@ -202,11 +211,19 @@ fn is_failure(error: &StoreError) -> bool {
 
 impl Replica {
     pub(super) fn new(options: ReplicaOptions) -> Self {
-        let in_time = Deadline::new(options.store, options.url.clone(), options.away_after);
+        let load = Arc::new(PathLoad::default());
+        let in_time = Deadline::new(options.store, options.url.clone(), options.away_after, load.clone());
+        let patient = Arc::new(in_time.patient());
+        let limited = Limited::below(Arc::new(in_time), options.limits);
+        let unproven = options.backlog.backlog().unproven();
         Self {
+            proof: Proof::after(unproven),
             name: options.name,
             url: options.url,
-            store: Arc::new(Limited::below(Arc::new(in_time), options.limits)),
+            patient: Arc::new(limited.through(patient)),
+            store: Arc::new(limited),
+            load,
+            away_after: options.away_after,
             backlog: options.backlog,
             accepted_root: options.accepted_root,
             begun: RealInstant::now(),
@@ -324,13 +341,12 @@ impl Replica {
         }
     }
 
-    /// True: the object is there, durably.
+    /// True: the object is there, durably. What would not be in time is not tried.
     pub(super) async fn write(&self, key: &str, bytes: &Bytes) -> bool {
-        if !self.is_here() || !self.recognise().await {
+        if !self.is_here() || self.load.is_late() || !self.recognise().await {
             return false;
         }
-        let put = self.store.put(key, bytes.clone(), PutMode::Overwrite);
-        if self.ask(Operation::Put, key, put).await.is_err() {
+        if self.put(&self.store, key, bytes.clone()).await.is_err() {
             return false;
         }
         if self.backlog.task(key).is_none() {
@@ -340,6 +356,32 @@ impl Replica {
         self.note(vec![Record::Settled { key }], Durability::Sometime)
             .await
             .is_ok()
+    }
+
+    /// True for good only once a root has followed: see [`super::proof`].
+    async fn put(&self, store: &Arc<dyn ObjectStore>, key: &str, bytes: Bytes) -> Result<()> {
+        let put = store.put(key, bytes, PutMode::Overwrite);
+        self.change(Operation::Put, key, put).await.map(drop)
+    }
+
+    /// As [`Self::put`].
+    async fn erase(&self, key: &str) -> Result<()> {
+        self.change(Operation::Delete, key, self.store.delete(key)).await
+    }
+
+    async fn change<T>(&self, operation: Operation, key: &str, request: impl Future<Output = Result<T>>) -> Result<T> {
+        let refusals = self.proof.refusals();
+        let done = self.ask(operation, key, request).await?;
+        let round = self.proof.round();
+        let is_noted = self.backlog.backlog().unproven() >= Some(round);
+        if !is_noted {
+            self.note(vec![Record::Unproven { round }], Durability::Now).await?;
+        }
+        // Whoever found another place meanwhile may not have seen that note.
+        match self.proof.refusals() == refusals {
+            true => Ok(done),
+            false => Err(self.unreachable()),
+        }
     }
 
     /// It lacks an object that the primary has: on stable storage when this returns.
@@ -368,17 +410,15 @@ impl Replica {
 
     /// The primary has it no more, or that is found out later. As long as the replica's root is an older one, that may need it.
     pub(super) async fn delete(&self, key: &str, is_gone: bool) -> Result<()> {
-        if is_gone && self.is_even() && self.is_here() && self.recognise().await {
-            let delete = self.store.delete(key);
-            if self.ask(Operation::Delete, key, delete).await.is_ok() {
-                return match self.backlog.task(key) {
-                    Some(_) => {
-                        self.note(vec![Record::Settled { key: key.into() }], Durability::Sometime)
-                            .await
-                    }
-                    None => Ok(()),
-                };
-            }
+        let may_go = is_gone && self.is_even() && self.is_here();
+        if may_go && self.recognise().await && self.erase(key).await.is_ok() {
+            return match self.backlog.task(key) {
+                Some(_) => {
+                    self.note(vec![Record::Settled { key: key.into() }], Durability::Sometime)
+                        .await
+                }
+                None => Ok(()),
+            };
         }
         let record = Record::Remove {
             key: key.into(),
@@ -458,10 +498,13 @@ impl Replica {
             true => before.mode(),
             false => PutMode::Overwrite,
         };
+        let below = self.proof.begin_round();
         let put = self.store.put(ROOT, wanted.bytes, mode);
         let etag = self.ask(Operation::Put, ROOT, put).await?;
-        self.note(vec![Record::RootFound(wanted.salt)], Durability::Sometime)
-            .await?;
+        let mut records = vec![Record::RootFound(wanted.salt)];
+        // Without a condition it may have gone anywhere.
+        records.extend(wanted.is_conditional.then_some(Record::Proven { below }));
+        self.note(records, Durability::Sometime).await?;
         let mut roots = locked(&self.roots);
         roots.etag = RootTag::Present(etag);
         roots.arrived = Some(wanted.number);
@@ -512,9 +555,21 @@ impl Replica {
                 return Ok(false);
             }
         }
+        self.compare_unproven().await?;
         locked(&self.roots).etag = found.map_or(RootTag::Absent, |(_, etag)| RootTag::Present(etag));
         *locked(&self.standing) = Standing::Ours;
         Ok(true)
+    }
+
+    /// It is ours, and may have been another place when something was put there.
+    async fn compare_unproven(&self) -> Result<()> {
+        let is_unproven = self.backlog.backlog().unproven().is_some();
+        if self.proof.is_in_question() && is_unproven {
+            let compare = Record::Compare { time_s: unix_s() };
+            self.note(vec![compare], Durability::Now).await?;
+        }
+        self.proof.settled();
+        Ok(())
     }
 
     /// It is left alone from now on, and looked at now and then.
@@ -536,6 +591,7 @@ impl Replica {
             tracing::error!(replica = self.name, reason, "a replica is not this gateway's");
             *told = Some(reason.clone());
         }
+        self.proof.refused();
         *locked(&self.standing) = Standing::Foreign(reason);
     }
 
@@ -576,13 +632,26 @@ impl Replica {
         }
     }
 
-    /// Brings an object that is noted as lacking. One that the primary does not have any more is not lacking.
-    pub(super) async fn bring(&self, primary: &dyn ObjectStore, key: &str) -> Result<()> {
+    /// Brings some at once, as many as [`PathLoad::copies`] says.
+    pub(super) async fn bring_together(&self, primary: &dyn ObjectStore, keys: &[&str]) -> Result<()> {
+        let begun = RealInstant::now();
+        let mut bytes = 0;
+        for brought in join_all(keys.iter().map(|key| self.bring(primary, key))).await {
+            bytes += brought?;
+        }
+        self.load.on_brought(bytes, begun.elapsed(), self.away_after);
+        Ok(())
+    }
+
+    /// Brings an object that is noted as lacking, and says of how many bytes. One that the primary does not have any more is not
+    /// lacking.
+    async fn bring(&self, primary: &dyn ObjectStore, key: &str) -> Result<u64> {
+        let mut size = 0;
         if is_named_by_contents(key) {
             match primary.get(key, None).await {
                 Ok(bytes) => {
-                    let put = self.store.put(key, bytes, PutMode::Overwrite);
-                    self.ask(Operation::Put, key, put).await?;
+                    size = bytes.len() as u64;
+                    self.put(&self.patient, key, bytes).await?;
                     self.brought.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(StoreError::NotFound { .. }) => {}
@@ -595,7 +664,7 @@ impl Replica {
             self.note(vec![Record::Settled { key: key.into() }], Durability::Sometime)
                 .await?;
         }
-        Ok(())
+        Ok(size)
     }
 
     /// One whose contents may be others under the same name.
@@ -610,9 +679,7 @@ impl Replica {
             Ok(_) | Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
-        let put = self.store.put(key, bytes, PutMode::Overwrite);
-        self.ask(Operation::Put, key, put).await?;
-        Ok(())
+        self.put(&self.patient, key, bytes).await
     }
 
     /// Removes what the primary has no more, now that its root does not need it either. A comparison may have seen an object
@@ -620,7 +687,7 @@ impl Replica {
     pub(super) async fn remove(&self, primary: &dyn ObjectStore, key: &str) -> Result<()> {
         match primary.head(key).await {
             Err(StoreError::NotFound { .. }) => {
-                self.ask(Operation::Delete, key, self.store.delete(key)).await?;
+                self.erase(key).await?;
             }
             Ok(_) => {}
             Err(error) => return Err(error),
@@ -637,8 +704,7 @@ impl Replica {
         if !self.recognise().await {
             return Err(self.unreachable());
         }
-        let put = self.store.put(key, bytes, PutMode::Overwrite);
-        self.ask(Operation::Put, key, put).await?;
+        self.put(&self.patient, key, bytes).await?;
         self.healed.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

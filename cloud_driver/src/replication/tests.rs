@@ -125,6 +125,49 @@ async fn a_replica_that_is_slow_is_waited_for_and_not_away() {
     assert_eq!(gateway.status()[0].state, ReplicaState::Even);
 }
 
+/// Each object is sent once more than it was in vain, and what is put meanwhile waits for nothing.
+#[tokio::test(start_paused = true)]
+async fn what_is_put_at_once_arrives_over_a_thin_link() {
+    const OBJECT_BYTES: u64 = 4 << 20;
+    for bytes_per_s in [8 << 20, 512 << 10, 125_000] {
+        let world = World::new();
+        let gateway = world.open_compared().await;
+        gateway.put_root(&[]).await.unwrap();
+        world.replica.set_rate(bytes_per_s);
+        let object = Bytes::from(vec![7; OBJECT_BYTES as usize]);
+        let put = |key: String| {
+            let (store, object) = (gateway.store.clone(), object.clone());
+            async move { store.put(&key, object, PutMode::Overwrite).await.unwrap() }
+        };
+        let (begun, gets) = (RealInstant::now(), world.primary.gets());
+        join_all((0..12).map(|number| put(format!("objects/{number}")))).await;
+        assert!(begun.elapsed() <= world::AWAY_AFTER, "{:?}", begun.elapsed());
+        tokio::time::sleep(world::AWAY_AFTER).await;
+        let later = RealInstant::now();
+        put("objects/later".into()).await;
+        let is_thin = bytes_per_s < OBJECT_BYTES;
+        assert!(
+            !is_thin || later.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            later.elapsed()
+        );
+        gateway.put_root(&["objects/0", "objects/later"]).await.unwrap();
+        let needed = Duration::from_secs(13 * OBJECT_BYTES / bytes_per_s);
+        tokio::time::sleep((needed * 5 / 4).saturating_sub(begun.elapsed()) + world::AWAY_AFTER).await;
+        let status = &gateway.status()[0];
+        assert_eq!(status.state, ReplicaState::Even, "{bytes_per_s}: {status:?}");
+        let gets = world.primary.gets() - gets;
+        assert!(gets <= 16, "{bytes_per_s}: {gets} reads of the primary");
+        // It is waited for again.
+        put("objects/last".into()).await;
+        assert_eq!(
+            world.replica.get("objects/last").is_some(),
+            bytes_per_s > 500_000,
+            "{bytes_per_s}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_is_gone_for_ever_hinders_nobody() {
     let world = World::new();
@@ -333,6 +376,55 @@ async fn a_root_that_is_accepted_by_name_is_replaced_and_no_other() {
     gateway.put_root(&["objects/a"]).await.unwrap();
     tokio::time::sleep(MINUTE).await;
     assert_eq!(gateway.status()[0].state, ReplicaState::Foreign);
+}
+
+/// What was put before that was noticed went elsewhere, also if nobody lives to notice it.
+#[tokio::test(start_paused = true)]
+async fn what_was_put_into_another_place_is_brought_when_the_replica_is_back() {
+    for (is_noticed, is_restarted) in [(true, false), (true, true), (false, true)] {
+        let world = World::new();
+        let gateway = world.open_compared().await;
+        gateway.put("objects/a", "one").await.unwrap();
+        gateway.put_root(&["objects/a"]).await.unwrap();
+        world.replica.set_aside();
+        gateway.put("objects/b", "two").await.unwrap();
+        assert_eq!(world.replica.keys(), ["objects/b"]);
+        if is_noticed {
+            gateway.put_root(&["objects/a", "objects/b"]).await.unwrap();
+            tokio::time::sleep(MINUTE).await;
+            assert_eq!(gateway.status()[0].state, ReplicaState::Foreign);
+        }
+        let living = (!is_restarted).then_some(gateway);
+        world.replica.put_back();
+        let gateway = living.unwrap_or_else(|| world.open());
+        tokio::time::sleep(MINUTE).await;
+        gateway.put_root(&["objects/a", "objects/b"]).await.unwrap();
+        assert_eq!(world.replica.keys(), ["objects/a", "objects/b", "root"]);
+        let status = &gateway.status()[0];
+        assert_eq!(
+            status.state,
+            ReplicaState::Even,
+            "{is_noticed} {is_restarted}: {status:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_compares_only_if_something_was_put_after_the_last_root() {
+    for (is_covered, key) in [(true, "objects/a"), (false, "objects/b")] {
+        let world = World::new();
+        let gateway = world.open_compared().await;
+        gateway.put("objects/a", "one").await.unwrap();
+        gateway.put_root(&["objects/a"]).await.unwrap();
+        if !is_covered {
+            gateway.put(key, "two").await.unwrap();
+        }
+        drop(gateway);
+        // A comparison brings it; nothing else looks at it.
+        world.replica.set_quietly(key, None);
+        let _gateway = world.open_compared().await;
+        assert_eq!(world.replica.get(key).is_some(), !is_covered);
+    }
 }
 
 #[tokio::test(start_paused = true)]

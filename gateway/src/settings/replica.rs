@@ -55,7 +55,7 @@ section! {
         prices_file: Option<PathBuf> = None, Permitted::Words("an absolute path"),
             "Unset: the table.";
         /// A request that takes longer, or fails for so long, makes the replica count as away: uploads do not wait for it any more,
-        /// and what it lacks is brought when it is back.
+        /// and what it lacks is brought when it is back. What is brought may take longer, as long as at 1 Mbit/s.
         away_after_ms: u64 = 15_000, Permitted::numbers(1_000, 600_000),
             "So long uploads are held up once; each time it is away for longer. The largest object takes 2 s at 20 Mbit/s.";
         /// The replica may be overwritten although its root is not one that this gateway has put there: the root that the refusal

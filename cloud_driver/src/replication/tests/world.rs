@@ -25,16 +25,25 @@ fn named_by(root: &Bytes) -> Vec<String> {
     text.lines().skip(1).map(ToOwned::to_owned).collect()
 }
 
+type Objects = std::collections::BTreeMap<String, (ETag, Bytes)>;
+
 /// A store with a mind of its own.
 #[derive(Debug)]
 pub struct Bucket {
     name: &'static str,
-    objects: Mutex<std::collections::BTreeMap<String, (ETag, Bytes)>>,
+    objects: Mutex<Objects>,
+    /// What lay there before another place was put in its stead.
+    set_aside: Mutex<Option<Objects>>,
     puts: AtomicU64,
     is_watched: bool,
     is_away: AtomicBool,
     is_hanging: AtomicBool,
     latency_us: AtomicU64,
+    /// What all puts together may send; 0: anything.
+    bytes_per_s: AtomicU64,
+    /// Of all puts, which take turns.
+    link: tokio::sync::Mutex<()>,
+    gets: AtomicU64,
     /// Of 1000 requests so many fail; some of them are carried out all the same.
     failing_permille: AtomicU64,
     prng: Mutex<Prng>,
@@ -45,11 +54,15 @@ impl Bucket {
         Arc::new(Self {
             name,
             objects: Mutex::default(),
+            set_aside: Mutex::default(),
             puts: AtomicU64::new(0),
             is_watched,
             is_away: AtomicBool::new(false),
             is_hanging: AtomicBool::new(false),
             latency_us: AtomicU64::new(0),
+            bytes_per_s: AtomicU64::new(0),
+            link: tokio::sync::Mutex::default(),
+            gets: AtomicU64::new(0),
             failing_permille: AtomicU64::new(0),
             prng: Mutex::new(Prng::new(7)),
         })
@@ -65,6 +78,15 @@ impl Bucket {
 
     pub fn set_latency(&self, latency: Duration) {
         self.latency_us.store(latency.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    pub fn set_rate(&self, bytes_per_s: u64) {
+        self.bytes_per_s.store(bytes_per_s, Ordering::Relaxed);
+    }
+
+    /// Since it was made.
+    pub fn gets(&self) -> u64 {
+        self.gets.load(Ordering::Relaxed)
     }
 
     pub fn set_failing(&self, permille: u64) {
@@ -110,6 +132,23 @@ impl Bucket {
         locked(&self.objects).clear();
     }
 
+    /// An empty place takes its stead, as that of a folder that is not mounted.
+    pub fn set_aside(&self) {
+        let before = std::mem::take(&mut *locked(&self.objects));
+        *locked(&self.set_aside) = Some(before);
+    }
+
+    pub fn is_set_aside(&self) -> bool {
+        locked(&self.set_aside).is_some()
+    }
+
+    /// As it was before [`Self::set_aside`]; what was put into the other place meanwhile is gone.
+    pub fn put_back(&self) {
+        if let Some(before) = locked(&self.set_aside).take() {
+            *locked(&self.objects) = before;
+        }
+    }
+
     fn next_etag(&self) -> ETag {
         ETag(format!("{}-{}", self.name, self.puts.fetch_add(1, Ordering::Relaxed)))
     }
@@ -145,6 +184,18 @@ impl Bucket {
         match prng.chance(permille) {
             true => (prng.chance(500), false),
             false => (true, true),
+        }
+    }
+
+    /// Puts share the link piece by piece, as connections do.
+    async fn carry(&self, mut bytes: u64) {
+        const PIECE_BYTES: u64 = 64 << 10;
+        let rate = self.bytes_per_s.load(Ordering::Relaxed);
+        while rate > 0 && bytes > 0 {
+            let piece = bytes.min(PIECE_BYTES);
+            let _turn = self.link.lock().await;
+            sleep(Duration::from_micros(piece * 1_000_000 / rate)).await;
+            bytes -= piece;
         }
     }
 
@@ -191,6 +242,7 @@ impl Bucket {
 impl ObjectStore for Bucket {
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
         let (is_done, is_told) = self.fate().await;
+        self.carry(bytes.len() as u64).await;
         let put = match is_done {
             true => self.put_now(key, bytes, mode),
             false => Err(self.lost(key, false)),
@@ -202,6 +254,7 @@ impl ObjectStore for Bucket {
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
+        self.gets.fetch_add(1, Ordering::Relaxed);
         let (_, is_told) = self.fate().await;
         if !is_told {
             return Err(self.lost(key, false));
@@ -375,12 +428,16 @@ impl Gateway {
         self.store.put(ROOT, bytes, mode).await
     }
 
+    fn has_had_root(&self) -> bool {
+        self.store.replicas[0].backlog.backlog().has_had_root()
+    }
+
     pub fn status(&self) -> Vec<ReplicaStatus> {
         self.store.status()
     }
 }
 
-/// Puts, folds, removals, outages of either store, restarts; then peace.
+/// Puts, folds, removals, outages of either store, another place in the replica's stead, restarts; then peace.
 pub async fn random_life(seed: u64) {
     let mut prng = Prng::new(seed);
     let entries_max = [4, 20, 1000][prng.below(3) as usize];
@@ -437,9 +494,15 @@ pub async fn random_life(seed: u64) {
                     let _ = tokio::time::timeout(Duration::from_millis(prng.below(150)), puts).await;
                 }
                 drop(gateway);
+                if prng.chance(500) {
+                    world.replica.put_back();
+                }
                 tokio::time::sleep(Duration::from_millis(prng.below(2_000))).await;
                 gateway = world.open();
             }
+            // Only of a bucket that has had a root it can be told that it is another place.
+            92 if !world.replica.is_set_aside() && gateway.has_had_root() => world.replica.set_aside(),
+            93 if gateway.status()[0].state == ReplicaState::Foreign => world.replica.put_back(),
             92..96 => {
                 if let Some(key) = confirmed.iter().nth(prng.below(confirmed.len().max(1) as u64) as usize)
                     && let Ok(bytes) = gateway.get(key).await
@@ -449,6 +512,11 @@ pub async fn random_life(seed: u64) {
             }
             _ => tokio::time::sleep(Duration::from_millis(prng.below(20_000))).await,
         }
+    }
+    if world.replica.is_set_aside() {
+        drop(gateway);
+        world.replica.put_back();
+        gateway = world.open();
     }
     for bucket in [&world.primary, &world.replica] {
         bucket.set_away(false);

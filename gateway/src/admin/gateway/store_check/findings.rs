@@ -3,6 +3,7 @@
 use crate::admin::model::{StoreFinding, StoreFindingKind};
 use crate::runtime::{CheckedObject, FingerprintFinding, Gateway, MetadataFinding};
 use tombolo_base::{ObjectDescriptor, Pvbn, VolumeId};
+use tombolo_cloud_driver::keys::KEYS_NAME;
 use tombolo_core::audit::{AuditFinding, Listed};
 use tombolo_core::local_metadata::Table;
 use tombolo_core::{Extent, Target};
@@ -10,6 +11,8 @@ use tombolo_core::{Extent, Target};
 const RESTORE_OBJECT: &str = "restore the object from a copy of the bucket; else what refers to its blocks reads as an error until it is written again";
 const RESTORE_METADATA: &str = "clients are not harmed while the local disk is whole, but `tombolo recover` would need it: restore \
      it from a copy of the bucket";
+const RESTORE_KEYS: &str = "clients are not harmed while the local disk is whole, but `tombolo recover` would need it: remove it if \
+     it is there, and restart the gateway, which puts the copy of its state directory in its place; else restore it from a copy of the bucket";
 const RESTORE_STATE: &str = "local metadata is damaged: stop the gateway and restore the state directory from a copy, or make it \
      anew from the store with `tombolo recover` after a drain";
 const COMPARE_STATE: &str = "one of the two is damaged: do not recover from the store before it is known which; restore the state \
@@ -54,9 +57,12 @@ pub(super) fn metadata_finding(gateway: &Gateway, finding: MetadataFinding) -> S
     match finding {
         MetadataFinding::Object { name, reason } => StoreFinding {
             kind: StoreFindingKind::StoreMetadata,
+            advice: match name == KEYS_NAME {
+                true => RESTORE_KEYS.into(),
+                false => RESTORE_METADATA.into(),
+            },
             object: name,
             message: reason,
-            advice: RESTORE_METADATA.into(),
             ..StoreFinding::default()
         },
         MetadataFinding::Local(reason) => StoreFinding {
