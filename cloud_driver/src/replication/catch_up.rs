@@ -10,6 +10,7 @@ use crate::metadata_object::JOURNAL_PREFIX;
 use crate::store::{ListedObject, ObjectStore, Result};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// What is removed at once.
 const REMOVALS: usize = 100;
@@ -28,7 +29,15 @@ enum Round {
 
 /// Until it is dropped.
 pub async fn run(replica: Arc<Replica>, primary: Arc<dyn ObjectStore>, in_flight: Arc<InFlight>) {
+    let mut looked = Instant::now();
     loop {
+        // Roots wake it more often than it is looked at.
+        if !replica.is_foreign() {
+            looked = Instant::now();
+        } else if looked.elapsed() >= IDLE {
+            replica.probe().await;
+            looked = Instant::now();
+        }
         let pause = match replica.until_probe() {
             Some(until) if !until.is_zero() => until,
             Some(_) => {
@@ -41,10 +50,8 @@ pub async fn run(replica: Arc<Replica>, primary: Arc<dyn ObjectStore>, in_flight
                 Round::Idle => IDLE,
             },
         };
-        let woken = tokio::time::timeout(pause, replica.wake.notified()).await.is_ok();
-        if !woken && replica.is_foreign() {
-            replica.probe().await;
-        }
+        // Whether it was woken or not, it looks what there is to do.
+        let _ = tokio::time::timeout(pause, replica.wake.notified()).await;
     }
 }
 

@@ -410,6 +410,26 @@ async fn what_was_put_into_another_place_is_brought_when_the_replica_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replica_that_is_back_is_seen_while_roots_are_put() {
+    let world = World::new();
+    let gateway = world.open_compared().await;
+    gateway.put_root(&[]).await.unwrap();
+    world.replica.set_aside();
+    gateway.put("objects/a", "one").await.unwrap();
+    gateway.put_root(&["objects/a"]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    gateway.put("objects/b", "two").await.unwrap();
+    assert_eq!(gateway.status()[0].behind.objects, 1);
+    world.replica.put_back();
+    for _ in 0..9 {
+        gateway.put_root(&["objects/a", "objects/b"]).await.unwrap();
+        tokio::time::sleep(MINUTE / 6).await;
+    }
+    assert_eq!(gateway.status()[0].state, ReplicaState::Even);
+    assert_eq!(world.replica.keys(), ["objects/a", "objects/b", "root"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_restart_compares_only_if_something_was_put_after_the_last_root() {
     for (is_covered, key) in [(true, "objects/a"), (false, "objects/b")] {
         let world = World::new();
