@@ -162,20 +162,23 @@ impl Pace {
         Instant(u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// A request that is given up by its caller counts for nothing.
+    /// A request that is given up by its caller tells the limit nothing, and the window that it failed. `expected_bytes`: as far as is
+    /// known before it is answered.
     async fn watch<T>(
         &self,
         direction: &Direction,
+        expected_bytes: u64,
         bytes_of: impl Fn(&T) -> u64,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let in_flight = InFlight::enter(&direction.in_flight);
+        let mut under_way = UnderWay::begin(self, direction, expected_bytes);
         let sent = self.now();
         let outcome = request.await;
+        under_way.brought = outcome.as_ref().ok().map(bytes_of);
         let completion = Completion {
             sent,
-            bytes: outcome.as_ref().map_or(0, bytes_of),
-            in_flight: in_flight.at_entry,
+            bytes: under_way.brought.unwrap_or(0),
+            in_flight: under_way.at_entry,
             outcome: outcome.as_ref().map_or_else(outcome_of, |_| Outcome::Done),
         };
         direction.concurrency().on_completed(self.now(), &completion);
@@ -203,41 +206,23 @@ fn outcome_of(error: &StoreError) -> Outcome {
     }
 }
 
-struct InFlight<'c> {
-    count: &'c AtomicU32,
-    at_entry: u32,
-}
-
-impl<'c> InFlight<'c> {
-    fn enter(count: &'c AtomicU32) -> Self {
-        Self {
-            at_entry: count.fetch_add(1, Ordering::Relaxed) + 1,
-            count,
-        }
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A request that the window is told of, also when its caller gives it up.
+/// A request in flight, which the window is told of, also when its caller gives it up.
 struct UnderWay<'p> {
     pace: &'p Pace,
     direction: &'p Direction,
+    /// So many were in flight then, with it.
+    at_entry: u32,
     sent: Sent,
     brought: Option<u64>,
 }
 
 impl<'p> UnderWay<'p> {
     fn begin(pace: &'p Pace, direction: &'p Direction, bytes: u64) -> Self {
-        let sent = direction.window().on_sent(pace.now(), bytes);
         Self {
             pace,
             direction,
-            sent,
+            at_entry: direction.in_flight.fetch_add(1, Ordering::Relaxed) + 1,
+            sent: direction.window().on_sent(pace.now(), bytes),
             brought: None,
         }
     }
@@ -245,6 +230,7 @@ impl<'p> UnderWay<'p> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
+        self.direction.in_flight.fetch_sub(1, Ordering::Relaxed);
         let now = self.pace.now();
         self.direction.window().on_ended(now, &self.sent, self.brought);
     }
@@ -269,27 +255,21 @@ impl ObjectStore for Paced {
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<ETag> {
         let size = bytes.len() as u64;
         let (pace, puts) = (&self.pace, &self.pace.puts);
-        let mut under_way = UnderWay::begin(pace, puts, size);
         let request = self.inner.put(key, bytes, mode);
-        let outcome = match &pace.uploads {
+        match &pace.uploads {
             Some(uploads) => {
-                pace.watch(puts, |_| size, uploads.within_deadline(key, size, request))
-                    .await
+                let request = uploads.within_deadline(key, size, request);
+                pace.watch(puts, size, |_| size, request).await
             }
-            None => pace.watch(puts, |_| size, request).await,
-        };
-        under_way.brought = outcome.is_ok().then_some(size);
-        outcome
+            None => pace.watch(puts, size, |_| size, request).await,
+        }
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Bytes> {
-        let (pace, gets) = (&self.pace, &self.pace.gets);
-        let mut under_way = UnderWay::begin(pace, gets, bytes_of(range.as_ref()));
+        let expected = bytes_of(range.as_ref());
         let request = self.inner.get(key, range);
         let size = |bytes: &Bytes| bytes.len() as u64;
-        let outcome = pace.watch(gets, size, request).await;
-        under_way.brought = outcome.as_ref().ok().map(size);
-        outcome
+        self.pace.watch(&self.pace.gets, expected, size, request).await
     }
 
     async fn head(&self, key: &str) -> Result<ObjectMeta> {
