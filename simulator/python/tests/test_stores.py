@@ -106,8 +106,4 @@ def test_reads_of_prefetched_blocks_add_up(name: str, trace: Path) -> None:
     prefetched = engine.replay(job(trace, name))["prefetched"]
     never, *used = prefetched["blocks_by_reads"]
     came = prefetched["blocks"] - prefetched["dropped"]
-    # Writes of the trace overwrite some blocks of the graph's ranges while they are on their way.
-    assert came * 0.995 < never + sum(used) <= came
-    assert sum(used) <= prefetched["used"] < sum(used) + came * 0.005
-    if not name.endswith("graph"):
-        assert (never + sum(used), sum(used)) == (came, prefetched["used"])
+    assert (never + sum(used), sum(used)) == (came, prefetched["used"])

@@ -282,10 +282,11 @@ impl Replay<'_> {
         self.world.ask(request, client, is_counted)
     }
 
-    /// Everything is answered, and everything that was written is in the cloud.
+    /// Everything is answered, everything that was written is in the cloud, and what was fetched ahead has come: the
+    /// account of prefetched blocks would not add up without.
     fn finish(&mut self) -> Result<(), Error> {
         self.world.tell(Event::Drain)?;
-        while self.world.under_way() > 0 || !self.world.core.is_drained() {
+        while self.world.under_way() > 0 || !self.world.core.is_drained() || self.world.is_fetching() {
             self.step()?;
         }
         self.world.stored.add(self.world.now, 0);

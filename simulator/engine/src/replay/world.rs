@@ -145,6 +145,11 @@ impl<'a> World<'a> {
         self.requests.len()
     }
 
+    pub fn is_fetching(&self) -> bool {
+        let what = |pending: &Reverse<Pending>| matches!(pending.0.what, Completion::Fetched(..));
+        self.pending.iter().any(what)
+    }
+
     /// When something happens next, if nobody asks for anything.
     pub fn next_at(&self) -> Option<u64> {
         let pending = self.pending.peek().map(|Reverse(pending)| pending.at);
