@@ -50,9 +50,10 @@ const TRACKS_MAX: u64 = 64;
 /// After so many reads in a row that found all in the cache, none of it fetched ahead, the graph rests: there is nothing to
 /// gain until a read waits again.
 const QUIET_READS: u32 = 1024;
-/// Slots swept at each read, and at each tick.
+/// Slots swept at each read, and at each tick: a second apart, that is all of a million within five hours, where edges
+/// are remembered for days.
 const SWEEP_PER_READ: usize = 2;
-const SWEEP_PER_TICK: usize = 4096;
+const SWEEP_PER_TICK: usize = 64;
 
 /// Which reads enter the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
