@@ -62,9 +62,10 @@ sim-python: setup-simulate ## the simulator's Python package, built into .venv, 
 	cd simulator/python && ../../.venv/bin/maturin develop --locked
 	cd simulator/python && ../../$(PYTHON) -m pytest
 
-report: setup-simulate ## the Tombolo paper's evaluation on the traces in TRACES=DIR, into build/report (continues where it was)
+report: setup-simulate ## the Tombolo paper's evaluation on the traces in TRACES=DIR, into build/report (under two hours; continues where it was)
 	cd simulator/python && ../../.venv/bin/maturin develop --release --locked
-	.venv/bin/tombolo-sim report tombolo --traces "$(TRACES)" --output build/report $(REPORT_ARGUMENTS)
+	.venv/bin/tombolo-sim report tombolo --traces "$(TRACES)" --output build/report \
+	    $(foreach seed,1 2 3 4 5,--seed $(seed)) --stand-ins 10 $(REPORT_ARGUMENTS)
 
 soak: setup-test ## many rounds of kills under load, large images, the simulator beside the daemon (over an hour; TOMBOLO_TRACES=DIR: public traces too)
 	cargo build --release --locked -p tombolo -p tombolo-engine

@@ -241,6 +241,10 @@ impl ObjectDescriptor {
 
     /// The block of this name, if the object holds it.
     pub fn find(&self, pvbn: Pvbn) -> Option<&PackedBlock> {
+        // Objects may interleave, so that those below a block are asked in turn; most end before it.
+        if self.last_pvbn() < pvbn {
+            return None;
+        }
         let index = self.blocks.binary_search_by_key(&pvbn, |block| block.pvbn).ok()?;
         Some(&self.blocks[index])
     }

@@ -15,6 +15,7 @@ from tombolo_sim import sweep
 from tombolo_sim.engine import EngineError
 from tombolo_sim.jobs import Choice
 from tombolo_sim.policies import policy
+from tombolo_sim.progress import Lines
 from tombolo_sim.sources import Trace
 
 
@@ -149,3 +150,13 @@ def test_a_report_that_is_ended_leaves_no_worker(report: str, tmp_path: Path) ->
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
         wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")
+
+
+def test_without_a_terminal_a_line_a_minute_says_what_is_left() -> None:
+    now = [0.0]
+    lines = Lines(total=100, done=20, clock=lambda: now[0])
+    now[0] = 59
+    assert lines.line(21) is None
+    now[0] = 120
+    assert lines.line(40) == "40 of 100 jobs; some 6 minutes to go"
+    assert lines.line(41) is None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from rich.console import Console
 from rich.progress import (
@@ -15,6 +16,7 @@ from rich.progress import (
 )
 
 console = Console(stderr=True)
+_LINE_S = 60
 
 
 def bars() -> Progress:
@@ -28,6 +30,22 @@ def bars() -> Progress:
         transient=True,
         disable=not console.is_terminal,
     )
+
+
+class Lines:
+    """Where there is no terminal for bars: a line a minute, with how long the rest takes at the pace so far."""
+
+    def __init__(self, total: int, done: int, clock: Callable[[], float] = monotonic) -> None:
+        self._total, self._begun, self._clock = total, done, clock
+        self._since = self._told = clock()
+
+    def line(self, done: int) -> str | None:
+        now = self._clock()
+        if now - self._told < _LINE_S:
+            return None
+        self._told = now
+        left_s = (now - self._since) / max(1, done - self._begun) * (self._total - done)
+        return f"{done:,} of {self._total:,} jobs; some {left_s / 60:.0f} minutes to go"
 
 
 @contextmanager

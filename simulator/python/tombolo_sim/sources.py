@@ -2,15 +2,29 @@
 
 import fnmatch
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tombolo_sim.engine import EngineError
+
+Given = TypeVar("Given")
 
 _COMPRESSED = (".zst", ".gz", ".xz")
 # Of one trace in several formats the first is taken: the one that says most.
 _PREFERRED = ("tbtr", "vscsi", "blocks", "files", "csv", "oracle-general")
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of a trace, in records: one that fills caches and history, and the one after it that counts."""
+
+    warming: int
+    counted: int
+
+    @property
+    def end(self) -> int:
+        return self.warming + self.counted
 
 
 @dataclass(frozen=True)
@@ -21,6 +35,11 @@ class Trace:
     limit: int | None = None
     time_order: str = "error"
     """What to do about times that go back: `error`, `clamp` or `sort`."""
+    warming: int = 0
+    """Requests at the beginning that are replayed and not counted."""
+
+    def within(self, window: Window) -> "Trace":
+        return replace(self, limit=window.end, warming=window.warming)
 
     def source(self, **fields: object) -> dict[str, Any]:
         """For a job of the engine."""
@@ -35,12 +54,13 @@ def name_of(path: Path) -> str:
     return path.name.split(".", 1)[0]
 
 
+def fitting(path: Path, given: Mapping[str, Given]) -> Given | None:
+    """What is given for the first pattern that the file's name fits."""
+    return next((value for pattern, value in given.items() if fnmatch.fnmatch(path.name, pattern)), None)
+
+
 def given_format(path: Path, formats: Mapping[str, str]) -> str:
-    """`formats` maps patterns of file names to formats; the first that fits counts."""
-    for pattern, name in formats.items():
-        if fnmatch.fnmatch(path.name, pattern):
-            return name
-    return "auto"
+    return fitting(path, formats) or "auto"
 
 
 @dataclass(frozen=True)
@@ -54,6 +74,8 @@ class Selection:
     skip: tuple[str, ...] = ()
     limit: int | None = None
     time_order: str = "error"
+    windows: Mapping[str, Window] = field(default_factory=dict)
+    """Patterns of file names, and which part of the files that they fit is replayed."""
 
     def takes(self, path: Path) -> bool:
         wanted = not self.only or _fits(path, self.only)
@@ -74,6 +96,8 @@ def find(selection: Selection) -> list[Trace]:
             continue
         chosen = given_format(path, selection.formats)
         trace = Trace(name_of(path), path, chosen, selection.limit, selection.time_order)
+        if (window := fitting(path, selection.windows)) is not None:
+            trace = trace.within(window)
         before = found.get(trace.name)
         if before is None or _rank(path) < _rank(before.path):
             found[trace.name] = trace

@@ -24,7 +24,7 @@ from rich.progress import Progress
 from tombolo_sim import engine
 from tombolo_sim.ending import POLL_S, Ended, as_done, ignore_signals, signals_deferred
 from tombolo_sim.engine import EngineError, Json
-from tombolo_sim.progress import bars, show
+from tombolo_sim.progress import Lines, bars, console, show
 
 KINDS: dict[str, Callable[..., Json]] = {
     "replay": engine.replay,
@@ -133,9 +133,12 @@ def execute(tasks: Sequence[Task], folder: Path, workers: int | None = None, das
     with bars() as progress:
         total = progress.add_task("jobs", total=len(distinct), completed=len(found))
         run = _on_dask(missing, dask) if dask else _on_cores(missing, workers or os.cpu_count() or 1, progress)
+        lines = Lines(len(distinct), len(found))
         for path, outcome in run:
             outcomes[path] = outcome
             progress.advance(total)
+            if not console.is_terminal and (line := lines.line(len(outcomes))) is not None:
+                console.print(line)
     return [replace(outcomes[path], task=task) for path, task in zip(paths, tasks, strict=True)]
 
 

@@ -6,7 +6,7 @@ use tombolo_billing::{Dollars, Prices, Usage};
 
 /// Latencies are counted up to a year, in microseconds.
 const MICROS_MAX: u64 = 366 * 24 * 3600 * 1_000_000;
-const QUANTILES: [f64; 9] = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99];
+const QUANTILES: [f64; 10] = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.8, 0.9, 0.95, 0.99];
 const QUANTILES_HIGH: [f64; 2] = [0.999, 0.9999];
 /// The histogram's bounds grow by a quarter each, from 10 us on.
 const BOUND_FIRST: u64 = 10;

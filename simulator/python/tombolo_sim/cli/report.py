@@ -1,17 +1,19 @@
 """`report tombolo`, `report gds-lc`, `report stout` and `report hou`."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tombolo_sim.cli.options import Dask, Formats, Limit, TimeOrder, Workers, formats_of, output
+from tombolo_sim.cli.options import Dask, Formats, Limit, TimeOrder, Workers, formats_of, output, split_pair
 from tombolo_sim.gds_lc import report as gds_lc_report
 from tombolo_sim.hou import report as hou_report
+from tombolo_sim.jobs import OptionError
 from tombolo_sim.report import tombolo as tombolo_report
 from tombolo_sim.report.options import ReportOptions
-from tombolo_sim.sources import Selection
+from tombolo_sim.sources import Selection, Window
 from tombolo_sim.stout import report as stout_report
 
 Output = Annotated[
@@ -21,6 +23,15 @@ Traces = Annotated[Path | None, typer.Option("--traces", metavar="DIR", help="Fo
 Only = Annotated[list[str] | None, typer.Option("--only", metavar="GLOB", help="Only files whose names match.")]
 Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="GLOB", help="Leave out files whose names match.")]
 Seeds = Annotated[list[int], typer.Option("--seed")]
+Windows = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--window", metavar="GLOB=N+M", help="Of files whose names match, N records warm and the M after them count."
+    ),
+]
+StandIns = Annotated[
+    int, typer.Option("--stand-ins", min=0, help="Made-up traces of each kind, in place of the paper's own.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -49,10 +60,24 @@ def selected(
     skip: list[str] | None,
     limit: int | None,
     time_order: str,
+    windows: list[str] | None,
 ) -> Selection | None:
     if folder is None:
         return None
-    return Selection(folder, formats_of(formats), tuple(only or ()), tuple(skip or ()), limit, time_order)
+    return Selection(
+        folder, formats_of(formats), tuple(only or ()), tuple(skip or ()), limit, time_order, windows_of(windows)
+    )
+
+
+def windows_of(given: list[str] | None) -> dict[str, Window]:
+    found = {}
+    for item in given or []:
+        pattern, text = split_pair("--window", item)
+        match = re.fullmatch(r"([0-9]+)\+([1-9][0-9]*)", text)
+        if match is None:
+            raise OptionError(f"--window {item}: it must be GLOB=N+M, such as 'nas*=100000+200000'")
+        found[pattern] = Window(int(match[1]), int(match[2]))
+    return found
 
 
 def command(run: Callable[[ReportOptions], Path]) -> Callable[..., None]:
@@ -67,12 +92,13 @@ def command(run: Callable[[ReportOptions], Path]) -> Callable[..., None]:
         limit: Limit = None,
         time_order: TimeOrder = "error",
         seeds: Seeds = [1],  # noqa: B006
+        windows: Windows = None,
+        standins: StandIns = 0,
         workers: Workers = None,
         dask: Dask = None,
     ) -> None:
-        chosen = ReportOptions(
-            folder, selected(traces, formats, only, skip, limit, time_order), tuple(seeds), workers, dask
-        )
+        selection = selected(traces, formats, only, skip, limit, time_order, windows)
+        chosen = ReportOptions(folder, selection, tuple(seeds), standins, workers, dask)
         output.print(str(run(chosen)))
 
     return report

@@ -11,7 +11,7 @@ from tombolo_sim.jobs import BLOCK_BYTES
 from tombolo_sim.models import CLOUDS as CLOUD_MODELS
 from tombolo_sim.models import operation_usd
 from tombolo_sim.policies import COMBINATIONS, title
-from tombolo_sim.report.results import CLOUDS, DENOMINATORS, PERCENTS, TRACK_BLOCKS, Results
+from tombolo_sim.report.results import CLOUDS, DENOMINATORS, PERCENTS, TRACK_BLOCKS, Results, percents_on
 
 _GIB = 1 << 30
 
@@ -22,7 +22,7 @@ def draw_all(results: Results, folder: Path) -> dict[str, list[str]]:
         "4": [_working_sets(results, folder)],
         "5": [_runs(results, folder, weighted) for weighted in (False, True)],
         "8": [_misses(results, folder, denominator) for denominator in DENOMINATORS],
-        "9-10": [_latencies(results, folder, cloud, percent) for cloud in CLOUDS for percent in PERCENTS],
+        "9-10": [_latencies(results, folder, cloud, percent) for cloud in CLOUDS for percent in percents_on(cloud)],
         "11": [_efficiency(results, folder), _tracks(results, folder)],
         "12": [_access_counts(results, folder)],
         "13": [_cost(results, folder, cloud) for cloud in CLOUDS],
@@ -152,10 +152,12 @@ def _cost(results: Results, folder: Path, cloud: str) -> str:
     def draw(axis: Axes, trace: str) -> None:
         series = {}
         for name in COMBINATIONS:
-            reports = [results.get(trace, "footprint", percent, name, cloud) for percent in PERCENTS]
+            reports = [results.get(trace, "footprint", percent, name, cloud) for percent in percents_on(cloud)]
             analysis = results.analyses[trace]
             series[title(name)] = [operation_usd_per_gib(report, analysis) if report else 0.0 for report in reports]
-        plots.grouped_bars(axis, [f"{percent} %" for percent in PERCENTS], series, "$ per GiB of client traffic")
+        plots.grouped_bars(
+            axis, [f"{percent} %" for percent in percents_on(cloud)], series, "$ per GiB of client traffic"
+        )
 
     heading = f"Figure 13: operational cost, {CLOUD_MODELS[cloud].title}"
     return _each_trace(results, folder, f"figure-13-cost-{cloud}", heading, draw)

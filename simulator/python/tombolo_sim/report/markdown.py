@@ -22,16 +22,23 @@ def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def checks(found: Sequence[Check]) -> list[str]:
-    """The verdicts, then what was found of each where."""
+def counted(found: Sequence[Check]) -> str:
     counts = {verdict: sum(check.verdict is verdict for check in found) for verdict in Verdict}
     shown = {verdict: count for verdict, count in counts.items() if verdict is not Verdict.UNDECIDED}
-    summary = ", ".join(f"{count} {verdict}" for verdict, count in shown.items())
+    return f"{len(found)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in shown.items()) + "."
+
+
+def checks(found: Sequence[Check]) -> list[str]:
+    """The verdicts, then what was found of each where."""
     overview = Table(
         "", ["claim", "where", "printed", "verdict", "because"],
         [[check.claim, check.source, check.printed, f"**{check.verdict}**", check.reason] for check in found],
     )  # fmt: skip
-    lines = [f"{len(found)} claims: {summary}.", "", *table(overview), ""]
+    return [counted(found), "", *table(overview), "", *findings(found)]
+
+
+def findings(found: Sequence[Check]) -> list[str]:
+    lines = []
     for check in found:
         if check.findings:
             rows = [[finding.where, finding.verdict, finding.detail] for finding in check.findings]

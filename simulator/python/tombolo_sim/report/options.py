@@ -11,5 +11,7 @@ class ReportOptions:
     output: Path
     traces: Selection | None = None
     seeds: tuple[int, ...] = (1,)
+    standins: int = 0
+    """Made-up traces of each kind."""
     workers: int | None = None
     dask: str | None = None

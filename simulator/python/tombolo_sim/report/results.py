@@ -4,22 +4,28 @@ Cache sizes are 10, 20 and 30 % of *accessed data*. The paper's 30 GB are 10 % o
 both readings are run: of the distinct blocks (`footprint`), and of all blocks read and written (`traffic`).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tombolo_sim.engine import Json
 from tombolo_sim.jobs import Choice
 from tombolo_sim.policies import COMBINATIONS, policy
+from tombolo_sim.report.conditions import PAPER, Condition, amp_settings
+from tombolo_sim.report.estimate import Estimate, estimate
+from tombolo_sim.report.parameters import Parameters
 from tombolo_sim.sources import Trace
 from tombolo_sim.sweep import Outcome, Task
 
 PERCENTS = (10, 20, 30)
 DENOMINATORS = ("footprint", "traffic")
-CLOUDS = ("s3-2014", "cloudfront-2014", "modern")
+CLOUDS = ("s3-2014", "cloudfront-2014")
+MISSES_ON = "cloudfront-2014"
 WINDOWS = (64, 1024)
 CONTROLLED = ("lru_amp", "lru_graph")
 TRACK_BLOCKS = (1, 4, 8, 16, 32, 64)
+DEGREE_BLOCKS = (8, 16, 32, 64, 128, 256, 512)
+"""SEQ's m: 1 to 64 tracks of SARC's 8 blocks."""
 DAY_US = 86_400_000_000
 INTERVALS = 40
 
@@ -33,17 +39,30 @@ class Key:
     cloud: str
     seed: int
     variant: str = ""
-    """`track=N`, `populate=every`, `shuffled=N`, or nothing."""
+    """`track=N`, `degree=N`, `populate=every`, `shuffled=N`, or nothing."""
+    condition: str = PAPER.name
 
 
 @dataclass
 class Results:
+    """What is found of some traces under one condition; others are one step away."""
+
     traces: list[Trace]
     analyses: dict[str, Json]
+    """Of the part of each trace that is replayed."""
     seeds: tuple[int, ...]
     reports: dict[Key, Json] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     sizes: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    condition: str = PAPER.name
+    whole: dict[str, Json] = field(default_factory=dict)
+    """Analyses of whole traces of which a part is replayed."""
+
+    def under(self, condition: Condition) -> "Results":
+        return replace(self, condition=condition.name)
+
+    def of(self, traces: Sequence[Trace]) -> "Results":
+        return replace(self, traces=list(traces))
 
     def get(
         self,
@@ -56,19 +75,31 @@ class Results:
         seed: int | None = None,
     ) -> Json | None:
         wanted = self.seeds[0] if seed is None else seed
-        return self.reports.get(Key(trace, denominator, percent, algorithm, cloud, wanted, variant))
+        return self.reports.get(Key(trace, denominator, percent, algorithm, cloud, wanted, variant, self.condition))
 
-    def value(
+    def estimate(
         self, path: str, trace: str, denominator: str, percent: int, algorithm: str, cloud: str, variant: str = ""
-    ) -> float | None:
-        """A number of the report by its dotted name, the mean over all seeds."""
+    ) -> Estimate | None:
+        """A number of the report by its dotted name, over all seeds."""
         values = []
         for seed in self.seeds:
             report = self.get(trace, denominator, percent, algorithm, cloud, variant, seed)
             if report is None:
                 return None
             values.append(number(report, path))
-        return sum(values) / len(values)
+        return estimate(values)
+
+    def value(
+        self, path: str, trace: str, denominator: str, percent: int, algorithm: str, cloud: str, variant: str = ""
+    ) -> float | None:
+        """Its mean alone."""
+        found = self.estimate(path, trace, denominator, percent, algorithm, cloud, variant)
+        return None if found is None else found.mean
+
+
+def percents_on(cloud: str) -> tuple[int, ...]:
+    """Misses are counted on one cloud at all sizes; the others are for the tails of latencies, at the largest."""
+    return PERCENTS if cloud == MISSES_ON else PERCENTS[-1:]
 
 
 def quantile(report: Mapping[str, Any], wanted: float, what: str = "read_latency") -> float:
@@ -103,37 +134,64 @@ def cache_sizes(analysis: Json) -> dict[tuple[str, int], int]:
     return {(name, percent): int(whole[name] * percent / 100) for name in DENOMINATORS for percent in PERCENTS}
 
 
-def plan(
-    trace: Trace, analysis: Json, seeds: tuple[int, ...], controls: Mapping[int, Trace]
-) -> Iterator[tuple[Key, Task]]:
-    """`controls` are the trace with its jumps shuffled, by window. Caches that would hold everything are left out."""
-    sizes = {place: blocks for place, blocks in cache_sizes(analysis).items() if 0 < blocks < analysis["distinct"]}
-    for seed in seeds:
-        for (denominator, percent), blocks in sizes.items():
-            for cloud in CLOUDS:
-                for algorithm in COMBINATIONS:
-                    yield _run(Key(trace.name, denominator, percent, algorithm, cloud, seed), trace, blocks, {})
-        small = sizes.get(("footprint", PERCENTS[0]))
-        if small is None:
-            continue
-        for track in TRACK_BLOCKS:
-            key = Key(trace.name, "footprint", PERCENTS[0], "sarc_graph", "cloudfront-2014", seed, f"track={track}")
-            yield _run(key, trace, small, {"track_blocks": track})
-        key = Key(trace.name, "footprint", PERCENTS[0], "lru_graph", "cloudfront-2014", seed, "populate=every")
-        yield _run(key, trace, small, {"populate": "every"})
-        for window, control in controls.items():
-            for algorithm in CONTROLLED:
-                variant = f"shuffled={window}"
-                key = Key(trace.name, "footprint", PERCENTS[0], algorithm, "cloudfront-2014", seed, variant)
-                yield _run(key, control, small, {})
+def sizes_of(analysis: Json) -> dict[tuple[str, int], int]:
+    """Those at which the cache does not hold everything."""
+    return {place: blocks for place, blocks in cache_sizes(analysis).items() if 0 < blocks < analysis["distinct"]}
 
 
-def _run(key: Key, trace: Trace, blocks: int, settings: dict[str, Any]) -> tuple[Key, Task]:
-    choice = Choice(trace, policy(key.algorithm), blocks, cloud=key.cloud, seed=key.seed, settings=settings)
-    label = " ".join(
-        [key.trace, f"{key.percent}% of {key.denominator}", key.algorithm, key.cloud, f"seed {key.seed}", key.variant]
-    )
-    return key, Task("replay", choice.job(), label.strip())
+@dataclass(frozen=True)
+class Plan:
+    """The runs over one trace under one condition."""
+
+    trace: Trace
+    sizes: Mapping[tuple[str, int], int]
+    condition: Condition
+    parameters: Parameters
+
+    def main(self, seeds: Sequence[int]) -> Iterator[tuple[Key, Task]]:
+        """The six combinations at all sizes."""
+        for seed in seeds:
+            for denominator, percent in self.sizes:
+                for cloud in (cloud for cloud in CLOUDS if percent in percents_on(cloud)):
+                    for algorithm in COMBINATIONS:
+                        yield self.run(Key(self.trace.name, denominator, percent, algorithm, cloud, seed))
+
+    def varied(self, seeds: Sequence[int], controls: Mapping[int, Trace]) -> Iterator[tuple[Key, Task]]:
+        """What differs in one thing, at the smallest size. `controls` are the trace with jumps shuffled, by window."""
+        if ("footprint", PERCENTS[0]) not in self.sizes:
+            return
+        for seed in seeds:
+            for track in TRACK_BLOCKS:
+                yield self.small("sarc_graph", seed, f"track={track}", {"track_blocks": track})
+            for degree in DEGREE_BLOCKS:
+                yield self.small("lru_seq", seed, f"degree={degree}", {"degree_blocks": degree})
+            yield self.small("lru_graph", seed, "populate=every", {"populate": "every"})
+            for window, control in controls.items():
+                for algorithm in CONTROLLED:
+                    yield self.small(algorithm, seed, f"shuffled={window}", {}, control)
+
+    def small(
+        self, algorithm: str, seed: int, variant: str, settings: Mapping[str, Any], trace: Trace | None = None
+    ) -> tuple[Key, Task]:
+        key = Key(self.trace.name, "footprint", PERCENTS[0], algorithm, MISSES_ON, seed, variant)
+        return self.run(key, settings, trace)
+
+    def run(self, key: Key, settings: Mapping[str, Any] | None = None, trace: Trace | None = None) -> tuple[Key, Task]:
+        key = replace(key, condition=self.condition.name)
+        chosen = policy(key.algorithm)
+        choice = Choice(
+            trace or self.trace,
+            chosen,
+            self.sizes[key.denominator, key.percent],
+            cloud=key.cloud,
+            seed=key.seed,
+            settings=amp_settings(chosen.prefetch) | dict(self.parameters.of(chosen.prefetch)) | dict(settings or {}),
+            warmup_requests=self.trace.warming,
+            **self.condition.options,
+        )
+        place = f"{key.percent}% of {key.denominator}"
+        words = [key.trace, key.condition, place, key.algorithm, key.cloud, f"seed {key.seed}", key.variant]
+        return key, Task("replay", choice.job(), " ".join(words).strip())
 
 
 def collect(results: Results, keys: list[Key], outcomes: list[Outcome]) -> None:

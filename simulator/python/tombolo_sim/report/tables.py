@@ -1,14 +1,18 @@
 """Tables 1 and 3 to 7 of the Tombolo paper, printed numbers beside those found here."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from tombolo_sim.engine import Json
 from tombolo_sim.jobs import BLOCK_BYTES
 from tombolo_sim.models import CLOUDS as CLOUD_MODELS
 from tombolo_sim.models import operation_usd
 from tombolo_sim.policies import COMBINATIONS, title
 from tombolo_sim.report import printed
+from tombolo_sim.report.checks.measures import share
+from tombolo_sim.report.conditions import CONDITIONS
 from tombolo_sim.report.markdown import Table
-from tombolo_sim.report.results import CLOUDS, DENOMINATORS, PERCENTS, Results, quantile
+from tombolo_sim.report.results import CLOUDS, DENOMINATORS, MISSES_ON, PERCENTS, Results, quantile
 
 _GIB = 1 << 30
 _MIB = 1 << 20
@@ -19,11 +23,12 @@ _PRINTED_TAILS = {"s3-2014": ("4", printed.TABLE_4), "cloudfront-2014": ("5", pr
 def all_tables(results: Results) -> Iterator[Table]:
     yield _workloads(results)
     yield _combinations()
-    yield from (_sizes(results), _misses(results))
-    for cloud in CLOUDS:
-        yield from _tails(results, cloud)
-    yield _cost(results)
-    yield _metadata(results)
+    yield _sizes(results)
+    for condition in CONDITIONS:
+        of = results.under(condition)
+        found = [_misses(of), *(table for cloud in CLOUDS for table in _tails(of, cloud)), _cost(of), _metadata(of)]
+        for table in found:
+            yield replace(table, title=f"{table.title}; {condition.title}")
 
 
 def _workloads(results: Results) -> Table:
@@ -42,13 +47,12 @@ def _workloads(results: Results) -> Table:
     ]
     for trace in results.traces:
         found = results.analyses[trace.name]
-        successors = found["successors"]
-        jumps = successors["jumps"] or 1
+        whole = results.whole.get(trace.name, found)
         rows.append([
             trace.name, f"{found['reads']:,}", f"{found['writes']:,}",
             f"{found['read_units'] * BLOCK_BYTES / _GIB:.2f}",
             f"{found['written_units'] * BLOCK_BYTES / _GIB:.2f}", f"{found['distinct'] * BLOCK_BYTES / _GIB:.2f}",
-            f"{successors['to_last'] / jumps:.1%}", f"{successors['to_any_of_4'] / jumps:.1%}",
+            *(_repeats(found, whole, kind) for kind in ("to_last", "to_any_of_4")),
         ])  # fmt: skip
     head = [
         "",
@@ -61,6 +65,12 @@ def _workloads(results: Results) -> Table:
         "to one of four",
     ]
     return Table("Table 1: workloads", head, rows)
+
+
+def _repeats(part: Json, whole: Json, kind: str) -> str:
+    """Share of jumps that repeat; of the whole trace, too, where a part of it is replayed."""
+    shares = [found["successors"][kind] / (found["successors"]["jumps"] or 1) for found in (part, whole)]
+    return f"{shares[0]:.1%}" if part is whole else f"{shares[0]:.1%} (whole: {shares[1]:.1%})"
 
 
 def _combinations() -> Table:
@@ -89,20 +99,20 @@ def _misses(results: Results) -> Table:
         for denominator in DENOMINATORS:
             for percent in PERCENTS:
                 key = (trace.name, denominator, percent)
-                if results.get(*key, COMBINATIONS[0], "cloudfront-2014") is None:
+                if results.get(*key, COMBINATIONS[0], MISSES_ON) is None:
                     continue
                 cells = []
                 for name in COMBINATIONS:
-                    complete, partial, requests = (
-                        results.value(f"reads.{what}", *key, name, "cloudfront-2014")
-                        for what in ("complete_misses", "partial_misses", "requests")
+                    missed = results.estimate("reads.miss_ratio", *key, name, MISSES_ON)
+                    partial, requests = (
+                        results.value(f"reads.{what}", *key, name, MISSES_ON) for what in ("partial_misses", "requests")
                     )
-                    if complete is None or partial is None or requests is None:
+                    if missed is None or partial is None or requests is None:
                         cells.append("-")
                     else:
-                        cells.append(f"{complete / max(1, requests):.2%} + {partial / max(1, requests):.2%}")
+                        cells.append(f"{share(missed)} ({partial / max(1, requests) * 100:.1f})")
                 rows.append([f"{trace.name}, {percent} % of {denominator}", *cells])
-    head = ["read requests that miss: complete + partial", *(title(name) for name in COMBINATIONS)]
+    head = ["read requests that miss (partial misses of them)", *(title(name) for name in COMBINATIONS)]
     return Table("Figure 8 in numbers (CloudFront 2014)", head, rows)
 
 

@@ -1,10 +1,10 @@
 """What the claims are about, taken from the results: series of a measure over policies and cache sizes."""
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 
 from tombolo_sim.policies import COMBINATIONS
 from tombolo_sim.report.checks.base import Finding, Verdict, verdict_of
+from tombolo_sim.report.estimate import Estimate
 from tombolo_sim.report.results import DENOMINATORS, PERCENTS, Results
 
 MISS_RATIO = "reads.miss_ratio"
@@ -24,24 +24,26 @@ def places(results: Results) -> Iterator[tuple[str, str, tuple[int, ...]]]:
 
 def by_cell(
     results: Results,
-    test: Callable[[str, str, int], tuple[bool, str] | None],
+    test: Callable[[str, str, int], tuple[bool | None, str] | None],
     cloud: str,
     only: Sequence[int] = PERCENTS,
 ) -> Iterator[Finding]:
-    """One finding for each trace and size of the cache; None is a result that is not there."""
+    """One finding for each trace and size of the cache. No answer is a result that is not there, one without a truth a
+    difference that is within the error."""
     for trace, denominator, percents in places(results):
         for percent in percents:
             if percent not in only or (answer := test(trace, denominator, percent)) is None:
                 continue
             is_gain = gain(results, (trace, denominator, percent), cloud) >= GAIN_MIN
-            verdict = verdict_of(answer[0]) if is_gain else Verdict.UNDECIDED
+            holds = answer[0] if is_gain else None
+            verdict = Verdict.UNDECIDED if holds is None else verdict_of(holds)
             yield Finding(f"{trace}, {percent} % of {denominator}", verdict, answer[1], trace)
 
 
 def gain(results: Results, place: tuple[str, str, int], cloud: str) -> float:
     """Points of miss ratio between the best and the worst of the six combinations."""
     misses = series(results, COMBINATIONS, MISS_RATIO, place, cloud)
-    return max(misses) - min(misses) if misses else 0.0
+    return max(one.mean for one in misses) - min(one.mean for one in misses) if misses else 0.0
 
 
 def by_trace(results: Results, test: Callable[[str], tuple[bool, str] | str]) -> Iterator[Finding]:
@@ -56,16 +58,17 @@ def by_trace(results: Results, test: Callable[[str], tuple[bool, str] | str]) ->
 
 def series(
     results: Results, algorithms: Sequence[str], measure: str, place: tuple[str, str, int], cloud: str
-) -> list[float] | None:
+) -> list[Estimate] | None:
     trace, denominator, percent = place
-    values = [results.value(measure, trace, denominator, percent, algorithm, cloud) for algorithm in algorithms]
+    values = [results.estimate(measure, trace, denominator, percent, algorithm, cloud) for algorithm in algorithms]
     found = [value for value in values if value is not None]
     return found if len(found) == len(values) else None
 
 
-def falling(values: Sequence[float]) -> bool:
-    return all(after < before for before, after in pairwise(values))
+def share(found: Estimate) -> str:
+    error = f"±{found.half_width * 100:.2g}" if found.half_width >= 0.0005 else ""
+    return f"{found.mean * 100:.1f}{error} %"
 
 
-def shares(values: Sequence[float]) -> str:
-    return " ".join(f"{value:.1%}" for value in values)
+def shares(values: Sequence[Estimate]) -> str:
+    return " -> ".join(share(value) for value in values)
