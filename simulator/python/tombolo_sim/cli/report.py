@@ -1,4 +1,4 @@
-"""`report tombolo`, `report gds-lc`, `report stout` and `report hou`."""
+"""`report tombolo`, `report defaults`, `report gds-lc`, `report stout` and `report hou`."""
 
 import re
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from tombolo_sim.cli.options import Dask, Formats, Limit, TimeOrder, Workers, fo
 from tombolo_sim.gds_lc import report as gds_lc_report
 from tombolo_sim.hou import report as hou_report
 from tombolo_sim.jobs import OptionError
+from tombolo_sim.report import defaults as defaults_report
 from tombolo_sim.report import tombolo as tombolo_report
 from tombolo_sim.report.options import ReportOptions
 from tombolo_sim.sources import Selection, Window
@@ -41,6 +42,9 @@ def register(app: typer.Typer) -> None:
     group.command(
         "tombolo", help="Figures 4, 5, 8-13 and tables 1, 3-7 of the Tombolo paper, and whether its claims hold."
     )(command(tombolo_report.run))
+    group.command("defaults", help="Which policies to run with when nothing is set, by a rule.")(
+        command(defaults_report.run)
+    )
     group.command("gds-lc", help="The evaluation of the GDS-LC paper: cost-aware caching of objects.")(
         command(gds_lc_report.run)
     )
