@@ -117,6 +117,15 @@ def test_parts_of_traces_and_parameters_are_told(folder: Path) -> None:
     assert re.search(r"\| made-up \|.* \(whole: [0-9.]+%\) \|", page)
 
 
+def test_a_replay_over_berkeley_db_counts_alike(folder: Path) -> None:
+    rows = [
+        line for line in (folder / "tombolo.md").read_text().splitlines() if line.startswith(("| by the t", "| over B"))
+    ]
+    alone, over = (row.split("|")[2:7] for row in rows)
+    assert alone == over
+    assert int(over[1].replace(",", "")) > 0
+
+
 def test_caches_that_hold_everything_are_not_run(trace: Path) -> None:
     sizes = sizes_of({"distinct": 100, "read_units": 800, "written_units": 0})
     assert sizes == {("footprint", 10): 10, ("footprint", 20): 20, ("footprint", 30): 30, ("traffic", 10): 80}

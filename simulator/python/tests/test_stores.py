@@ -1,5 +1,7 @@
 """Stores, and replays over them."""
 
+import hashlib
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,29 @@ def counted(report: dict[str, Any]) -> dict[str, Any]:
 
 def test_parts_of_a_payload_are_parts_of_the_whole() -> None:
     whole = payload(7, 0, 20_000)
-    assert len(set(whole[at : at + 64] for at in range(0, 20_000, 64))) > 300
     assert payload(7, 4097, 9000) == whole[4097:13_097]
     assert payload(8, 0, 20_000) != whole
+
+
+def test_contents_shrink_and_repeat_in_part() -> None:
+    blocks = [payload(number, 4096 * place, 4096) for number in range(20) for place in range(64)]
+    assert 0.5 < len(zlib.compress(b"".join(blocks))) / (4096 * len(blocks)) < 0.6
+    assert 0.88 < len(set(blocks)) / len(blocks) < 0.96
+
+
+def test_equal_objects_are_there_once_under_the_digest_of_their_blocks(tmp_path: Path) -> None:
+    one, other = b"a" * 5000, b"b" * 5000
+    parts = hashlib.sha256(one[:4096]).digest() + hashlib.sha256(one[4096:]).digest()
+    with BerkeleyStore.open(tmp_path / "objects.db") as store:
+        for number, contents in ((1, one), (2, one), (3, other)):
+            store._put(number, contents)
+        assert store.object_count == 2
+        assert store._database.get(hashlib.sha256(parts).digest()) == one
+        store._put(1, other)
+        assert (store.object_count, store._get(2, 0, 5000)[0]) == (2, one)
+        store._put(2, other)
+        assert store.object_count == 1, "what nothing names any more goes"
+        assert store._database.get(hashlib.sha256(parts).digest()) is None
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["memory", "berkeley"])

@@ -10,7 +10,7 @@ from tombolo_sim import engine, synthetic
 from tombolo_sim.engine import EngineError, Json
 from tombolo_sim.models import CLOUDS as CLOUD_MODELS
 from tombolo_sim.models import DISK_OF_CLOUD, DISKS
-from tombolo_sim.report import controls, figures, markdown, standins, tables
+from tombolo_sim.report import berkeley, controls, figures, markdown, standins, tables
 from tombolo_sim.report.checks import Check, additions, tombolo
 from tombolo_sim.report.checks.measures import GAIN_MIN
 from tombolo_sim.report.conditions import AMP_THRESHOLD, CONDITIONS, GATEWAY, PAPER, Condition
@@ -183,7 +183,12 @@ def write(found: Found, options: ReportOptions) -> Path:
     apart = additions(found.results.under(PAPER))
     page = options.output / f"{NAME}.md"
     lines = [*_head(found, options), *_claims(judged), *_standins(found), *_not_counted(apart), *_details(judged)]
-    lines += [*_tables(found), *_figures(found, options.output / "figures"), *_end(found)]
+    lines += [
+        *_tables(found),
+        *_berkeley(found, options.output),
+        *_figures(found, options.output / "figures"),
+        *_end(found),
+    ]
     page.write_text("\n".join(lines) + "\n")
     data = {
         "engine": engine.digest(),
@@ -285,6 +290,14 @@ def _tables(found: Found) -> list[str]:
     for content in tables.all_tables(found.results):
         lines += [f"### {content.title}", "", *markdown.table(content), ""]
     return lines
+
+
+def _berkeley(found: Found, folder: Path) -> list[str]:
+    table = berkeley.beside_tables(found.results, found.parameters, folder)
+    if table is None:
+        return []
+    intro = "Objects by the SHA-256 of their blocks' digests, in a B-tree; contents are verified when they come back."
+    return [f"### {table.title}", "", intro, "", *markdown.table(table), ""]
 
 
 def _figures(found: Found, folder: Path) -> list[str]:

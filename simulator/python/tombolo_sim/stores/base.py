@@ -6,7 +6,10 @@ from random import Random
 from types import TracebackType
 from typing import Self
 
-_PIECE_BYTES = 4096
+BLOCK_BYTES = 4096
+_TEXT = b"a gateway keeps what is read again near to those who read it, and the rest where it is cheap. "
+_SHARED_BLOCKS = 64
+_ONE_SHARED_IN = 8
 PRELOADED_BYTES_MAX = 64 << 20
 
 
@@ -23,11 +26,20 @@ class Requests:
 
 
 def payload(object_number: int, offset_bytes: int, count_bytes: int) -> bytes:
-    """A part of an object's contents, which its number determines: each 4 KiB by themselves, at random."""
-    first, past = offset_bytes // _PIECE_BYTES, -(-(offset_bytes + count_bytes) // _PIECE_BYTES)
-    pieces = (Random(object_number << 32 | piece).randbytes(_PIECE_BYTES) for piece in range(first, past))
-    skipped = offset_bytes - first * _PIECE_BYTES
-    return b"".join(pieces)[skipped : skipped + count_bytes]
+    """A part of an object's contents, which its number determines: blocks that shrink by some half, every eighth of
+    which other objects have, too."""
+    first, past = offset_bytes // BLOCK_BYTES, -(-(offset_bytes + count_bytes) // BLOCK_BYTES)
+    blocks = b"".join(_block(object_number, number) for number in range(first, past))
+    skipped = offset_bytes - first * BLOCK_BYTES
+    return blocks[skipped : skipped + count_bytes]
+
+
+def _block(object_number: int, number: int) -> bytes:
+    generator = Random(object_number << 32 | number)
+    if generator.randrange(_ONE_SHARED_IN) == 0:
+        generator = Random(generator.randrange(_SHARED_BLOCKS))
+    half = BLOCK_BYTES // 2
+    return generator.randbytes(half) + (_TEXT * (half // len(_TEXT) + 1))[:half]
 
 
 class Store(ABC):
