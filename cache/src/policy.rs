@@ -7,7 +7,8 @@ use alloc::boxed::Box;
 use tombolo_base::names;
 
 names! {
-    /// Every policy that decides as the accesses come. (MIN needs the whole trace: [`crate::Min::new`].)
+    /// Every policy of blocks that decides as the accesses come. (MIN needs the whole trace: [`crate::Min::new`]. Those of the
+    /// GDS family that tell dirty from clean, GDS-L to GDS-LCF, have nothing to tell here: a dirty block is no policy's.)
     pub enum Policy: "replacement policy" {
         Lru = "lru",
         Arc = "arc",
@@ -22,10 +23,6 @@ names! {
         GdsPrice = "gds-price",
         GdsfLatency = "gdsf-latency",
         GdsfPrice = "gdsf-price",
-        GdsL = "gds-l",
-        GdsLf = "gds-lf",
-        GdsLc = "gds-lc",
-        GdsLcf = "gds-lcf",
     }
 }
 
@@ -46,10 +43,6 @@ impl Policy {
             Self::GdsPrice => gds(capacity, GdsConfig::PRICE, grouping),
             Self::GdsfLatency => gds(capacity, GdsConfig::F_LATENCY, grouping),
             Self::GdsfPrice => gds(capacity, GdsConfig::F_PRICE, grouping),
-            Self::GdsL => gds(capacity, GdsConfig::L, grouping),
-            Self::GdsLf => gds(capacity, GdsConfig::LF, grouping),
-            Self::GdsLc => gds(capacity, GdsConfig::LC, grouping),
-            Self::GdsLcf => gds(capacity, GdsConfig::LCF, grouping),
         }
     }
 }

@@ -7,7 +7,9 @@ mod traces;
 use std::fmt::Write as _;
 use std::path::Path;
 use tombolo_base::Prng;
-use tombolo_cache::{Advice, Capacity, CostClass, Grouping, KeyedCache, Min, Object, Policy, Replacement};
+use tombolo_cache::{
+    Advice, Capacity, CostClass, Gds, GdsConfig, Grouping, KeyedCache, Min, Object, Policy, Replacement,
+};
 
 /// Requests to a web application; origin and licence in `data/README.md`.
 fn web07() -> Vec<u64> {
@@ -76,6 +78,18 @@ fn table(trace: &[u64], sizes: [u32; 3]) -> String {
             let name = format!("{}/objects", policy.name());
             row(&name, &|capacity| {
                 policy.build(capacity, Grouping::Objects { evict_blocks: 4 })
+            });
+        }
+    }
+    // These are no policies of blocks; the simulator of whole objects has them.
+    for member in [GdsConfig::L, GdsConfig::LF, GdsConfig::LC, GdsConfig::LCF] {
+        let groupings = [
+            (Grouping::Slots, ""),
+            (Grouping::Objects { evict_blocks: 4 }, "/objects"),
+        ];
+        for (grouping, suffix) in groupings {
+            row(&format!("{}{suffix}", member.name), &|capacity| {
+                Box::new(Gds::new(capacity, member.with_grouping(grouping)))
             });
         }
     }

@@ -63,7 +63,7 @@ fn the_first_read_of_a_prefetch_is_its_first_use() {
         Policy::S3Fifo,
         Policy::Sieve,
         Policy::WTinyLfu,
-        Policy::GdsLcf,
+        Policy::GdsfPrice,
     ];
     for policy in policies {
         let build = || policy.build(Capacity::of_blocks(40), Grouping::Slots);

@@ -110,7 +110,7 @@ fn nothing_is_lost_or_counted_twice() {
         ("lru", "none"),
         ("sarc", "amp"),
         ("arc", "graph"),
-        ("gds-lcf", "linux"),
+        ("gdsf-price", "linux"),
         ("lirs", "ramp"),
         ("lru", "oracle"),
     ];
@@ -186,7 +186,12 @@ fn a_fetch_may_bring_the_whole_object() {
 #[test]
 fn whole_objects_and_prefetch_get_along() {
     let folder = Folder::new();
-    for (replacement, prefetch) in [("lru", "amp"), ("sarc", "seq"), ("sarc", "graph"), ("gds-lc", "none")] {
+    for (replacement, prefetch) in [
+        ("lru", "amp"),
+        ("sarc", "seq"),
+        ("sarc", "graph"),
+        ("gds-latency", "none"),
+    ] {
         let path = folder.trace(&mixture(5, 3_000));
         let report = replay(
             &path,
