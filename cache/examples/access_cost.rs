@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use tombolo_base::{Lcbn, Prng, Pvbn};
 use tombolo_cache::{
-    Access, Advice, Arrival, Capacity, Cause, CostClass, Grouping, Incoming, Min, MissHint, Policy, Replacement,
+    Access, Advice, Alternatives, Arrival, Capacity, Cause, CostClass, Grouping, Incoming, Min, MissHint, Policy, Replacement,
     Residents, Verdict,
 };
 
@@ -153,6 +153,17 @@ fn measure(policy: &mut dyn Replacement, label: &str, trace: &[u32], blocks: u32
     );
 }
 
+/// All alternatives together, over their sample; no metadata but their own.
+fn compare(trace: &[u32], blocks: u32) {
+    let mut alternatives = Alternatives::new(blocks);
+    let (warm_up, measured) = trace.split_at(trace.len() - MEASURED);
+    warm_up.iter().for_each(|key| alternatives.read((*key).into()));
+    let begin = cpu_nanoseconds();
+    measured.iter().for_each(|key| alternatives.read((*key).into()));
+    let nanoseconds = (cpu_nanoseconds() - begin) as f64 / MEASURED as f64;
+    println!("| alternatives | {nanoseconds:.0} | - | - |");
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let blocks: u32 = arguments
@@ -183,6 +194,9 @@ fn main() {
             let grouping = Grouping::Objects { evict_blocks: 16 };
             measure(&mut *policy.build(capacity, grouping), &label, &trace, blocks);
         }
+    }
+    if is_wanted("alternatives") {
+        compare(&trace, blocks);
     }
     if is_wanted("min") {
         let whole: Vec<u64> = trace.iter().map(|key| u64::from(*key)).collect();

@@ -21,6 +21,7 @@
 #![warn(missing_docs, clippy::unwrap_used)]
 extern crate alloc;
 
+mod alternatives;
 mod arc;
 mod arc_bytes;
 mod gds;
@@ -40,6 +41,7 @@ mod sketch;
 mod two_q;
 mod w_tiny_lfu;
 
+pub use alternatives::{Alternative, Alternatives, COMPARED};
 pub use arc::Arc;
 pub use arc_bytes::ArcBytes;
 pub use gds::{CostClass, Gds, GdsConfig, Goal, Grouping, Region};

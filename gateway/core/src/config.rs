@@ -131,6 +131,9 @@ pub struct Config {
     pub sweep_blocks_max: u64,
     /// Whether the replacement policy keeps room for what the prefetcher's streams need ([`crate::steps::policies`]).
     pub sequential_floor: bool,
+    /// Whether it is followed what other replacement policies would make of the same reads
+    /// ([`tombolo_cache::Alternatives`]).
+    pub compares_policies: bool,
 }
 
 impl Default for Config {
@@ -180,6 +183,7 @@ impl Default for Config {
             upload_retry_ms_max: 30_000,
             sweep_blocks_max: 4_096,
             sequential_floor: false,
+            compares_policies: false,
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::state::weighted_lru::WeightedLru;
 use crate::state::writes::Writes;
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
+use tombolo_cache::Alternatives;
 
 /// Events counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +102,7 @@ pub struct Core {
     pub(crate) pages: WeightedLru<(VolumeId, u64), MapPage>,
     pub(crate) descriptors: WeightedLru<u64, Arc<ObjectDescriptor>>,
     pub(crate) prefetch_state: PrefetchState,
+    pub(crate) alternatives: Option<Alternatives>,
     pub(crate) writes: Writes,
     pub(crate) partial_writes: PartialWrites,
     pub(crate) reads: Reads,

@@ -56,7 +56,7 @@ pub use format::superblock::{Superblock, Totals, Volume};
 pub use format::{bucket_journal, cache_header, local_metadata, record, root, sealed, slot_page};
 pub use merge::Merge;
 pub use resize::{Resize, ResizeError, SlotMove, resize};
-pub use snapshot::{PolicySnapshot, Snapshot};
+pub use snapshot::{Comparison, PolicySnapshot, Snapshot};
 pub use state::entry_overlay::{Entries, EntryLookup, EntryValue};
 pub use state::extent_map::{Extent, ExtentMap, Target};
 pub use state::journal::{JournalWrite, allocated_bytes};

@@ -61,6 +61,7 @@ use crate::state::weighted_lru::WeightedLru;
 use crate::state::writes::Writes;
 use alloc::{collections::BTreeMap, vec::Vec};
 use tombolo_base::{DecodeError, Instant, Pvbn, WallTime};
+use tombolo_cache::Alternatives;
 
 /// The policies and limits of the core to build.
 pub struct Parts {
@@ -224,6 +225,7 @@ fn empty_core(
         pages: WeightedLru::new(config.map_cache_bytes),
         descriptors: WeightedLru::new(config.descriptor_cache_bytes),
         prefetch_state,
+        alternatives: config.compares_policies.then(|| Alternatives::new(config.slot_count)),
         writes: Writes::default(),
         partial_writes: PartialWrites::default(),
         reads: Reads::default(),

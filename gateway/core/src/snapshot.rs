@@ -9,6 +9,7 @@ use crate::state::prefetch_state::Economy;
 use crate::state::unpublished::UnpublishedChanges;
 use alloc::vec::Vec;
 use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId, WallTime};
+use tombolo_cache::{Alternative, Alternatives};
 use tombolo_flow_control::{Stout, group_commit, stout};
 use tombolo_prefetch::{Addressing, Class, Statistics, graph::History};
 
@@ -117,8 +118,26 @@ pub struct PolicySnapshot {
     pub prefetcher: Statistics,
     /// Resident prefetched blocks that nobody has read yet.
     pub unread_blocks: u64,
+    /// What other replacement policies would have made of the same reads.
+    pub comparison: Comparison,
     /// How much of what a class expected came true, in permille: sequential, history.
     pub calibration_permille: [u64; 2],
+}
+
+/// Of a sample of the blocks read since the start; without prefetch.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// Sampled blocks that were read.
+    pub reads: u64,
+    /// What each policy's cache held of them.
+    pub alternatives: Vec<Alternative>,
+}
+
+fn comparison(of: &Alternatives) -> Comparison {
+    Comparison {
+        reads: of.reads(),
+        alternatives: of.results().collect(),
+    }
 }
 
 impl PolicySnapshot {
@@ -245,6 +264,7 @@ impl Core {
             tallies,
             prefetcher: prefetch_state.statistics(),
             unread_blocks: self.slots.unread_count() as u64,
+            comparison: self.alternatives.as_ref().map(comparison).unwrap_or_default(),
             calibration_permille: [permille(Class::Sequential), permille(Class::History)],
         }
     }

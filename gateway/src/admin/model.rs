@@ -21,7 +21,7 @@ pub use check::{
 pub use error::{ControlError, ErrorKind};
 pub use flush::FlushMode;
 pub use name::NAME_BYTES_MAX;
-pub use policy::{PolicySetting, PolicyStatus, PolicyTally};
+pub use policy::{ComparedPolicy, PolicyComparison, PolicySetting, PolicyStatus, PolicyTally};
 pub use replica::{ReplicaCheck, ReplicaInfo};
 pub use share::{SHARE_QUOTA_BYTES_MAX, SessionInfo, SessionKind, ShareInfo, check_share_name, check_share_quota};
 pub use status::{

@@ -3,7 +3,7 @@ use super::error::CliError;
 use super::output;
 use crate::admin::client::Client;
 use crate::admin::endpoints::{self, OfStore, PolicyChanges};
-use crate::admin::model::{ControlError, ErrorKind, PolicyStatus, PolicyTally};
+use crate::admin::model::{ControlError, ErrorKind, PolicyComparison, PolicyStatus, PolicyTally};
 use indicatif::{HumanBytes, HumanCount};
 
 pub(super) fn run(client: &Client, command: PolicyCommand) -> Result<(), CliError> {
@@ -71,13 +71,39 @@ fn shown(status: &PolicyStatus) -> String {
             ],
             &status.tallies.iter().map(row).collect::<Vec<_>>(),
         )
+        + &compared(&status.comparison)
+}
+
+fn compared(comparison: &PolicyComparison) -> String {
+    if comparison.blocks_read == 0 {
+        return String::new();
+    }
+    let mut text = format!(
+        "\nWithout prefetch, of a sample of {} blocks read since the start, each policy would have held:\n",
+        HumanCount(comparison.blocks_read)
+    );
+    let rows = comparison
+        .policies
+        .iter()
+        .map(|one| [one.replacement.clone(), share(one.hits, comparison.blocks_read)]);
+    text += &output::table(["REPLACEMENT", "BLOCKS HIT"], &rows.collect::<Vec<_>>());
+    if let Some(better) = &comparison.better {
+        text += &format!(
+            "\n{better} holds clearly more: `tombolo policy set replacement={better}`. What it does with prefetch, to latency and \
+             to the bill says `tombolo-sim advise` of a recorded trace (`tombolo trace`).\n"
+        );
+    }
+    text
+}
+
+fn share(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "-".to_owned(),
+        _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
+    }
 }
 
 fn row(tally: &PolicyTally) -> [String; 8] {
-    let share = |part: u64, whole: u64| match whole {
-        0 => "-".to_owned(),
-        _ => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
-    };
     let counted = &tally.counters;
     let reads = counted.reads_hit + counted.reads_partial + counted.reads_missed;
     let blocks = counted.hits + counted.partial_misses + counted.complete_misses;
@@ -96,6 +122,7 @@ fn row(tally: &PolicyTally) -> [String; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::model::ComparedPolicy;
     use tombolo_core::PolicyCounters;
 
     #[test]
@@ -137,5 +164,30 @@ mod tests {
             "{text}"
         );
         assert!(text.lines().last().unwrap().contains(" - "), "{text}");
+    }
+
+    #[test]
+    fn a_better_policy_is_named_with_the_command() {
+        let compared = |(replacement, hits): (&str, u64)| ComparedPolicy {
+            replacement: replacement.into(),
+            hits,
+        };
+        let mut status = PolicyStatus {
+            comparison: PolicyComparison {
+                blocks_read: 1_000,
+                policies: [("lru", 400), ("lirs", 900)].map(compared).into(),
+                better: Some("lirs".into()),
+            },
+            ..PolicyStatus::default()
+        };
+        let text = shown(&status);
+        assert!(
+            text.contains("40.0 %") && text.contains("`tombolo policy set replacement=lirs`"),
+            "{text}"
+        );
+        status.comparison.better = None;
+        assert!(!shown(&status).contains("policy set"));
+        status.comparison.blocks_read = 0;
+        assert!(!shown(&status).contains("sample"));
     }
 }

@@ -188,6 +188,7 @@ fn core_config(settings: &Settings) -> Config {
         fetches_max: fetches_max(store.downloads_in_flight_max),
         fetch_blocks_max: blocks(settings.memory.transfer_bytes_max.0) as usize,
         sequential_floor: settings.cache.sequential_floor,
+        compares_policies: true,
         ..Config::default()
     }
 }

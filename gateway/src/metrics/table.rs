@@ -470,6 +470,23 @@ pub(super) const METRICS: &[Metric] = &[
         },
     ),
     counter(
+        "tombolo_policy_sample_reads_total",
+        "Blocks read of the sample on which replacement policies are compared.",
+        |m| Integer(m.status.policy.comparison.blocks_read),
+    ),
+    counter(
+        "tombolo_policy_sample_hits_total",
+        "Of them, what a cache of each replacement policy would have held, without prefetch.",
+        |m| {
+            let policies = m.status.policy.comparison.policies.iter();
+            Integers(
+                policies
+                    .map(|one| (vec![("replacement", one.replacement.clone())], one.hits))
+                    .collect(),
+            )
+        },
+    ),
+    counter(
         "tombolo_prefetch_blocks_total",
         "Blocks prefetched, by the policies at work.",
         |m| by_policy(m, |counted| counted.prefetched),

@@ -176,6 +176,13 @@ impl Core {
             Addressing::Logical | Addressing::Both => self.tell_by_place(read),
             Addressing::Pvbn => self.tell_by_pvbn(read),
         };
+        if let Some(alternatives) = &mut self.alternatives {
+            let span = &read.span;
+            let blocks = read.blocks.iter().zip(span.first..);
+            blocks
+                .filter(|(block, _)| !matches!(block, Block::Zero))
+                .for_each(|(_, number)| alternatives.read(address(span.volume, number)));
+        }
         let is_told = self.prefetch_state.knows_streams && self.config.sequential_by == SequentialBy::Prefetcher;
         read.sequential = is_told.then_some(pattern == Pattern::Sequential);
         for index in 0..read.blocks.len() {

@@ -1,7 +1,7 @@
 //! Which policies are at work, and their change while the gateway runs. It lasts until the next start, which follows the
 //! settings file again.
 
-use crate::admin::model::{ControlError, ErrorKind, PolicySetting, PolicyStatus, PolicyTally};
+use crate::admin::model::{ControlError, ErrorKind, PolicyComparison, PolicySetting, PolicyStatus, PolicyTally};
 use crate::runtime::Gateway;
 use crate::settings::{Fault, PolicySettings, Settings};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +54,7 @@ impl PolicyControl {
             unread_blocks: snapshot.unread_blocks,
             calibration_sequential_permille: snapshot.calibration_permille[0],
             calibration_history_permille: snapshot.calibration_permille[1],
+            comparison: PolicyComparison::new(&snapshot.comparison, snapshot.replacement),
             settings: set.collect(),
         }
     }

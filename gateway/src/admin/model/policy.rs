@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tombolo_core::{PolicyCounters, Tally};
+use tombolo_cache::Alternative;
+use tombolo_core::{Comparison, PolicyCounters, Tally};
 
 /// The policies at work, how they fare, and what is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,8 +30,63 @@ pub struct PolicyStatus {
     pub calibration_sequential_permille: u64,
     /// The same for what the history suggested, that above for streams.
     pub calibration_history_permille: u64,
+    /// What replacement policies would have made of the blocks that were read since the start, without prefetch.
+    pub comparison: PolicyComparison,
     /// What can be changed while the gateway runs, as it would stand in the settings file; unset keys are left out.
     pub settings: Vec<PolicySetting>,
+}
+
+/// Caches of metadata alone, over a sample of the blocks. The figures compare with each other and not with the gateway's
+/// own, which prefetches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyComparison {
+    /// Blocks of the sample that were read.
+    pub blocks_read: u64,
+    /// The policies that are compared.
+    pub policies: Vec<ComparedPolicy>,
+    /// The policy that holds clearly more than the one at work: the difference is above three standard errors and a
+    /// hundredth of the blocks read. `null`: none does, or the one at work is not compared (`sarc`, `gds-latency` and their like).
+    pub better: Option<String>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedPolicy {
+    /// Its word in the settings file.
+    pub replacement: String,
+    /// Of the blocks read, those that its cache held.
+    pub hits: u64,
+}
+
+impl PolicyComparison {
+    /// Of what was counted; `at_work` is the word of the present policy.
+    pub fn new(counted: &Comparison, at_work: &str) -> Self {
+        let compared = |one: &Alternative| ComparedPolicy {
+            replacement: one.policy.name().into(),
+            hits: one.hits,
+        };
+        let policies: Vec<_> = counted.alternatives.iter().map(compared).collect();
+        Self {
+            better: better(&policies, counted.reads, at_work),
+            blocks_read: counted.reads,
+            policies,
+        }
+    }
+}
+
+/// Blocks of a group are sampled together and read together, so that only so many of the reads are taken for independent.
+const DEPENDENT_BLOCKS: f64 = 16.0;
+const STANDARD_ERRORS: f64 = 3.0;
+const GAIN_MIN: f64 = 0.01;
+
+fn better(policies: &[ComparedPolicy], reads: u64, at_work: &str) -> Option<String> {
+    let present = policies.iter().find(|one| one.replacement == at_work)?;
+    let best = policies.iter().max_by_key(|one| one.hits)?;
+    let share = |hits: u64| hits as f64 / reads.max(1) as f64;
+    let gain = share(best.hits) - share(present.hits);
+    // Of the difference of two shares, at its largest for independent ones; these are of the same reads.
+    let error = (2.0 * 0.25 * DEPENDENT_BLOCKS / reads.max(1) as f64).sqrt();
+    (gain > GAIN_MIN.max(STANDARD_ERRORS * error)).then(|| best.replacement.clone())
 }
 
 /// One key of the settings file.
@@ -74,5 +130,36 @@ impl From<&Tally> for PolicyTally {
             efficiency: of_prefetched(counters.used),
             accesses_per_prefetched: of_prefetched(counters.accesses),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compared(hits: [u64; 2]) -> Vec<ComparedPolicy> {
+        let policy = |(replacement, hits): (&str, u64)| ComparedPolicy {
+            replacement: replacement.into(),
+            hits,
+        };
+        ["lru", "lirs"].into_iter().zip(hits).map(policy).collect()
+    }
+
+    #[test]
+    fn only_a_difference_that_is_none_of_the_samples_is_told() {
+        assert_eq!(better(&compared([400, 900]), 1_000, "lru"), Some("lirs".into()));
+        assert_eq!(better(&compared([400, 650]), 1_000, "lru"), None, "too few reads");
+        assert_eq!(
+            better(&compared([4_000_000, 4_090_000]), 10_000_000, "lru"),
+            None,
+            "too small"
+        );
+        assert_eq!(
+            better(&compared([4_000_000, 4_200_000]), 10_000_000, "lru"),
+            Some("lirs".into())
+        );
+        assert_eq!(better(&compared([400, 900]), 1_000, "lirs"), None);
+        assert_eq!(better(&compared([400, 900]), 1_000, "sarc"), None, "it is not compared");
+        assert_eq!(better(&[], 0, "lru"), None);
     }
 }
