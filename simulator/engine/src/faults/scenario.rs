@@ -301,6 +301,7 @@ pub(crate) fn draw_config(prng: &mut Prng, slot_count: u32, dirty_blocks_max: u3
         upload_retry_ms_min: 1 + prng.below(20),
         upload_retry_ms_max: 20 + prng.below(500),
         sequential_floor: prng.chance(500),
+        compares_policies: true,
         fetch_unit: [FetchUnit::Range, FetchUnit::Range, FetchUnit::Object][prng.below(3) as usize],
         sequential_by: [SequentialBy::Prefetcher, SequentialBy::Replacement][prng.below(2) as usize],
         sweep_blocks_max: tiny(prng, 1, 12, 4_096) as u64,
