@@ -17,7 +17,7 @@ from tombolo_sim.report.checks.base import (
 )
 from tombolo_sim.report.checks.measures import MISS_RATIO, by_cell, by_trace, series, share, shares
 from tombolo_sim.report.estimate import Estimate, falling, staying
-from tombolo_sim.report.results import CONTROLLED, DEGREE_BLOCKS, PERCENTS, TRACK_BLOCKS, WINDOWS, Results
+from tombolo_sim.report.results import CONTROLLED, DEGREE_BLOCKS, DENOMINATORS, PERCENTS, TRACK_BLOCKS, WINDOWS, Results
 
 _CF = "cloudfront-2014"
 _S3 = "s3-2014"
@@ -46,7 +46,9 @@ def additions(results: Results) -> list[Check]:
 def _workload(results: Results) -> list[Check]:
     def new_data(trace: str) -> tuple[bool, str] | str:
         analysis = results.analyses[trace]
-        report = results.get(trace, "footprint", 10, "lru_seq", _CF)
+        sizes = ((denominator, percent) for denominator in DENOMINATORS for percent in PERCENTS)
+        reports = (results.get(trace, *size, "lru_seq", _CF) for size in sizes)
+        report = next((report for report in reports if report is not None), None)
         if not analysis["written_units"]:
             return "it has no writes"
         if not analysis["named_contents"]:
