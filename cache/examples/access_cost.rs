@@ -7,8 +7,8 @@
 use std::hint::black_box;
 use tombolo_base::{Lcbn, Prng, Pvbn};
 use tombolo_cache::{
-    Access, Advice, Alternatives, Arrival, Capacity, Cause, CostClass, Grouping, Incoming, Min, MissHint, Policy, Replacement,
-    Residents, Verdict,
+    Access, Advice, Alternatives, Arrival, Capacity, Cause, CostClass, Grouping, Incoming, Min, MissHint, Policy,
+    Replacement, Residents, Verdict,
 };
 
 const NOWHERE: u32 = u32::MAX;
