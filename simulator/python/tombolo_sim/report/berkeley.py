@@ -10,7 +10,7 @@ from tombolo_sim.progress import watching
 from tombolo_sim.report.conditions import PAPER
 from tombolo_sim.report.markdown import Table
 from tombolo_sim.report.parameters import Parameters
-from tombolo_sim.report.results import MISSES_ON, PERCENTS, Key, Plan, Results, sizes_of
+from tombolo_sim.report.results import MISSES_ON, PERCENTS, Key, Plan, Results, quantile, sizes_of
 from tombolo_sim.stores import BerkeleyStore
 
 _ALGORITHM = "sarc_graph"
@@ -46,7 +46,6 @@ def beside_tables(results: Results, parameters: Mapping[str, Parameters], folder
 
 def _counts(report: Json) -> list[str]:
     cloud, reads = report["cloud"], report["reads"]
-    p99 = next(ms for quantile, ms in report["read_latency"]["quantiles"] if quantile == 0.99)
     missed = reads["complete_misses"] + reads["partial_misses"]
     counts = [f"{count:,}" for count in (missed, cloud["gets"], cloud["puts"])]
-    return [*counts, f"{cloud['bytes_down'] / _MIB:,.0f}", f"{p99:.0f}"]
+    return [*counts, f"{cloud['bytes_down'] / _MIB:,.0f}", f"{quantile(report, 0.99):.0f}"]

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import exp, log
 from pathlib import Path
+from statistics import fmean, geometric_mean
 
 from tombolo_sim import engine, policies
-from tombolo_sim.engine import EngineError, Json
+from tombolo_sim.engine import Json
 from tombolo_sim.jobs import Choice
 from tombolo_sim.models import operation_usd
 from tombolo_sim.policies import policy
@@ -85,16 +85,12 @@ def scores(outcomes: Outcomes, cells: Sequence[Cell]) -> dict[str, Score]:
         latencies = [ours.mean_ms / base.mean_ms for ours, base in pairs]
         found[name] = Score(
             name,
-            _mean(latencies),
-            _mean([ours.p95_ms / base.p95_ms for ours, base in pairs]),
-            _mean([ours.usd / base.usd for ours, base in pairs]),
+            geometric_mean(latencies),
+            geometric_mean([ours.p95_ms / base.p95_ms for ours, base in pairs]),
+            geometric_mean([ours.usd / base.usd for ours, base in pairs]),
             max(latencies),
         )
     return found
-
-
-def _mean(ratios: Sequence[float]) -> float:
-    return exp(sum(log(ratio) for ratio in ratios) / len(ratios))
 
 
 def best(found: Mapping[str, Score], today: str) -> str | None:
@@ -119,11 +115,7 @@ def left_out(outcomes: Outcomes, cells: Sequence[Cell], today: str) -> dict[str,
 
 def run(options: ReportOptions) -> Path:
     """Writes `defaults.md` and `defaults.json` into the output folder; returns the Markdown's path."""
-    if options.traces is None:
-        raise EngineError("the report needs a folder of traces: --traces DIR")
     results, skipped = analyse_all(options)
-    if not results.traces:
-        raise EngineError(f"{options.traces.folder}: none of its files can be replayed")
     runs = [
         (name, Cell(trace.name, percent), task)
         for trace in results.traces
@@ -160,17 +152,14 @@ def _tasks(trace: Trace, blocks: int, name: str, seeds: Sequence[int]) -> Iterat
 
 
 def _outcome(reports: Sequence[Json]) -> Outcome:
-    def mean(values: Sequence[float]) -> float:
-        return sum(values) / len(values)
-
-    p50_ms, p95_ms, p99_ms = (mean([quantile(report, wanted) for report in reports]) for wanted in (0.5, 0.95, 0.99))
+    p50_ms, p95_ms, p99_ms = (fmean(quantile(report, wanted) for report in reports) for wanted in (0.5, 0.95, 0.99))
     return Outcome(
-        hit_ratio=mean([1 - report["reads"]["miss_ratio"] for report in reports]),
-        mean_ms=mean([report["read_latency"]["mean"] for report in reports]),
+        hit_ratio=fmean(1 - report["reads"]["miss_ratio"] for report in reports),
+        mean_ms=fmean(report["read_latency"]["mean"] for report in reports),
         p50_ms=p50_ms,
         p95_ms=p95_ms,
         p99_ms=p99_ms,
-        usd=mean([operation_usd(report["dollars"]) for report in reports]),
+        usd=fmean(operation_usd(report["dollars"]) for report in reports),
     )
 
 
@@ -191,8 +180,7 @@ def _page(
     lines = [
         *("# Which policies a gateway should run with when nothing is set", ""),
         f"Engine {engine.digest()}, seeds {seeds}, cloud {CLOUD}, one request at a time, the gateway's own settings "
-        "of each "
-        "policy. " + "; ".join(f"{trace.name}: {_part(trace)}" for trace in traces) + ".",
+        "of each policy. " + "; ".join(f"{trace.name}: {_part(trace)}" for trace in traces) + ".",
         *("", "## The rule", "", *RULE, "", "## What it chooses", "", f"**{verdict}.**", ""),
         *markdown.table(Table("", ["policies", "mean latency", "p95", "dollars", "worst cell's latency"], rows)),
         *("", "Without one of the traces it chooses:", ""),

@@ -36,3 +36,12 @@ def falling(values: Sequence[Estimate]) -> bool | None:
 def staying(values: Sequence[Estimate]) -> bool:
     """Whether none is above the one before it."""
     return not any(before.is_below(after) for before, after in pairwise(values))
+
+
+def share(found: Estimate) -> str:
+    error = f"±{found.half_width * 100:.2g}" if found.half_width >= 0.0005 else ""
+    return f"{found.mean * 100:.1f}{error} %"
+
+
+def shares(values: Sequence[Estimate]) -> str:
+    return " -> ".join(share(value) for value in values)

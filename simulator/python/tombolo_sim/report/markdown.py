@@ -28,6 +28,20 @@ def counted(found: Sequence[Check]) -> str:
     return f"{len(found)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in shown.items()) + "."
 
 
+def beside(columns: Sequence[tuple[str, Sequence[Check]]]) -> list[str]:
+    """The same claims by heading, each with its verdict there."""
+    rows = [
+        [
+            check.claim,
+            check.source,
+            check.printed,
+            *(f"**{of[place].verdict}**: {of[place].reason}" for _, of in columns),
+        ]
+        for place, check in enumerate(columns[0][1])
+    ]
+    return table(Table("", ["claim", "where", "printed", *(heading for heading, _ in columns)], rows))
+
+
 def checks(found: Sequence[Check]) -> list[str]:
     """The verdicts, then what was found of each where."""
     overview = Table(

@@ -8,14 +8,16 @@ fetches most would win.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, log
+from statistics import geometric_mean
 from typing import Any
 
 from tombolo_sim.engine import Json
 from tombolo_sim.models import operation_usd
 from tombolo_sim.sources import Trace
 
-DEGREES: tuple[Mapping[str, Any], ...] = tuple({"degree_blocks": 8 * tracks} for tracks in (1, 2, 4, 8, 16, 32, 64))
+DEGREE_BLOCKS = (8, 16, 32, 64, 128, 256, 512)
+"""SEQ's m: 1 to 64 tracks of SARC's 8 blocks."""
+DEGREES: tuple[Mapping[str, Any], ...] = tuple({"degree_blocks": blocks} for blocks in DEGREE_BLOCKS)
 GRAPHS: tuple[Mapping[str, Any], ...] = tuple(
     {"track_blocks": track, "threshold_miss_permille": miss, "threshold_hit_permille": hit}
     for track in (4, 16)
@@ -76,7 +78,7 @@ def chosen(names: Sequence[str], losses: Losses) -> Parameters:
 
     def mean(prefetch: str, place: int) -> float:
         of = [losses[name, prefetch, place] for name in names if (name, prefetch, place) in losses]
-        return exp(sum(log(one) for one in of) / len(of)) if of else 0.0
+        return geometric_mean(of) if of else 0.0
 
     best = {}
     for prefetch, values in GRIDS.items():

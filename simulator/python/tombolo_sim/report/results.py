@@ -10,10 +10,12 @@ from typing import Any
 
 from tombolo_sim.engine import Json
 from tombolo_sim.jobs import Choice
+from tombolo_sim.models import operation_usd
 from tombolo_sim.policies import COMBINATIONS, policy
+from tombolo_sim.report import printed
 from tombolo_sim.report.conditions import PAPER, Condition, amp_settings
 from tombolo_sim.report.estimate import Estimate, estimate
-from tombolo_sim.report.parameters import Parameters
+from tombolo_sim.report.parameters import DEGREE_BLOCKS, Parameters
 from tombolo_sim.sources import Trace
 from tombolo_sim.sweep import Outcome, Task
 
@@ -24,9 +26,8 @@ MISSES_ON = "cloudfront-2014"
 WINDOWS = (64, 1024)
 CONTROLLED = ("lru_amp", "lru_graph")
 TRACK_BLOCKS = (1, 4, 8, 16, 32, 64)
-DEGREE_BLOCKS = (8, 16, 32, 64, 128, 256, 512)
-"""SEQ's m: 1 to 64 tracks of SARC's 8 blocks."""
 DAY_US = 86_400_000_000
+MONTH_US = 30 * DAY_US
 INTERVALS = 40
 
 
@@ -119,6 +120,11 @@ def number(report: Mapping[str, Any], path: str) -> float:
     if last.startswith("p") and last[1:].isdigit():
         return quantile(report, int(last[1:]) / 100, parts[-1])
     return float(value[last])
+
+
+def operation_usd_over_term(report: Json, span_us: int) -> float:
+    """Requests and transfer of a trace of this length, extrapolated to the paper's 36 months."""
+    return operation_usd(report["dollars"]) * printed.MONTHS * MONTH_US / span_us
 
 
 def interval_us(span_us: int) -> int:

@@ -10,21 +10,20 @@ from dataclasses import dataclass, replace
 
 from tombolo_sim import synthetic
 from tombolo_sim.engine import Json
-from tombolo_sim.models import CLOUDS, operation_usd
+from tombolo_sim.models import CLOUDS as CLOUD_MODELS
 from tombolo_sim.policies import COMBINATIONS, title
 from tombolo_sim.report import printed
 from tombolo_sim.report.checks import Check, Verdict, tombolo
 from tombolo_sim.report.checks.base import by_majority, verdict_of
-from tombolo_sim.report.checks.measures import MISS_RATIO, share
-from tombolo_sim.report.estimate import estimate
+from tombolo_sim.report.checks.measures import MISS_RATIO
+from tombolo_sim.report.estimate import estimate, share
 from tombolo_sim.report.markdown import Table
-from tombolo_sim.report.results import DENOMINATORS, MISSES_ON, PERCENTS, Results
+from tombolo_sim.report.results import CLOUDS, DENOMINATORS, MISSES_ON, PERCENTS, Results, operation_usd_over_term
 from tombolo_sim.sources import Trace
 
 SCALE = 0.01
 DATASETS = ("Corp", "Eng")
 _RANGE_USD_PER_GB = {"Corp": (0.05, 0.15), "Eng": (0.01, 0.02)}
-_MONTH_US = 30 * 86_400_000_000
 _GRAPHS = ("lru_graph", "sarc_graph")
 
 
@@ -70,7 +69,7 @@ def _operation(results: Results, group: Group) -> Check:
     low, high = _RANGE_USD_PER_GB[group.dataset]
     costs = []
     for trace in results.traces:
-        for cloud in ("s3-2014", MISSES_ON):
+        for cloud in CLOUDS:
             for denominator in DENOMINATORS:
                 for name in _GRAPHS:
                     report = results.get(trace.name, denominator, PERCENTS[-1], name, cloud)
@@ -88,17 +87,7 @@ def _usd_per_gb(report: Json, analysis: Json, group: Group) -> float:
     """Of what the data set has on average in three years, at the scale."""
     model = printed.STORAGE_MODEL[group.dataset]
     stored = (model["initial_gb"] + model["growth_gb_per_month"] * printed.MONTHS / 2) * SCALE
-    months = float(analysis["span_us"]) / _MONTH_US
-    return operation_usd(report["dollars"]) * printed.MONTHS / months / stored
-
-
-def beside(found: Sequence[tuple[Group, Sequence[Check]]]) -> Table:
-    """Verdicts by claim and group."""
-    rows = []
-    for place, check in enumerate(found[0][1]):
-        cells = [f"**{of[place].verdict}**: {of[place].reason}" for _, of in found]
-        rows.append([check.claim, check.source, check.printed, *cells])
-    return Table("", ["claim", "where", "printed", *(group.title for group, _ in found)], rows)
+    return operation_usd_over_term(report, analysis["span_us"]) / stored
 
 
 def misses(found: Sequence[tuple[Group, Results]]) -> Table:
@@ -117,4 +106,4 @@ def misses(found: Sequence[tuple[Group, Results]]) -> Table:
                 if any(cell != "-" for cell in cells):
                     rows.append([f"{group.title}, {percent} % of {denominator}", *cells])
     head = ["read requests that miss", *(title(name) for name in COMBINATIONS)]
-    return Table(f"Misses on the stand-ins ({CLOUDS[MISSES_ON].title})", head, rows)
+    return Table(f"Misses on the stand-ins ({CLOUD_MODELS[MISSES_ON].title})", head, rows)

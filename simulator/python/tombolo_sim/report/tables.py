@@ -6,17 +6,23 @@ from dataclasses import replace
 from tombolo_sim.engine import Json
 from tombolo_sim.jobs import BLOCK_BYTES
 from tombolo_sim.models import CLOUDS as CLOUD_MODELS
-from tombolo_sim.models import operation_usd
 from tombolo_sim.policies import COMBINATIONS, title
 from tombolo_sim.report import printed
-from tombolo_sim.report.checks.measures import share
 from tombolo_sim.report.conditions import CONDITIONS
+from tombolo_sim.report.estimate import share
 from tombolo_sim.report.markdown import Table
-from tombolo_sim.report.results import CLOUDS, DENOMINATORS, MISSES_ON, PERCENTS, Results, quantile
+from tombolo_sim.report.results import (
+    CLOUDS,
+    DENOMINATORS,
+    MISSES_ON,
+    PERCENTS,
+    Results,
+    operation_usd_over_term,
+    quantile,
+)
 
 _GIB = 1 << 30
 _MIB = 1 << 20
-_MONTH_US = 30 * 86_400_000_000
 _PRINTED_TAILS = {"s3-2014": ("4", printed.TABLE_4), "cloudfront-2014": ("5", printed.TABLE_5)}
 
 
@@ -154,8 +160,7 @@ def _cost(results: Results) -> Table:
         if not span_us or not stored:
             rows.append([trace.name, f"{storage:.3f}", "-", "-", "no times in this trace"])
             continue
-        dollars = report["dollars"]
-        operation = operation_usd(dollars) * printed.MONTHS * _MONTH_US / span_us / stored
+        operation = operation_usd_over_term(report, span_us) / stored
         note = f"{span_us / 3.6e9:.3g} h extrapolated to 36 months; only what the trace touches is stored"
         rows.append([trace.name, f"{storage:.3f}", f"{operation:.3f}", f"{storage + operation:.3f}", note])
     head = ["$/GB over 3 years, SARC_GRAPH, 30 %, CloudFront", "storage", "operation", "total", ""]

@@ -19,7 +19,6 @@ from tombolo_sim.report.options import ReportOptions
 from tombolo_sim.report.parameters import PARAMETERS, SHIPPED, Parameters, chosen, cross_validated, grid, loss
 from tombolo_sim.report.results import (
     CLOUDS,
-    MISSES_ON,
     PERCENTS,
     Key,
     Plan,
@@ -39,7 +38,6 @@ NAMES_ONLY = ("ids", "objects")
 WHOLE_RECORDS_MAX = 2_000_000
 WINDOW = Window(1_000_000, 1_000_000)
 """Of traces that are longer, unless another is given."""
-_TUNING = Key("", "footprint", PERCENTS[0], "", MISSES_ON, 0)
 
 RULES = (
     "A cell is a trace and a cache of some size. One in which the six combinations miss alike, within "
@@ -60,14 +58,10 @@ RULES = (
 
 def run(options: ReportOptions) -> Path:
     """Writes `tombolo.md`, `tombolo.json` and `figures/` into the output folder; returns the Markdown's path."""
-    if options.traces is None:
-        raise EngineError("the report needs a folder of traces: --traces DIR")
     results, skipped = analyse_all(options)
-    if not results.traces:
-        raise EngineError(f"{options.traces.folder}: none of its files can be replayed")
     groups = standins.groups(options.standins)
     made_up = synthetic.traces([wanted for group in groups for wanted in group.wanted], options.output / "made-up")
-    _analyse(results, made_up, options)
+    _analyse(results, made_up, options, {})
     parameters = _choose(results, made_up, options)
     runs = [*_real_runs(results, parameters, options), *_made_up_runs(results, made_up, parameters)]
     outcomes = execute([task for _, task in runs], options.output, options.workers, options.dask)
@@ -104,16 +98,14 @@ def _choose(results: Results, made_up: Sequence[Trace], options: ReportOptions) 
     for trace in results.traces:
         plan = Plan(trace, sizes_of(results.analyses[trace.name]), PAPER, SHIPPED)
         for prefetch, place, settings in grid():
-            variant = f"{prefetch} {place}"
-            key = replace(
-                _TUNING, trace=trace.name, algorithm=f"lru_{prefetch}", seed=results.seeds[0], variant=variant
-            )
             if ("footprint", PERCENTS[0]) in plan.sizes:
-                runs.append((key, prefetch, place, plan.run(key, settings)[1]))
-    outcomes = execute([task for *_, task in runs], options.output, options.workers, options.dask)
+                seed = results.seeds[0]
+                _, task = plan.small(f"lru_{prefetch}", seed, f"{prefetch} {place}", settings)
+                runs.append(((trace.name, prefetch, place), task))
+    outcomes = execute([task for _, task in runs], options.output, options.workers, options.dask)
     losses = {
-        (key.trace, prefetch, place): loss(outcome.report)
-        for (key, prefetch, place, _), outcome in zip(runs, outcomes, strict=True)
+        place: loss(outcome.report)
+        for (place, _), outcome in zip(runs, outcomes, strict=True)
         if outcome.report is not None
     }
     found = cross_validated(results.traces, losses)
@@ -123,9 +115,9 @@ def _choose(results: Results, made_up: Sequence[Trace], options: ReportOptions) 
 
 def analyse_all(options: ReportOptions) -> tuple[Results, list[str]]:
     """Which files can be replayed, with their structure; and why the others cannot."""
-    assert options.traces is not None
-    found, skipped = [], []
-    results = Results([], {}, options.seeds)
+    if options.traces is None:
+        raise EngineError("the report needs a folder of traces: --traces DIR")
+    found, skipped, spans_us = [], [], {}
     for trace in find(options.traces):
         try:
             information = engine.info(trace.source())
@@ -135,29 +127,33 @@ def analyse_all(options: ReportOptions) -> tuple[Results, list[str]]:
         if (reason := _unfit(trace, information)) is not None:
             skipped.append(f"{trace.path.name}: {reason}")
             continue
-        if trace.limit is None and information["records"] > WHOLE_RECORDS_MAX:
-            found.append(trace.within(WINDOW))
-        else:
-            found.append(trace)
-    parts = [trace for trace in found if trace.warming]
-    outcomes = execute([_analysis(replace(trace, limit=None)) for trace in parts], options.output, options.workers)
-    whole = {trace.name: outcome.require() for trace, outcome in zip(parts, outcomes, strict=True)}
-    results = replace(results, traces=found, whole=whole)
-    _analyse(results, found, options)
+        spans_us[trace] = information["duration_us"]
+        is_long = trace.limit is None and information["records"] > WHOLE_RECORDS_MAX
+        found.append(trace.within(WINDOW) if is_long else trace)
+    if not found:
+        raise EngineError(f"{options.traces.folder}: none of its files can be replayed")
+    wholes = [replace(trace, limit=None, warming=0) for trace in found if trace.warming]
+    results = Results(found, {}, options.seeds, whole=_structures(wholes, spans_us, options))
+    _analyse(results, found, options, spans_us)
     return results, skipped
 
 
-def _analysis(trace: Trace) -> Task:
-    span = engine.info(trace.source())["duration_us"]
-    return Task("analyse", {"trace": trace.source(), "interval_us": interval_us(span)}, f"{trace.name} structure")
+def _structures(traces: Sequence[Trace], spans_us: Mapping[Trace, int], options: ReportOptions) -> dict[str, Json]:
+    """By name; `spans_us` are the traces' lengths, as far as they are known."""
+    tasks = []
+    for trace in traces:
+        span_us = spans_us[trace] if trace in spans_us else engine.info(trace.source())["duration_us"]
+        job = {"trace": trace.source(), "interval_us": interval_us(span_us)}
+        tasks.append(Task("analyse", job, f"{trace.name} structure"))
+    outcomes = execute(tasks, options.output, options.workers, options.dask)
+    return {trace.name: outcome.require() for trace, outcome in zip(traces, outcomes, strict=True)}
 
 
-def _analyse(results: Results, traces: Sequence[Trace], options: ReportOptions) -> None:
-    outcomes = execute([_analysis(trace) for trace in traces], options.output, options.workers, options.dask)
-    for trace, outcome in zip(traces, outcomes, strict=True):
-        analysis = results.analyses[trace.name] = outcome.require()
+def _analyse(results: Results, traces: Sequence[Trace], options: ReportOptions, spans_us: Mapping[Trace, int]) -> None:
+    for name, analysis in _structures(traces, spans_us, options).items():
+        results.analyses[name] = analysis
         for (denominator, percent), blocks in cache_sizes(analysis).items():
-            results.sizes[trace.name, denominator, percent] = blocks
+            results.sizes[name, denominator, percent] = blocks
 
 
 def _unfit(trace: Trace, information: Json) -> str | None:
@@ -246,21 +242,16 @@ def _words(settings: Mapping[str, Any]) -> str:
 
 
 def _claims(judged: Mapping[Condition, Sequence[Check]]) -> list[str]:
-    columns = list(judged.values())
-    rows = [
-        [check.claim, check.source, check.printed, *(f"**{of[place].verdict}**: {of[place].reason}" for of in columns)]
-        for place, check in enumerate(columns[0])
-    ]
     counts = [f"* under {condition.title}: {markdown.counted(of)}" for condition, of in judged.items()]
-    head = ["claim", "where", "printed", *(condition.title for condition in judged)]
-    return ["## The paper's claims", "", *counts, "", *markdown.table(Table("", head, rows)), ""]
+    columns = [(condition.title, of) for condition, of in judged.items()]
+    return ["## The paper's claims", "", *counts, "", *markdown.beside(columns), ""]
 
 
 def _standins(found: Found) -> list[str]:
     if not found.made_up:
         return []
     results = [(group, standins.only(found.results, group, found.made_up)) for group in found.groups]
-    judged = [(group, standins.checks(of, group)) for group, of in results]
+    judged = [(group.title, standins.checks(of, group)) for group, of in results]
     intro = (
         f"{len(found.groups[0].wanted)} made-up traces of each kind, {standins.SCALE:g} of the printed size, under the "
         "paper's conditions. In the control no task is done twice, so that nothing can be foreseen. They are no "
@@ -269,7 +260,7 @@ def _standins(found: Found) -> list[str]:
     table = standins.misses(results)
     return [
         *("## Stand-ins for Corp and Eng", "", intro, ""),
-        *(*markdown.table(standins.beside(judged)), ""),
+        *(*markdown.beside(judged), ""),
         *(f"### {table.title}", "", *markdown.table(table), ""),
     ]
 

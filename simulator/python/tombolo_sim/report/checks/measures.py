@@ -63,12 +63,3 @@ def series(
     values = [results.estimate(measure, trace, denominator, percent, algorithm, cloud) for algorithm in algorithms]
     found = [value for value in values if value is not None]
     return found if len(found) == len(values) else None
-
-
-def share(found: Estimate) -> str:
-    error = f"±{found.half_width * 100:.2g}" if found.half_width >= 0.0005 else ""
-    return f"{found.mean * 100:.1f}{error} %"
-
-
-def shares(values: Sequence[Estimate]) -> str:
-    return " -> ".join(share(value) for value in values)

@@ -15,9 +15,10 @@ from tombolo_sim.report.checks.base import (
     particular,
     verdict_of,
 )
-from tombolo_sim.report.checks.measures import MISS_RATIO, by_cell, by_trace, series, share, shares
-from tombolo_sim.report.estimate import Estimate, falling, staying
-from tombolo_sim.report.results import CONTROLLED, DEGREE_BLOCKS, DENOMINATORS, PERCENTS, TRACK_BLOCKS, WINDOWS, Results
+from tombolo_sim.report.checks.measures import MISS_RATIO, by_cell, by_trace, series
+from tombolo_sim.report.estimate import Estimate, falling, share, shares, staying
+from tombolo_sim.report.parameters import DEGREE_BLOCKS
+from tombolo_sim.report.results import CONTROLLED, DENOMINATORS, PERCENTS, TRACK_BLOCKS, WINDOWS, Results
 
 _CF = "cloudfront-2014"
 _S3 = "s3-2014"
