@@ -144,12 +144,16 @@ impl Replacement for ArcBytes {
         }
     }
 
-    fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
-        self.ghosts.forget(arrival.access.block.0);
+    fn reach(&mut self, slot: Lcbn) {
         self.links.reach(slot.0);
         if slot.0 as usize >= self.entries.len() {
             self.entries.resize(slot.0 as usize + 1, Entry::default());
         }
+    }
+
+    fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
+        self.ghosts.forget(arrival.access.block.0);
+        self.reach(slot);
         self.entries[slot.0 as usize].bytes = arrival.bytes;
         let is_known = arrival.miss_hint != MissHint::default();
         self.put(slot.0, if is_known { AGAIN } else { ONCE });

@@ -297,7 +297,12 @@ impl Replacement for Gds {
         MissHint::default()
     }
 
+    fn reach(&mut self, slot: Lcbn) {
+        self.groups.reach(slot.0);
+    }
+
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
+        self.reach(slot);
         let group = self.groups.find_or_add(slot.0, arrival);
         let before = *self.groups.get(group);
         let is_attached = before.slots.len() > 0;

@@ -38,6 +38,7 @@ mod s3_fifo;
 mod sarc;
 mod sieve;
 mod sketch;
+mod succession;
 mod two_q;
 mod w_tiny_lfu;
 
@@ -53,6 +54,7 @@ pub use policy::Policy;
 pub use s3_fifo::S3Fifo;
 pub use sarc::{Detector, Sarc, SarcConfig};
 pub use sieve::Sieve;
+pub use succession::Succession;
 pub use two_q::TwoQ;
 pub use w_tiny_lfu::WTinyLfu;
 
@@ -226,6 +228,8 @@ pub trait Replacement: Send {
     fn name(&self) -> &'static str;
     /// A reader asked for a block that is neither resident nor on its way. Adaptive policies learn from it.
     fn miss(&mut self, access: &Access) -> MissHint;
+    /// Makes room in the tables for slots up to this one, as the first insert of one does. Takes time with their number.
+    fn reach(&mut self, _slot: Lcbn) {}
     /// A block has become evictable in `slot`.
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival);
     /// The block in `slot` was read.

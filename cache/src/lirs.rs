@@ -119,7 +119,6 @@ impl Lirs {
 
     fn push_stack(&mut self, slot: u32) {
         let node = slot_node(slot);
-        self.stack_links.reach(node);
         if self.stack_links.is_linked(node) {
             self.stack.move_to_newest(&mut self.stack_links, node);
         } else {
@@ -128,7 +127,6 @@ impl Lirs {
     }
 
     fn push_queue(&mut self, slot: u32) {
-        self.queue_links.reach(slot);
         if self.queue_links.is_linked(slot) {
             self.queue.move_to_newest(&mut self.queue_links, slot);
         } else {
@@ -233,16 +231,21 @@ impl Replacement for Lirs {
         }
     }
 
+    fn reach(&mut self, slot: Lcbn) {
+        if slot.0 as usize >= self.is_lir.len() {
+            self.is_lir.resize(slot.0 as usize + 1, false);
+        }
+        self.stack_links.reach(slot_node(slot.0));
+        self.queue_links.reach(slot.0);
+    }
+
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
         if arrival.cause != Cause::Demand {
             self.miss(&arrival.access);
         }
+        self.reach(slot);
         let slot = slot.0;
-        if slot as usize >= self.is_lir.len() {
-            self.is_lir.resize(slot as usize + 1, false);
-        }
         self.is_lir[slot as usize] = false;
-        self.stack_links.reach(slot_node(slot));
         if arrival.cause == Cause::Prefetch {
             return self.push_queue(slot);
         }

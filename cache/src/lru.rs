@@ -32,8 +32,12 @@ impl Replacement for Lru {
         MissHint::default()
     }
 
-    fn insert(&mut self, slot: Lcbn, _arrival: &Arrival) {
+    fn reach(&mut self, slot: Lcbn) {
         self.links.reach(slot.0);
+    }
+
+    fn insert(&mut self, slot: Lcbn, _arrival: &Arrival) {
+        self.reach(slot);
         self.list.push_newest(&mut self.links, slot.0);
     }
 

@@ -98,10 +98,14 @@ impl Replacement for Min {
         MissHint::default()
     }
 
-    fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
+    fn reach(&mut self, slot: Lcbn) {
         if slot.0 as usize >= self.key_of_slot.len() {
             self.key_of_slot.resize(slot.0 as usize + 1, 0);
         }
+    }
+
+    fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
+        self.reach(slot);
         self.key_of_slot[slot.0 as usize] = self.node_of(arrival.access.block);
         self.rank(slot.0);
     }

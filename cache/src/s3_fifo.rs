@@ -23,7 +23,7 @@ const READS_MAX: u8 = 3;
 /// Reads that bring a block from the small queue to the main one.
 const PROMOTION_READS: u8 = 2;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
     is_main: bool,
     is_unread: bool,
@@ -154,20 +154,24 @@ impl Replacement for S3Fifo {
         }
     }
 
+    fn reach(&mut self, slot: Lcbn) {
+        self.links.reach(slot.0);
+        if slot.0 as usize >= self.states.len() {
+            self.states.resize(slot.0 as usize + 1, State::default());
+        }
+    }
+
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
         if arrival.cause != Cause::Demand {
             self.ghosts.forget(arrival.access.block);
         }
-        self.links.reach(slot.0);
+        self.reach(slot);
         let mut state = State {
             is_main: arrival.miss_hint == FROM_GHOSTS,
             is_unread: arrival.cause == Cause::Prefetch,
             reads: 0,
         };
         state.is_main |= !self.has_evicted && self.small.len() >= self.capacity / 10;
-        if slot.0 as usize >= self.states.len() {
-            self.states.resize(slot.0 as usize + 1, state);
-        }
         self.states[slot.0 as usize] = state;
         if state.is_main {
             self.main.push_newest(&mut self.links, slot.0);

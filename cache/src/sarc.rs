@@ -81,7 +81,7 @@ impl SarcConfig {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct State {
     is_sequential: bool,
     is_unread: bool,
@@ -241,6 +241,15 @@ impl Replacement for Sarc {
         MissHint(run)
     }
 
+    fn reach(&mut self, slot: Lcbn) {
+        self.links.reach(slot.0);
+        if slot.0 as usize >= self.states.len() {
+            self.states.resize(slot.0 as usize + 1, State::default());
+            self.stamps.resize(slot.0 as usize + 1, 0);
+        }
+        self.runs.reach(slot.0);
+    }
+
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
         let run = match arrival.cause {
             Cause::Demand => arrival.miss_hint.0,
@@ -251,11 +260,7 @@ impl Replacement for Sarc {
             is_sequential: self.runs.is_sequential(run),
             is_unread: arrival.cause == Cause::Prefetch,
         };
-        self.links.reach(slot.0);
-        if slot.0 as usize >= self.states.len() {
-            self.states.resize(slot.0 as usize + 1, state);
-            self.stamps.resize(slot.0 as usize + 1, 0);
-        }
+        self.reach(slot);
         self.states[slot.0 as usize] = state;
         self.runs.enter(slot.0, self.track(&arrival.access), run);
         self.push_newest(slot.0);

@@ -49,11 +49,15 @@ impl Replacement for Sieve {
         MissHint::default()
     }
 
-    fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
+    fn reach(&mut self, slot: Lcbn) {
         self.links.reach(slot.0);
         if slot.0 as usize >= self.marks.len() {
             self.marks.resize(slot.0 as usize + 1, Mark::Plain);
         }
+    }
+
+    fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
+        self.reach(slot);
         self.marks[slot.0 as usize] = match arrival.cause {
             Cause::Prefetch => Mark::Unread,
             Cause::Demand | Cause::Write => Mark::Plain,

@@ -75,14 +75,18 @@ impl Replacement for TwoQ {
         }
     }
 
-    fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
-        if arrival.cause != Cause::Demand {
-            self.ghosts.forget(arrival.access.block);
-        }
+    fn reach(&mut self, slot: Lcbn) {
         self.links.reach(slot.0);
         if slot.0 as usize >= self.places.len() {
             self.places.resize(slot.0 as usize + 1, Place::Outside);
         }
+    }
+
+    fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
+        if arrival.cause != Cause::Demand {
+            self.ghosts.forget(arrival.access.block);
+        }
+        self.reach(slot);
         let place = match arrival.cause {
             Cause::Prefetch => Place::Unread,
             _ if arrival.miss_hint == FROM_A1_OUT => Place::Am,

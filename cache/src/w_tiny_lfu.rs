@@ -14,15 +14,16 @@ use crate::{Access, Arrival, Capacity, Cause, Incoming, MissHint, Replacement, R
 use alloc::vec::Vec;
 use tombolo_base::Lcbn;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 enum Place {
+    #[default]
     Window,
     Probation,
     Protected,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct State {
     place: Place,
     is_unread: bool,
@@ -98,18 +99,22 @@ impl Replacement for WTinyLfu {
         MissHint::default()
     }
 
+    fn reach(&mut self, slot: Lcbn) {
+        self.links.reach(slot.0);
+        if slot.0 as usize >= self.states.len() {
+            self.states.resize(slot.0 as usize + 1, State::default());
+        }
+    }
+
     fn insert(&mut self, slot: Lcbn, arrival: &Arrival) {
         if arrival.cause == Cause::Write {
             self.sketch.count(arrival.access.block);
         }
-        self.links.reach(slot.0);
+        self.reach(slot);
         let state = State {
             place: Place::Window,
             is_unread: arrival.cause == Cause::Prefetch,
         };
-        if slot.0 as usize >= self.states.len() {
-            self.states.resize(slot.0 as usize + 1, state);
-        }
         self.states[slot.0 as usize] = state;
         self.window.push_newest(&mut self.links, slot.0);
         while self.window.len() > self.window_max() {

@@ -135,13 +135,17 @@ impl Groups {
         group
     }
 
-    pub fn add_slot(&mut self, group: u32, slot: u32, arrival: &Arrival) {
+    /// Makes room for the slot.
+    pub fn reach(&mut self, slot: u32) {
         self.links.reach(slot);
+        if self.grouping != Grouping::Slots && slot as usize >= self.group_of_slot.len() {
+            self.group_of_slot.resize(slot as usize + 1, NONE);
+            self.dirty_slots.resize(slot as usize + 1, false);
+        }
+    }
+
+    pub fn add_slot(&mut self, group: u32, slot: u32, arrival: &Arrival) {
         if self.grouping != Grouping::Slots {
-            if slot as usize >= self.group_of_slot.len() {
-                self.group_of_slot.resize(slot as usize + 1, NONE);
-                self.dirty_slots.resize(slot as usize + 1, false);
-            }
             self.group_of_slot[slot as usize] = group;
             self.dirty_slots[slot as usize] = arrival.is_dirty;
         }

@@ -67,6 +67,13 @@ impl Runs {
         }
     }
 
+    /// Makes room for the slot.
+    pub fn reach(&mut self, slot: u32) {
+        if let Self::Counter(counter) = self {
+            counter.reach(slot);
+        }
+    }
+
     pub fn enter(&mut self, slot: u32, track: u64, run: u8) {
         if let Self::Counter(counter) = self {
             counter.enter(slot, track, run);
@@ -163,15 +170,19 @@ impl Counter {
         }
     }
 
+    fn reach(&mut self, slot: u32) {
+        if slot as usize >= self.node_of_slot.len() {
+            self.node_of_slot.resize(slot as usize + 1, NONE);
+        }
+    }
+
     fn enter(&mut self, slot: u32, track: u64, run: u8) {
+        self.reach(slot);
         let node = self.index.find(&self.keys, track).unwrap_or_else(|| self.add(track));
         let entry = &mut self.tracks[node as usize];
         entry.resident += 1;
         if entry.count == 0 {
             entry.count = run.min(self.threshold);
-        }
-        if slot as usize >= self.node_of_slot.len() {
-            self.node_of_slot.resize(slot as usize + 1, NONE);
         }
         self.node_of_slot[slot as usize] = node;
     }

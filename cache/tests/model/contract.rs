@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tombolo_base::{Lcbn, Pvbn};
 use tombolo_cache::{
     Access, Advice, Arrival, Capacity, Cause, CostClass, Expectation, Grouping, Incoming, Policy, Replacement,
-    Residents, Verdict,
+    Residents, Succession, Verdict,
 };
 
 const SLOTS: u32 = 24;
@@ -24,6 +24,8 @@ enum Step {
     Resize(u32),
     Costs(u8, u32),
     Floor(u32),
+    Follow(Policy),
+    HandOver(u32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -46,6 +48,24 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0u32..20).prop_map(Step::Floor),
     ];
     prop::collection::vec(step, 0..300)
+}
+
+/// Now and then another policy follows.
+fn steps_of_successions() -> impl Strategy<Value = Vec<Step>> {
+    let change = prop_oneof![
+        1 => prop::sample::select(&Policy::ALL[..]).prop_map(Step::Follow),
+        4 => (0u32..8).prop_map(Step::HandOver),
+    ];
+    (
+        steps(),
+        prop::collection::vec((any::<prop::sample::Index>(), change), 0..60),
+    )
+        .prop_map(|(mut steps, changes)| {
+            for (at, change) in changes {
+                steps.insert(at.index(steps.len() + 1), change);
+            }
+            steps
+        })
 }
 
 struct World {
@@ -76,7 +96,8 @@ impl Residents for World {
 }
 
 struct Run {
-    policy: Box<dyn Replacement>,
+    policy: Succession,
+    grouping: Grouping,
     world: World,
 }
 
@@ -131,6 +152,18 @@ impl Run {
             Step::Prefetch(slot, block, flag) => self.insert(slot, block, Cause::Prefetch, Some(flag)),
             Step::Victim { held, again } => self.victim(held, again)?,
             Step::Resize(blocks) => self.policy.resize(Capacity::of_blocks(blocks)),
+            Step::Follow(policy) => self
+                .policy
+                .follow(policy.build(Capacity::of_blocks(SLOTS), self.grouping)),
+            Step::HandOver(count) => {
+                let (before, world) = (self.policy.len(), &self.world);
+                let arrival = |slot: Lcbn| {
+                    Arrival::of_block(Access::to(world.block(slot)), Cause::Write, Incoming::BLOCK.miss_hint)
+                };
+                let replaced = self.policy.hand_over(count, arrival);
+                prop_assert!(replaced.is_none_or(|policy| policy.is_empty()));
+                prop_assert_eq!(self.policy.len(), before);
+            }
             Step::Floor(blocks) => self.policy.advise(Advice::SequentialFloorBlocks(blocks)),
             Step::Costs(class, us) => {
                 let costs = CostClass {
@@ -174,7 +207,8 @@ impl Run {
 
 fn check(policy: Policy, grouping: Grouping, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut run = Run {
-        policy: policy.build(Capacity::of_blocks(capacity), grouping),
+        policy: Succession::new(policy.build(Capacity::of_blocks(capacity), grouping)),
+        grouping,
         world: World {
             blocks: BTreeMap::new(),
             held: 0,
@@ -186,6 +220,10 @@ fn check(policy: Policy, grouping: Grouping, capacity: u32, steps: &[Step]) -> R
         run.policy.check_invariants();
         prop_assert_eq!(run.policy.len(), run.world.blocks.len());
     }
+    while !run.world.blocks.is_empty() {
+        run.victim(0, 0)?;
+    }
+    prop_assert!(run.policy.is_empty());
     Ok(())
 }
 
@@ -200,6 +238,47 @@ proptest! {
                     let outcome = check(policy, grouping, capacity, &steps);
                     prop_assert!(outcome.is_ok(), "{}: {:?}", policy.name(), outcome);
                 }
+            }
+        }
+    }
+
+    /// No slot is lost or doubled, however changes and their pieces lie among everything else.
+    #[test]
+    fn a_succession_keeps_the_contract(
+        first in prop::sample::select(&Policy::ALL[..]), capacity in 1u32..30, steps in steps_of_successions(),
+    ) {
+        for grouping in [Grouping::Slots, Grouping::Objects { evict_blocks: 3 }] {
+            check(first, grouping, capacity, &steps)?;
+        }
+    }
+
+    /// The order is the one that a change at once would have given, as long as nothing is read: then it is that of one LRU.
+    #[test]
+    fn a_succession_keeps_the_order(steps in steps_of_successions()) {
+        let run = || Run {
+            policy: Succession::new(Policy::Lru.build(Capacity::of_blocks(SLOTS), Grouping::Slots)),
+            grouping: Grouping::Slots,
+            world: World {
+                blocks: BTreeMap::new(),
+                held: 0,
+                again: 0,
+            },
+        };
+        let (mut one, mut several) = (run(), run());
+        for step in &steps {
+            match step {
+                Step::Touch(_) | Step::Victim { .. } => {}
+                Step::Follow(_) => several.apply(&Step::Follow(Policy::Lru))?,
+                Step::HandOver(_) => several.apply(step)?,
+                _ => {
+                    one.apply(step)?;
+                    several.apply(step)?;
+                }
+            }
+            if let Step::Victim { .. } = step {
+                one.victim(0, 0)?;
+                several.victim(0, 0)?;
+                prop_assert_eq!(&one.world.blocks, &several.world.blocks);
             }
         }
     }
