@@ -192,6 +192,10 @@ impl Gateway {
             }
         }
         self.clock.set_alarm(core.next_deadline());
+        let replaced = core.take_replaced();
+        drop(core);
+        // It may have had gigabytes, and the system takes them back page by page.
+        drop(replaced);
     }
 
     fn start_timer(self: &Arc<Self>) -> std::io::Result<()> {

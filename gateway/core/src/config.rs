@@ -127,7 +127,7 @@ pub struct Config {
     /// What the delay grows to at the most.
     pub upload_retry_ms_max: u64,
     /// What a step does at the most of the work that a large unmapping leaves behind: dirty blocks given up, extents of the
-    /// overlay removed, slots set free.
+    /// overlay removed, slots set free. Likewise of a change of the replacement policy: slots handed over.
     pub sweep_blocks_max: u64,
     /// Whether the replacement policy keeps room for what the prefetcher's streams need ([`crate::steps::policies`]).
     pub sequential_floor: bool,

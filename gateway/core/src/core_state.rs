@@ -26,9 +26,9 @@ use crate::state::verifications::Verification;
 use crate::state::wall_clock::WallClock;
 use crate::state::weighted_lru::WeightedLru;
 use crate::state::writes::Writes;
-use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 use tombolo_base::{Instant, Lcbn, ObjectDescriptor, Pvbn, VolumeId, WallTime};
-use tombolo_cache::Alternatives;
+use tombolo_cache::{Alternatives, Replacement};
 
 /// Events counted since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +102,8 @@ pub struct Core {
     pub(crate) pages: WeightedLru<(VolumeId, u64), MapPage>,
     pub(crate) descriptors: WeightedLru<u64, Arc<ObjectDescriptor>>,
     pub(crate) prefetch_state: PrefetchState,
+    /// A replacement policy that has handed all slots over, for whoever can drop so much memory.
+    pub(crate) replaced: Option<Box<dyn Replacement>>,
     pub(crate) alternatives: Option<Alternatives>,
     pub(crate) writes: Writes,
     pub(crate) partial_writes: PartialWrites,

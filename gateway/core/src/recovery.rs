@@ -225,6 +225,7 @@ fn empty_core(
         pages: WeightedLru::new(config.map_cache_bytes),
         descriptors: WeightedLru::new(config.descriptor_cache_bytes),
         prefetch_state,
+        replaced: None,
         alternatives: config.compares_policies.then(|| Alternatives::new(config.slot_count)),
         writes: Writes::default(),
         partial_writes: PartialWrites::default(),

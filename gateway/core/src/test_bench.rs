@@ -596,6 +596,8 @@ fn descriptor_of(blocks: impl Iterator<Item = (Pvbn, Fingerprint)>) -> ObjectDes
 /// Time that this thread has spent on a processor: the pause, where nobody else wants the processor.
 #[expect(clippy::disallowed_methods, reason = "a test measures what its own thread has cost")]
 pub(crate) fn cpu_nanoseconds() -> u64 {
+    // The kernel brings its account up to date when a thread gives way, else every four milliseconds.
+    std::thread::yield_now();
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells of its threads");
     let first = schedstat.split(' ').next().expect("three numbers");
     first.parse().expect("nanoseconds")

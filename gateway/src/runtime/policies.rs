@@ -9,11 +9,11 @@ use super::durable_file;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant as RealInstant};
-use tombolo_base::{DecodeError, Instant};
+use tombolo_base::{DecodeError, Instant, Lcbn};
 use tombolo_cache::{Capacity, Grouping, Policy, Replacement};
-use tombolo_core::Economy;
+use tombolo_core::{Economy, Event};
 use tombolo_prefetch::graph::{HEADER_BYTES, History, HistoryConfig, Restorer};
 use tombolo_prefetch::{Addressing, Graph, PolicyConfig, Prefetcher};
 
@@ -143,10 +143,14 @@ impl HistoryFile {
 }
 
 impl Gateway {
-    /// The blocks in the cache stay. Takes time in proportion to their number, in which no request is served.
-    pub fn set_replacement(&self, policy: Policy) {
-        let fresh = replacement(policy, self.core().snapshot().slot_count);
+    /// The blocks in the cache stay. They go over while requests are served.
+    pub fn set_replacement(self: &Arc<Self>, policy: Policy) {
+        let slot_count = self.core().slot_count();
+        let mut fresh = replacement(policy, slot_count);
+        // Here, where nobody waits: the first touch of so much memory takes longer than a step may.
+        fresh.reach(Lcbn(slot_count - 1));
         self.core().set_replacement(fresh);
+        self.submit(Event::Tick);
     }
 
     /// A history is handed on where there is one.

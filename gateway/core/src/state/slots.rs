@@ -20,7 +20,9 @@ use crate::state::pvbn_index::PvbnIndex;
 use alloc::{boxed::Box, vec, vec::Vec};
 use hashbrown::HashMap;
 use tombolo_base::{BlockSum, Instant, Lcbn, PACK_BLOCKS, Pvbn};
-use tombolo_cache::{Access, Advice, Arrival, Cause, Expectation, Incoming, MissHint, Replacement, Residents, Verdict};
+use tombolo_cache::{
+    Access, Advice, Arrival, Cause, Expectation, Incoming, MissHint, Replacement, Residents, Succession, Verdict,
+};
 use tombolo_prefetch::{PVBN_SPACE, PrefetchOutcome};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +57,7 @@ pub struct Slots {
     unusable: HashMap<u32, Instant>,
     /// Those of them that would be free.
     withdrawn: Vec<Lcbn>,
-    policy: Box<dyn Replacement>,
+    policy: Succession,
     prefetched: Prefetched,
     /// Whether sequential blocks that were never read are spared once (AMP, rule 5).
     second_chances: bool,
@@ -87,7 +89,7 @@ impl Slots {
             release_when_unpinned: HashMap::new(),
             unusable: HashMap::new(),
             withdrawn: Vec::new(),
-            policy,
+            policy: Succession::new(policy),
             prefetched: Prefetched::new(count),
             second_chances: false,
             changed_pages: vec![0; pages.div_ceil(64)],
@@ -224,29 +226,28 @@ impl Slots {
         self.prefetched.take_prefetch_outcomes(prefetch_outcomes);
     }
 
-    /// Another policy takes the evictable blocks over, in the order in which the old one would have evicted them.
+    /// Another policy takes the evictable blocks over, by and by ([`Self::hand_over`]).
     pub fn set_policy(&mut self, policy: Box<dyn Replacement>) {
-        let mut old = core::mem::replace(&mut self.policy, policy);
-        let mut is_taken_over = vec![0u64; self.states.len().div_ceil(64)];
-        while let Some(slot) = old.victim(Incoming::BLOCK, &mut AllMayGo(&self.pvbns)) {
-            is_taken_over[(slot.0 / 64) as usize] |= 1 << (slot.0 % 64);
-            self.take_over(slot);
-        }
-        // A policy may give up looking before it has named all.
-        for slot in 0..self.count() {
-            let is_left = is_taken_over[(slot / 64) as usize] & (1 << (slot % 64)) == 0;
-            if is_left && self.states[slot as usize] == SlotState::Clean {
-                self.take_over(Lcbn(slot));
-            }
-        }
+        self.policy.follow(policy);
     }
 
-    fn take_over(&mut self, slot: Lcbn) {
-        let cause = match self.prefetched.is_unread(slot) {
-            true => Cause::Prefetch,
-            false => Cause::Write,
+    /// Whether there is anything to hand over.
+    pub fn is_policy_changing(&self) -> bool {
+        self.policy.is_under_way()
+    }
+
+    /// Up to so many blocks go from the policy before to the one that was set, as if each had been used once, or never if a
+    /// prefetch brought it. Gives the policy before back when it has none left.
+    pub fn hand_over(&mut self, count: u32) -> Option<Box<dyn Replacement>> {
+        let (pvbns, prefetched) = (&self.pvbns, &self.prefetched);
+        let arrival = |slot| {
+            let cause = match prefetched.is_unread(slot) {
+                true => Cause::Prefetch,
+                false => Cause::Write,
+            };
+            arrival_of(Pvbn(pvbns[slot.0 as usize]), cause)
         };
-        self.policy.insert(slot, &arrival_of(self.pvbn(slot), cause));
+        self.policy.hand_over(count, arrival)
     }
 
     /// Takes `count` slots for new contents, evicting as needed, in as few runs as possible; `None` and no change
@@ -629,19 +630,6 @@ fn arrival_of(pvbn: Pvbn, cause: Cause) -> Arrival {
     }
 }
 
-/// What a policy that is being replaced asks: its blocks stay, but it has to name them all.
-struct AllMayGo<'a>(&'a [u64]);
-
-impl Residents for AllMayGo<'_> {
-    fn block(&self, slot: Lcbn) -> Pvbn {
-        Pvbn(self.0[slot.0 as usize])
-    }
-
-    fn judge(&mut self, _slot: Lcbn) -> Verdict {
-        Verdict::Evict
-    }
-}
-
 /// What the policy asks while it looks for a victim: slots that readers hold stay, and what was prefetched in vain may
 /// get a second chance.
 struct Unpinned<'a> {
@@ -776,7 +764,13 @@ mod tests {
                 slots.touch(slot, index, None);
             }
             slots.set_policy(Box::new(Lru::new(Capacity::of_blocks(COUNT))));
-            slots.check_invariants();
+            let mut pieces = 0;
+            while slots.is_policy_changing() {
+                slots.hand_over(1_000);
+                slots.check_invariants();
+                pieces += 1;
+            }
+            assert!((9..12).contains(&pieces), "{pieces}");
             assert_eq!(slots.clean_count(), COUNT, "{}", old.name());
             if old == tombolo_cache::Policy::Lru {
                 let taken = one(&mut slots);

@@ -18,6 +18,7 @@ impl Core {
         self.resume_transitions();
         self.dispatch(event);
         self.pump_sweep();
+        self.pump_succession();
         self.pump();
         // A pump may have refused the read of a partial write's edge.
         while self.partial_writes.has_answers() {
@@ -112,6 +113,7 @@ impl Core {
             self.read_deadline(),
             self.durability_deadline(),
             self.sweep_deadline(),
+            self.succession_deadline(),
             self.slots.withdrawn_deadline(),
         ]
         .into_iter()

@@ -13,23 +13,31 @@ use crate::state::prefetch_state::{Economy, PrefetchState};
 use crate::state::prefetched::{PrefetchTag, Touched, address, continues};
 use crate::state::reads::{Block, Read};
 use alloc::boxed::Box;
-use tombolo_base::{Lcbn, Pvbn, VolumeId};
+use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId};
 use tombolo_cache::{Advice, Replacement};
 use tombolo_prefetch::{Access, Addressing, Feedback, Outcome, PVBN_SPACE, Pattern, PrefetchOutcome, Prefetcher};
 
 const TICK_MICROS: u64 = 1_000_000;
+/// When the next blocks go over to another policy if nothing else happens: others get at the core in between.
+const REST_MICROS: u64 = 1_000;
 /// The floor under sequential blocks is an eighth of the cache at the most, like prefetch in flight: a stream's degree grows
 /// as long as nothing of it is evicted, so that without a bound streams would come to take all there is.
 const FLOOR_DIVISOR: u32 = 8;
 
 impl Core {
     /// Another replacement policy takes over the resident blocks, in the order in which the old one would have evicted
-    /// them. Takes time in proportion to the cache.
+    /// them, a piece with each step.
     pub fn set_replacement(&mut self, replacement: Box<dyn Replacement>) {
         self.close_account();
         self.slots.set_policy(replacement);
         self.advise_costs();
         self.open_account();
+    }
+
+    /// A policy that has handed all over, once. Dropping it takes time in proportion to the cache, during which nobody
+    /// should wait for the core.
+    pub fn take_replaced(&mut self) -> Option<Box<dyn Replacement>> {
+        self.replaced.take()
     }
 
     /// Another prefetcher takes over. It begins with what it brings along; what the old one has under way still comes.
@@ -131,6 +139,18 @@ impl Core {
             prefetch_outcome,
         };
         self.prefetch_state.on_feedback(self.now, feedback);
+    }
+
+    pub(crate) fn pump_succession(&mut self) {
+        if self.slots.is_policy_changing() {
+            let count = u32::try_from(self.config.sweep_blocks_max).unwrap_or(u32::MAX);
+            self.replaced = self.slots.hand_over(count);
+        }
+    }
+
+    pub(crate) fn succession_deadline(&self) -> Option<Instant> {
+        let is_due = self.slots.is_policy_changing();
+        is_due.then(|| self.now.plus_micros(REST_MICROS))
     }
 
     /// What evictions have decided, and the prefetcher's upkeep.

@@ -217,6 +217,11 @@ fn a_change_of_policy_keeps_blocks_and_drops_marks() {
         .core
         .set_replacement(Box::new(Lru::new(Capacity::of_blocks(SLOTS))));
     assert_eq!(bench.core.slots.clean_count(), clean);
+    assert!(bench.core.slots.is_policy_changing());
+    bench.pass_millis(1);
+    assert!(!bench.core.slots.is_policy_changing());
+    let replaced = bench.core.take_replaced().map(|policy| (policy.name(), policy.len()));
+    assert_eq!(replaced, Some(("recorder", 0)));
     let policies = bench.core.policies();
     assert_eq!(policies.unread_blocks, 0);
     let names: Vec<_> = policies.tallies.iter().map(|tally| tally.replacement).collect();
