@@ -10,6 +10,8 @@ use tombolo_prefetch::graph::{History, HistoryConfig, NodeId, Range};
 use tombolo_prefetch::{Access, ClientId, Outcome, PolicyConfig, PolicyName};
 
 const READS: usize = 2_000_000;
+/// 4 GiB.
+const CACHE_BLOCKS: u64 = 1 << 20;
 const VOLUME: VolumeId = VolumeId(1);
 
 /// Half of the reads belong to 64 interleaved streams, a quarter to a loop over 10,000 places, a quarter to none.
@@ -66,6 +68,7 @@ fn policies() {
     );
     for name in PolicyName::ALL {
         let mut policy = PolicyConfig::of(name).build();
+        policy.resize(CACHE_BLOCKS);
         let (mut suggestions, mut count, mut blocks) = (Vec::new(), 0usize, 0u64);
         let mut worst = 0;
         let started = cpu_nanoseconds();

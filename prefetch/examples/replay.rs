@@ -62,6 +62,7 @@ fn run(policy: &mut dyn Prefetcher, admission: &mut Admission, reads: &[(u64, u6
         capacity,
         ..Cache::default()
     };
+    policy.resize(capacity as u64);
     let mut result = Result::default();
     let mut suggestions: Vec<Suggestion> = Vec::new();
     for (at, &(first, count)) in reads.iter().enumerate() {

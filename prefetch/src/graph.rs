@@ -17,7 +17,7 @@
 //! While nothing is missed and nothing that was fetched ahead is used, nothing is recorded or expanded: a working set that the
 //! cache holds is known from when it was missed, and does not pay for more.
 //!
-//! Ghosts, triggers and ends are kept by track in fixed tables. The paper's list of recently read blocks is the cache's
+//! Ghosts, triggers and ends are kept by track in tables that grow with the cache. The paper's list of recently read blocks is the cache's
 //! knowledge: [`Access::prefetched`] and [`PrefetchOutcome`] say what it is needed for.
 
 mod codec;
@@ -47,6 +47,11 @@ use tombolo_base::{Instant, VolumeId};
 pub(crate) const HISTORY_TAG: u32 = 1 << 31;
 /// Tracks of one read or one report that are looked at.
 const TRACKS_MAX: u64 = 64;
+/// Of what was evicted unread, the latest quarter of a cache is remembered; of lists, a sixteenth.
+const GHOSTS_DIVISOR: u64 = 4;
+const LISTS_DIVISOR: u64 = 16;
+/// Bounds of these tables, in tracks: 32 MiB, where a larger cache would have more.
+const TABLE_TRACKS: core::ops::RangeInclusive<u64> = 64..=1 << 20;
 /// After so many reads in a row that found all in the cache, none of it fetched ahead, the graph rests: there is nothing to
 /// gain until a read waits again.
 const QUIET_READS: u32 = 1024;
@@ -109,8 +114,6 @@ pub struct GraphConfig {
     pub expand: Expand,
     /// Whose reads follow each other.
     pub scope: Scope,
-    /// Tracks evicted unread that are remembered.
-    pub ghosts_max: usize,
     /// Clients whose previous read is remembered.
     pub clients_max: usize,
     /// The prefetcher of streams.
@@ -132,7 +135,6 @@ impl Default for GraphConfig {
             populate: Populate::Random,
             expand: Expand::EveryRead,
             scope: Scope::Client,
-            ghosts_max: 1 << 16,
             clients_max: 1024,
             amp: AmpConfig {
                 threshold: 3,
@@ -152,6 +154,12 @@ impl GraphConfig {
     /// No client has read anything yet.
     fn previous_reads(&self) -> Table<Address> {
         Table::new(self.clients_max.clamp(1, 1 << 20))
+    }
+
+    /// An empty table for the tracks that so many blocks are.
+    fn tracks_of<V: Copy + Default>(&self, blocks: u64) -> Table<V> {
+        let tracks = (blocks / self.track_blocks).clamp(*TABLE_TRACKS.start(), *TABLE_TRACKS.end());
+        Table::new(tracks as usize)
     }
 
     pub(crate) fn validate(&self, check: &mut dyn FnMut(&'static str, u64, bool, (&'static str, &'static str))) {
@@ -233,23 +241,23 @@ impl Graph {
 
     /// With the history of an earlier life.
     pub fn with_history(config: GraphConfig, history: History) -> Self {
-        let lists = (config.ghosts_max / 4).clamp(64, 1 << 20);
+        let config = GraphConfig {
+            track_blocks: config.track_blocks.clamp(1, 64).next_power_of_two(),
+            degree_max: config.degree_max.max(1),
+            ..config
+        };
         Self {
             amp: Amp::new(config.amp),
             memo: Memo::new(config.memo_entries, config.memo_micros),
             expansion: Expansion::default(),
             candidates: Vec::new(),
             previous: config.previous_reads(),
-            ghosts: Table::new(config.ghosts_max.clamp(1, 1 << 26)),
-            ends: Table::new(lists),
-            triggers: Table::new(lists),
+            ghosts: config.tracks_of(0),
+            ends: config.tracks_of(0),
+            triggers: config.tracks_of(0),
             quiet_reads: 0,
             history,
-            config: GraphConfig {
-                track_blocks: config.track_blocks.clamp(1, 64).next_power_of_two(),
-                degree_max: config.degree_max.max(1),
-                ..config
-            },
+            config,
         }
     }
 
@@ -506,6 +514,12 @@ impl Prefetcher for Graph {
     fn forget_volume(&mut self, volume: VolumeId) {
         self.amp.forget_volume(volume);
         self.history.forget_volume(volume);
+    }
+
+    fn resize(&mut self, cache_blocks: u64) {
+        self.ghosts = self.config.tracks_of(cache_blocks / GHOSTS_DIVISOR);
+        self.ends = self.config.tracks_of(cache_blocks / LISTS_DIVISOR);
+        self.triggers = self.config.tracks_of(cache_blocks / LISTS_DIVISOR);
     }
 
     fn statistics(&self) -> Statistics {

@@ -11,7 +11,6 @@ fn config() -> GraphConfig {
         threshold_miss_permille: 100,
         threshold_hit_permille: 250,
         memo_micros: 0,
-        ghosts_max: 256,
         ..GraphConfig::default()
     }
 }
@@ -308,6 +307,23 @@ fn memory_is_bounded_and_reported() {
         policy.history.bytes()
     );
     assert!(statistics.nodes > 65_000 && statistics.edges > 0 && statistics.bytes > policy.history.bytes());
+}
+
+#[test]
+fn tables_grow_with_the_cache_within_bounds() {
+    let mut policy = Graph::new(config());
+    let mut bytes_with = |cache_blocks| {
+        policy.resize(cache_blocks);
+        policy.statistics().bytes
+    };
+    let small = bytes_with(0);
+    assert_eq!(bytes_with(64 * GHOSTS_DIVISOR), small, "the least");
+    let entry_bytes = 32;
+    // A quarter of 65,536 blocks is 16,384 in place of 64; a sixteenth, twice, 4,096.
+    let grown = (16_384 - 64 + 2 * (4_096 - 64)) * entry_bytes;
+    assert_eq!(bytes_with(1 << 16), small + grown);
+    assert!(bytes_with(u64::MAX) <= small + (100 << 20));
+    assert_eq!(bytes_with(0), small);
 }
 
 proptest! {

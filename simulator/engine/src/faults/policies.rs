@@ -59,7 +59,6 @@ fn small(name: PolicyName, prng: &mut Prng) -> PolicyConfig {
         PolicyConfig::Graph(graph) => {
             graph.memory_bytes_max = 8 << 20;
             graph.memo_entries = 64;
-            graph.ghosts_max = 256;
             graph.clients_max = 8;
             graph.track_blocks = 1 << prng.below(5);
             graph.amp.degree_blocks_max = 1 + prng.below(32);

@@ -213,7 +213,6 @@ fn set_graph(graph: &mut GraphConfig, name: &str, value: &Value) -> Result<(), S
             track_blocks,
             degree_initial,
             degree_max,
-            ghosts_max,
             clients_max,
         ),
     }
