@@ -6,6 +6,7 @@
 use crate::{
     Amp, AmpConfig, Graph, GraphConfig, Hou, HouConfig, Leap, LeapConfig, Linux, LinuxConfig, Mithril, MithrilConfig,
     NoPrefetch, Prefetcher, ProbabilityConfig, ProbabilityGraph, Ramp, Sequential, SequentialConfig,
+    leap::WINDOW_READS_MAX,
 };
 use alloc::{boxed::Box, vec::Vec};
 use tombolo_base::names;
@@ -225,7 +226,7 @@ impl PolicyConfig {
             Self::Leap(config) => {
                 let reads = config.window_reads_max;
                 let why = ("1 to 64", "one read may add no more suggestions than that");
-                check("window_reads_max", reads, (1..=64).contains(&reads), why);
+                check("window_reads_max", reads, (1..=WINDOW_READS_MAX).contains(&reads), why);
             }
             Self::Graph(config) => {
                 let blocks = config.amp.degree_blocks_max;

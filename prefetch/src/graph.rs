@@ -17,10 +17,12 @@
 //! While nothing is missed and nothing that was fetched ahead is used, nothing is recorded or expanded: a working set that the
 //! cache holds is known from when it was missed, and does not pay for more.
 //!
-//! Ghosts, triggers and ends are kept by track in tables that grow with the cache. The paper's list of recently read blocks is the cache's
-//! knowledge: [`Access::prefetched`] and [`PrefetchOutcome`] say what it is needed for.
+//! Ghosts, triggers and ends are kept by track in tables that grow with the cache. Of the paper's list of recently read blocks one
+//! half is the cache's knowledge: [`Access::prefetched`] and [`PrefetchOutcome`] say what was read since it was fetched. The
+//! other half, that what was read and evicted lately is not fetched again at once, is [`GraphConfig::skips_recently_read`].
 
 mod codec;
+mod cost;
 mod expansion;
 mod export;
 mod history;
@@ -30,16 +32,18 @@ mod slab;
 mod volumes;
 
 pub use codec::{HEADER_BYTES, Restorer, VERSION};
+pub use cost::Budget;
 pub use expansion::{Candidate, Expansion, Limits};
 pub use export::Successor;
 pub use history::{EDGE_BYTES, History, HistoryConfig, NODE_BYTES, NodeId, OUT_DEGREE_MAX, READ_BLOCKS_MAX, Range};
 
 use crate::{
     Access, Amp, AmpConfig, Class, ClientId, Feedback, Likelihood, Outcome, Pattern, PrefetchOutcome, Prefetcher,
-    Statistics, Suggestion, Tag, suggest,
+    Residency, Statistics, Suggestion, Tag, suggest,
     table::{Address, Table},
 };
 use alloc::vec::Vec;
+use cost::{Cost, NothingAtHand, RecentlyRead};
 use memo::Memo;
 use tombolo_base::{Instant, VolumeId};
 
@@ -47,11 +51,13 @@ use tombolo_base::{Instant, VolumeId};
 pub(crate) const HISTORY_TAG: u32 = 1 << 31;
 /// Tracks of one read or one report that are looked at.
 const TRACKS_MAX: u64 = 64;
+/// The largest bound on candidates: one for each block of the largest degree that is usual.
+pub const CANDIDATES_MAX: usize = 1024;
+/// The rest is for AMP.
+const _: () = assert!(CANDIDATES_MAX + 64 <= crate::SUGGESTIONS_MAX);
 /// Of what was evicted unread, the latest quarter of a cache is remembered; of lists, a sixteenth.
 const GHOSTS_DIVISOR: u64 = 4;
 const LISTS_DIVISOR: u64 = 16;
-/// Bounds of these tables, in tracks: 32 MiB, where a larger cache would have more.
-const TABLE_TRACKS: core::ops::RangeInclusive<u64> = 64..=1 << 20;
 /// After so many reads in a row that found all in the cache, none of it fetched ahead, the graph rests: there is nothing to
 /// gain until a read waits again.
 const QUIET_READS: u32 = 1024;
@@ -108,6 +114,12 @@ pub struct GraphConfig {
     pub degree_initial: u16,
     /// No node's degree exceeds it.
     pub degree_max: u16,
+    /// Candidates of one expansion at the most: 1 to [`CANDIDATES_MAX`].
+    pub candidates_max: usize,
+    /// What a degree is spent on.
+    pub budget: Budget,
+    /// Candidates that were read lately and have been evicted since are passed over, if the caller can be asked.
+    pub skips_recently_read: bool,
     /// Which reads become nodes.
     pub populate: Populate,
     /// Which reads look for candidates.
@@ -132,6 +144,9 @@ impl Default for GraphConfig {
             track_blocks: 16,
             degree_initial: 64,
             degree_max: 1024,
+            candidates_max: 32,
+            budget: Budget::Every,
+            skips_recently_read: false,
             populate: Populate::Random,
             expand: Expand::EveryRead,
             scope: Scope::Client,
@@ -158,8 +173,7 @@ impl GraphConfig {
 
     /// An empty table for the tracks that so many blocks are.
     fn tracks_of<V: Copy + Default>(&self, blocks: u64) -> Table<V> {
-        let tracks = (blocks / self.track_blocks).clamp(*TABLE_TRACKS.start(), *TABLE_TRACKS.end());
-        Table::new(tracks as usize)
+        Table::bounded(blocks / self.track_blocks)
     }
 
     pub(crate) fn validate(&self, check: &mut dyn FnMut(&'static str, u64, bool, (&'static str, &'static str))) {
@@ -197,6 +211,17 @@ impl GraphConfig {
             (1..=self.degree_max).contains(&initial),
             degree,
         );
+        let candidates = (
+            "1 to 1024",
+            "each may become a suggestion, and one read may add no more than that",
+        );
+        let most = self.candidates_max;
+        check(
+            "candidates_max",
+            most as u64,
+            (1..=CANDIDATES_MAX).contains(&most),
+            candidates,
+        );
         let day = 86_400_000_000;
         let window = (
             "an hour to 18446744073709551615",
@@ -228,6 +253,7 @@ pub struct Graph {
     ends: Table<u32>,
     /// Tracks whose reading expands the graph.
     triggers: Table<u64>,
+    recently_read: Option<RecentlyRead>,
     /// Reads since one waited or used what was fetched ahead.
     quiet_reads: u32,
 }
@@ -244,6 +270,7 @@ impl Graph {
         let config = GraphConfig {
             track_blocks: config.track_blocks.clamp(1, 64).next_power_of_two(),
             degree_max: config.degree_max.max(1),
+            candidates_max: config.candidates_max.clamp(1, CANDIDATES_MAX),
             ..config
         };
         Self {
@@ -255,6 +282,7 @@ impl Graph {
             ghosts: config.tracks_of(0),
             ends: config.tracks_of(0),
             triggers: config.tracks_of(0),
+            recently_read: config.skips_recently_read.then(|| RecentlyRead::new(0)),
             quiet_reads: 0,
             history,
             config,
@@ -335,7 +363,7 @@ impl Graph {
     }
 
     /// Fills `self.candidates` from a node, remembered or anew.
-    fn expand(&mut self, now: Instant, source: NodeId, p: u16) {
+    fn expand(&mut self, now: Instant, source: NodeId, p: u16, residency: &mut dyn Residency) {
         self.candidates.clear();
         let range = self.history.range(source);
         if self.memo.get(now, range, u64::from(p), &mut self.candidates) {
@@ -349,44 +377,67 @@ impl Graph {
         let limits = Limits {
             threshold: Likelihood::from_permille(permille),
             blocks_max: u64::from(p),
-            candidates_max: crate::SUGGESTIONS_MAX / 2,
+            candidates_max: self.config.candidates_max,
         };
+        let mut cost = Cost {
+            budget: self.config.budget,
+            recently_read: self.recently_read.as_ref(),
+            residency,
+        };
+        let blocks_of = |range| cost.of(range).unwrap_or(0);
         self.expansion
-            .run(&self.history, source, now, limits, &mut self.candidates);
+            .run(&self.history, source, now, limits, blocks_of, &mut self.candidates);
         self.memo.put(now, range, u64::from(p), &self.candidates);
     }
 
-    fn suggest_from(&mut self, now: Instant, source: NodeId, access: &Access, suggestions: &mut Vec<Suggestion>) {
+    /// Leaves of `self.candidates` what is to be fetched from a node of this degree.
+    fn choose(&mut self, p: u16, outcome: Outcome, residency: &mut dyn Residency) {
+        let threshold = Likelihood::from_permille(match outcome {
+            Outcome::Hit => self.config.threshold_hit_permille,
+            Outcome::Partial | Outcome::Miss => self.config.threshold_miss_permille,
+        });
+        let mut cost = Cost {
+            budget: self.config.budget,
+            recently_read: self.recently_read.as_ref(),
+            residency,
+        };
+        let mut left = u64::from(p);
+        self.candidates.retain_mut(|candidate| {
+            if left == 0 || candidate.likelihood < threshold {
+                return false;
+            }
+            let Some(blocks) = cost.of(candidate.range) else {
+                return false;
+            };
+            if blocks > left {
+                candidate.range.count = left;
+            }
+            left -= blocks.min(left);
+            true
+        });
+    }
+
+    fn suggest_from(
+        &mut self,
+        now: Instant,
+        source: NodeId,
+        access: &Access,
+        residency: &mut dyn Residency,
+        suggestions: &mut Vec<Suggestion>,
+    ) {
         let Some((p, g)) = self.history.degree(source) else {
             return;
         };
-        self.expand(now, source, p);
-        let permille = match access.outcome {
-            Outcome::Hit => self.config.threshold_hit_permille,
-            Outcome::Partial | Outcome::Miss => self.config.threshold_miss_permille,
-        };
-        let threshold = Likelihood::from_permille(permille);
-        let chosen = self
-            .candidates
-            .iter()
-            .take_while(|candidate| candidate.likelihood >= threshold)
-            .count();
-        let blocks: u64 = self.candidates[..chosen]
-            .iter()
-            .map(|candidate| candidate.range.count)
-            .sum();
-        let blocks = blocks.min(u64::from(p));
+        self.expand(now, source, p, residency);
+        self.choose(p, access.outcome, residency);
+        let blocks: u64 = self.candidates.iter().map(|candidate| candidate.range.count).sum();
         if blocks == 0 {
             return;
         }
         let trigger_at = (blocks - 1).saturating_sub(u64::from(g));
         let (made, mut passed) = (suggestions.len(), 0);
-        for at in 0..chosen {
-            let Candidate { mut range, likelihood } = self.candidates[at];
-            range.count = range.count.min(blocks - passed);
-            if range.count == 0 {
-                break;
-            }
+        for at in 0..self.candidates.len() {
+            let Candidate { range, likelihood } = self.candidates[at];
             let trigger = (passed..passed + range.count)
                 .contains(&trigger_at)
                 .then(|| range.first + trigger_at - passed);
@@ -443,19 +494,22 @@ impl Graph {
         };
         suggest(suggestions, suggestion);
     }
-}
 
-impl Prefetcher for Graph {
-    fn name(&self) -> &'static str {
-        "graph"
-    }
-
-    fn on_read(&mut self, now: Instant, access: Access, suggestions: &mut Vec<Suggestion>) -> Pattern {
+    fn read(
+        &mut self,
+        now: Instant,
+        access: Access,
+        residency: &mut dyn Residency,
+        suggestions: &mut Vec<Suggestion>,
+    ) -> Pattern {
         if !access.is_valid() {
             return Pattern::Random;
         }
         let pattern = self.amp.on_read(now, access, suggestions);
         let trigger = self.learn_from(&access);
+        if let Some(recently_read) = &mut self.recently_read {
+            recently_read.note(&access);
+        }
         if self.rests(&access) {
             return pattern;
         }
@@ -471,9 +525,33 @@ impl Prefetcher for Graph {
             (Pattern::Sequential, _) => trigger.and_then(|block| self.history.find(access.volume, block)),
         };
         if let Some(source) = source {
-            self.suggest_from(now, source, &access, suggestions);
+            self.suggest_from(now, source, &access, residency, suggestions);
         }
         pattern
+    }
+}
+
+impl Prefetcher for Graph {
+    fn name(&self) -> &'static str {
+        "graph"
+    }
+
+    fn on_read(&mut self, now: Instant, access: Access, suggestions: &mut Vec<Suggestion>) -> Pattern {
+        self.read(now, access, &mut NothingAtHand, suggestions)
+    }
+
+    fn uses_residency(&self) -> bool {
+        self.config.budget == Budget::Absent || self.config.skips_recently_read
+    }
+
+    fn on_read_of(
+        &mut self,
+        now: Instant,
+        access: Access,
+        residency: &mut dyn Residency,
+        suggestions: &mut Vec<Suggestion>,
+    ) -> Pattern {
+        self.read(now, access, residency, suggestions)
     }
 
     fn uses_second_chances(&self) -> bool {
@@ -520,11 +598,17 @@ impl Prefetcher for Graph {
         self.ghosts = self.config.tracks_of(cache_blocks / GHOSTS_DIVISOR);
         self.ends = self.config.tracks_of(cache_blocks / LISTS_DIVISOR);
         self.triggers = self.config.tracks_of(cache_blocks / LISTS_DIVISOR);
+        self.recently_read = self.config.skips_recently_read.then(|| RecentlyRead::new(cache_blocks));
     }
 
     fn statistics(&self) -> Statistics {
         let amp = self.amp.statistics();
-        let tables = self.previous.bytes() + self.ghosts.bytes() + self.ends.bytes() + self.triggers.bytes();
+        let recently_read = self.recently_read.as_ref();
+        let tables = self.previous.bytes()
+            + self.ghosts.bytes()
+            + self.ends.bytes()
+            + self.triggers.bytes()
+            + recently_read.map_or(0, RecentlyRead::bytes);
         Statistics {
             streams: amp.streams,
             nodes: self.history.node_count(),

@@ -17,6 +17,8 @@ use alloc::vec::Vec;
 use tombolo_base::Instant;
 
 const DELTAS: usize = 32;
+/// Reads that one read may have prefetched, whatever is set.
+pub(crate) const WINDOW_READS_MAX: u64 = 64;
 
 /// Leap's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ impl Leap {
     /// Knows no client yet.
     pub fn new(config: LeapConfig) -> Self {
         Self {
-            window_reads_max: config.window_reads_max.clamp(1, crate::SUGGESTIONS_MAX as u64),
+            window_reads_max: config.window_reads_max.clamp(1, WINDOW_READS_MAX),
             clients: Table::new(config.clients_max.clamp(1, 1 << 16)),
         }
     }

@@ -61,7 +61,7 @@ pub const BLOCKS_MAX: u64 = 1 << 46;
 /// The one space of PVBN addressing: the last number that is not a file's map, which no volume has.
 pub const PVBN_SPACE: VolumeId = VolumeId(u64::MAX >> 1);
 /// Suggestions that one call adds at the most.
-pub const SUGGESTIONS_MAX: usize = 64;
+pub const SUGGESTIONS_MAX: usize = 1088;
 
 /// Who reads: a connection or a session. Zero when the caller does not tell clients apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -214,6 +214,12 @@ pub struct Feedback {
     pub prefetch_outcome: PrefetchOutcome,
 }
 
+/// The caller's knowledge of the cache, asked while a policy looks for what to suggest.
+pub trait Residency {
+    /// Whether there is nothing to fetch: the block is resident or on its way, or nothing is stored of it.
+    fn is_at_hand(&mut self, volume: VolumeId, block: u64) -> bool;
+}
+
 /// What a policy holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -240,6 +246,22 @@ pub trait Prefetcher: Send {
     /// Learns from one read and appends at most [`SUGGESTIONS_MAX`] ranges, the most likely first. Reads must come in
     /// the order of their arrival; the caller passes each once, when its outcome is known.
     fn on_read(&mut self, now: Instant, access: Access, suggestions: &mut Vec<Suggestion>) -> Pattern;
+
+    /// Whether [`Self::on_read_of`] asks for residency, so that callers can skip the preparations.
+    fn uses_residency(&self) -> bool {
+        false
+    }
+
+    /// As [`Self::on_read`], with what the caller knows of the cache.
+    fn on_read_of(
+        &mut self,
+        now: Instant,
+        access: Access,
+        _residency: &mut dyn Residency,
+        suggestions: &mut Vec<Suggestion>,
+    ) -> Pattern {
+        self.on_read(now, access, suggestions)
+    }
 
     /// Whether the patterns that [`Self::on_read`] returns come of knowing streams. Where not, a cache that needs them
     /// had better look for runs itself.

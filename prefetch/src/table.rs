@@ -56,6 +56,11 @@ impl<V: Copy + Default> Table<V> {
         }
     }
 
+    /// Room for so many entries, within bounds for sizes that follow from a cache's.
+    pub(crate) fn bounded(entries: u64) -> Self {
+        Self::new(entries.clamp(64, 1 << 20) as usize)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -85,6 +90,15 @@ impl<V: Copy + Default> Table<V> {
             .find(|entry| entry.used > 0 && entry.address == address)?;
         entry.used = uses;
         Some(&mut entry.value)
+    }
+
+    /// How many calls ago an address was used, which is no use of it.
+    pub(crate) fn age(&self, address: Address) -> Option<u64> {
+        let sets = self.entries.len() / WAYS;
+        let at = (address.hash() as usize & (sets - 1)) * WAYS;
+        let mut set = self.entries[at..at + WAYS].iter();
+        let entry = set.find(|entry| entry.used > 0 && entry.address == address)?;
+        Some(self.uses - entry.used)
     }
 
     /// Sets the value under an address and returns what had to go for it.

@@ -1,6 +1,6 @@
 //! What the tests of the policies share: reads, and access patterns with known structure.
 
-use crate::{Access, ClientId, Gaps, Outcome, Pattern, Prefetcher, Suggestion};
+use crate::{Access, ClientId, Gaps, Outcome, Pattern, Prefetcher, Residency, Suggestion};
 use std::collections::BTreeSet;
 use tombolo_base::{Instant, Prng, VolumeId};
 
@@ -93,6 +93,14 @@ pub(crate) fn suggested_for_random_reads(policy: &mut dyn Prefetcher, reads: u64
         .sum()
 }
 
+struct EvenAtHand;
+
+impl Residency for EvenAtHand {
+    fn is_at_hand(&mut self, _volume: VolumeId, block: u64) -> bool {
+        block.is_multiple_of(2)
+    }
+}
+
 /// Any sequence of reads and feedback, however absurd, leaves a policy intact.
 pub(crate) fn withstands_anything(policy: &mut dyn Prefetcher, seed: u64) {
     let mut prng = Prng::new(seed);
@@ -137,7 +145,7 @@ pub(crate) fn withstands_anything(policy: &mut dyn Prefetcher, seed: u64) {
                     outcome,
                     prefetched,
                 };
-                policy.on_read(now, access, &mut suggestions);
+                policy.on_read_of(now, access, &mut EvenAtHand, &mut suggestions);
                 assert!(suggestions.len() <= crate::SUGGESTIONS_MAX);
                 for suggestion in &suggestions {
                     assert!(suggestion.count > 0 && suggestion.end() <= crate::BLOCKS_MAX);

@@ -52,8 +52,17 @@ pub struct Expansion {
 }
 
 impl Expansion {
-    /// Appends the candidates from a node in order of falling likelihood.
-    pub fn run(&mut self, history: &History, source: NodeId, now: Instant, limits: Limits, out: &mut Vec<Candidate>) {
+    /// Appends the candidates from a node in order of falling likelihood. `blocks_of` says how much of the limit
+    /// of blocks a candidate takes.
+    pub fn run(
+        &mut self,
+        history: &History,
+        source: NodeId,
+        now: Instant,
+        limits: Limits,
+        mut blocks_of: impl FnMut(Range) -> u64,
+        out: &mut Vec<Candidate>,
+    ) {
         self.pending.clear();
         self.settled.clear();
         self.settled.push(source.0);
@@ -68,7 +77,7 @@ impl Expansion {
             }
             self.settled.push(best.node);
             let range = history.range(NodeId(best.node));
-            blocks += range.count;
+            blocks += blocks_of(range);
             out.push(Candidate {
                 range,
                 likelihood: best.likelihood,

@@ -158,6 +158,87 @@ fn it_rests_while_nothing_is_missed() {
     assert_eq!(policy.history.find(VolumeId(1), 5000), None);
 }
 
+#[test]
+fn candidates_are_bounded() {
+    for candidates_max in [1, 32, 100] {
+        let mut policy = Graph::new(GraphConfig {
+            degree_initial: 1000,
+            candidates_max,
+            ..config()
+        });
+        for turn in 0..200 {
+            suggestions(&mut policy, 1, read(turn * 1000, 1));
+        }
+        assert_eq!(suggestions(&mut policy, 1, read(0, 1)).len(), candidates_max);
+    }
+}
+
+/// A cache that holds what lies below.
+struct Below(u64);
+
+impl Residency for Below {
+    fn is_at_hand(&mut self, _volume: VolumeId, block: u64) -> bool {
+        block < self.0
+    }
+}
+
+fn suggested_of(policy: &mut Graph, access: Access, below: u64) -> Vec<(u64, u64)> {
+    let mut out = Vec::new();
+    policy.on_read_of(Instant(2), access, &mut Below(below), &mut out);
+    ranges(&out)
+}
+
+#[test]
+fn what_is_at_hand_uses_up_no_absent_budget() {
+    for (budget, expected) in [
+        (Budget::Every, [(1000, 8), (2000, 2)]),
+        (Budget::Absent, [(1000, 8), (2000, 7)]),
+    ] {
+        let (mut policy, _) = learnt(GraphConfig {
+            degree_initial: 10,
+            degree_max: 10,
+            budget,
+            ..config()
+        });
+        assert_eq!(policy.uses_residency(), budget == Budget::Absent);
+        assert_eq!(
+            suggested_of(&mut policy, read(0, 8), 1005),
+            expected,
+            "three of 1000's are absent"
+        );
+    }
+}
+
+#[test]
+fn what_was_read_lately_is_not_fetched_again_at_once() {
+    let (mut policy, _) = learnt(GraphConfig {
+        skips_recently_read: true,
+        ..config()
+    });
+    policy.resize(64 * 8);
+    for first in [1000, 2000] {
+        suggested_of(&mut policy, read(first, 8), 0);
+    }
+    assert_eq!(suggested_of(&mut policy, read(0, 8), 0), []);
+    assert_eq!(
+        suggested_of(&mut policy, read(0, 8), 1008),
+        [(1000, 8)],
+        "it is at hand"
+    );
+    let elsewhere = |first| Access {
+        client: ClientId(1),
+        ..read(first, 20)
+    };
+    for first in [10_000, 20_000] {
+        suggested_of(&mut policy, elsewhere(first), 0);
+    }
+    assert_eq!(
+        suggested_of(&mut policy, read(0, 8), 0),
+        [(1000, 8), (2000, 8)],
+        "64 blocks later"
+    );
+}
+
 fn source_degree(policy: &Graph) -> (u16, u16) {
     policy
         .history
@@ -340,6 +421,9 @@ proptest! {
             degree_initial: 4,
             degree_max: 100,
             clients_max: 2,
+            budget: if every { Budget::Absent } else { Budget::Every },
+            skips_recently_read: triggers,
+            candidates_max: 1 << track_log,
             ..config()
         };
         withstands_anything(&mut Graph::new(config), seed);

@@ -189,7 +189,7 @@ fn expand(history: &History, from: u64, now: u64, threshold: Likelihood) -> Vec<
     };
     let mut out = Vec::new();
     let source = history.find(VOLUME, from).unwrap();
-    Expansion::default().run(history, source, Instant(now), limits, &mut out);
+    Expansion::default().run(history, source, Instant(now), limits, |range| range.count, &mut out);
     out
 }
 
@@ -468,7 +468,7 @@ fn addresses_out_of_range_are_not_taken() {
         blocks_max: 999,
         candidates_max: 99,
     };
-    Expansion::default().run(&history, source, Instant(0), limits, &mut out);
+    Expansion::default().run(&history, source, Instant(0), limits, |range| range.count, &mut out);
     assert_eq!(
         out.iter().map(|c| c.range.count).sum::<u64>(),
         64,
@@ -563,7 +563,7 @@ proptest! {
             let Some(source) = found else { continue };
             let limits = Limits { threshold: Likelihood::ZERO, blocks_max: u64::MAX, candidates_max: 50 };
             let mut out = Vec::new();
-            Expansion::default().run(&history, source, now, limits, &mut out);
+            Expansion::default().run(&history, source, now, limits, |range| range.count, &mut out);
             prop_assert!(out.iter().all(|c| known.contains(&(c.range.volume, c.range.first))));
         }
         let restored = History::decode(config(), now, &history.encode(now)).unwrap();

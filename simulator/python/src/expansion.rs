@@ -58,7 +58,7 @@ pub fn run(job: &Job) -> Result<Report, String> {
         candidates_max: job.candidates_max,
     };
     let mut found = Vec::new();
-    Expansion::default().run(&history, source, NOW, limits, &mut found);
+    Expansion::default().run(&history, source, NOW, limits, |range| range.count, &mut found);
     let candidates = found.iter().map(|candidate| Candidate {
         node: candidate.range.into(),
         likelihood: f64::from(candidate.likelihood.bits()) / f64::from(Likelihood::ONE.bits()),

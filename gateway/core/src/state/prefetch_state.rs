@@ -115,6 +115,7 @@ pub struct PrefetchState {
     pub admission: Admission,
     pub economy: Economy,
     pub knows_streams: bool,
+    pub uses_residency: bool,
     /// Counts changes of policy: what was asked for under an earlier one is no longer accounted.
     pub generation: u32,
     pub counters: PolicyCounters,
@@ -142,6 +143,7 @@ impl PrefetchState {
         let is_both = addressing == Addressing::Both;
         Self {
             knows_streams: prefetcher.knows_streams(),
+            uses_residency: prefetcher.uses_residency(),
             prefetcher,
             addressing,
             write_order: is_both.then(|| TwoWay::new(ahead_blocks_max)),
@@ -157,6 +159,11 @@ impl PrefetchState {
             suggestions: Vec::new(),
             prefetch_outcomes: Vec::new(),
         }
+    }
+
+    /// Whether whoever is asked about a volume asks in turn what is at hand.
+    pub fn asks_for_residency(&self, volume: VolumeId) -> bool {
+        self.uses_residency && (volume != PVBN_SPACE || self.write_order.is_none())
     }
 
     /// Adds to `suggestions` what a read leads to.

@@ -15,7 +15,9 @@ use crate::state::reads::{Block, Read};
 use alloc::boxed::Box;
 use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId};
 use tombolo_cache::{Advice, Replacement};
-use tombolo_prefetch::{Access, Addressing, Feedback, Outcome, PVBN_SPACE, Pattern, PrefetchOutcome, Prefetcher};
+use tombolo_prefetch::{
+    Access, Addressing, Feedback, NoPrefetch, Outcome, PVBN_SPACE, Pattern, PrefetchOutcome, Prefetcher, Residency,
+};
 
 const TICK_MICROS: u64 = 1_000_000;
 /// When the next blocks go over to another policy if nothing else happens: others get at the core in between.
@@ -23,6 +25,19 @@ const REST_MICROS: u64 = 1_000;
 /// The floor under sequential blocks is an eighth of the cache at the most, like prefetch in flight: a stream's degree grows
 /// as long as nothing of it is evicted, so that without a bound streams would come to take all there is.
 const FLOOR_DIVISOR: u32 = 8;
+
+/// The core as a prefetcher sees it that asks what is at hand.
+struct AtHand<'a>(&'a mut Core);
+
+impl Residency for AtHand<'_> {
+    fn is_at_hand(&mut self, volume: VolumeId, block: u64) -> bool {
+        match self.0.target_of(volume, block) {
+            Lookup::Known(Target::At(pvbn), _) => self.0.is_at_hand(pvbn),
+            Lookup::Known(Target::Hole, _) => true,
+            Lookup::NeedPage(_) => false,
+        }
+    }
+}
 
 impl Core {
     /// Another replacement policy takes over the resident blocks, in the order in which the old one would have evicted
@@ -214,7 +229,7 @@ impl Core {
 
     fn tell_by_place(&mut self, read: &Read) -> Pattern {
         let access = self.access(read, read.span.volume, read.span.first, 0..read.blocks.len());
-        let pattern = self.prefetch_state.on_read(self.now, access);
+        let pattern = self.ask_prefetcher(access);
         let is_of_interest = access.outcome != Outcome::Hit || access.prefetched > 0;
         if pattern == Pattern::Sequential || !is_of_interest || self.prefetch_state.write_order.is_none() {
             return pattern;
@@ -223,6 +238,18 @@ impl Core {
         if pattern == Pattern::Random {
             self.prefetch_state.follow_strides(self.now, access);
         }
+        pattern
+    }
+
+    fn ask_prefetcher(&mut self, access: Access) -> Pattern {
+        if !self.prefetch_state.asks_for_residency(access.volume) {
+            return self.prefetch_state.on_read(self.now, access);
+        }
+        let mut asked = core::mem::replace(&mut self.prefetch_state.prefetcher, Box::new(NoPrefetch));
+        let mut suggestions = core::mem::take(&mut self.prefetch_state.suggestions);
+        let pattern = asked.on_read_of(self.now, access, &mut AtHand(self), &mut suggestions);
+        self.prefetch_state.suggestions = suggestions;
+        self.prefetch_state.prefetcher = asked;
         pattern
     }
 
@@ -256,7 +283,7 @@ impl Core {
             if let Target::At(pvbn) = target {
                 let part = index as usize..(index + run) as usize;
                 let access = self.access(read, PVBN_SPACE, pvbn.0, part);
-                pattern = self.prefetch_state.on_read(self.now, access);
+                pattern = self.ask_prefetcher(access);
             }
             index += run;
         }

@@ -2,12 +2,15 @@
 
 use super::*;
 use crate::event::{Command, Event, Lanes};
+use crate::state::extent_map::Extent;
 use crate::state::slots::SlotState;
 use crate::test_bench::{Bench, FIRST_PVBN, SLOTS, Told, VOLUME, is_fetch};
 use alloc::vec::Vec;
+use std::sync::{Arc, Mutex};
+use tombolo_base::Instant;
 use tombolo_billing::Table;
 use tombolo_cache::{Access as Use, Capacity, Cause, Lru};
-use tombolo_prefetch::{Gaps, Outcome};
+use tombolo_prefetch::{Gaps, Outcome, Statistics, Suggestion};
 
 fn holding_fetches() -> Bench {
     Bench::new().holding(is_fetch)
@@ -203,6 +206,63 @@ fn gaps_of_a_suggestion_are_not_fetched() {
         .collect();
     let part = [true, true, false, false];
     assert_eq!(is_there, [&part[..], &part, &part[..2]].concat());
+}
+
+/// Asks at each read for four blocks: 0, 1, 2, and a hole.
+struct Asker(Arc<Mutex<Vec<[bool; 4]>>>);
+
+impl Prefetcher for Asker {
+    fn name(&self) -> &'static str {
+        "asker"
+    }
+
+    fn on_read(&mut self, _: Instant, _: Access, _: &mut Vec<Suggestion>) -> Pattern {
+        panic!("it wants to know what is at hand")
+    }
+
+    fn uses_residency(&self) -> bool {
+        true
+    }
+
+    fn on_read_of(
+        &mut self,
+        _: Instant,
+        access: Access,
+        residency: &mut dyn Residency,
+        _: &mut Vec<Suggestion>,
+    ) -> Pattern {
+        let found = [0, 1, 2, 64].map(|block| residency.is_at_hand(access.volume, block));
+        self.0.lock().unwrap().push(found);
+        Pattern::Random
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+}
+
+#[test]
+fn a_prefetcher_may_ask_what_is_at_hand() {
+    let (mut bench, found) = (holding_fetches(), Arc::default());
+    let asker = Box::new(Asker(Arc::clone(&found)));
+    bench.core.set_prefetcher(asker, Addressing::Logical);
+    bench.core.overlay.map.insert(Extent {
+        volume: VOLUME,
+        first: 64,
+        count: 1,
+        target: Target::Hole,
+    });
+    let fetches = bench.read(0, 1);
+    bench.arrive(&fetches[0]);
+    bench.read(1, 1);
+    bench.read(0, 1);
+    let expected = [
+        [false, false, false, true],
+        [true, false, false, true],
+        [true, true, false, true],
+    ];
+    assert_eq!(*found.lock().unwrap(), expected);
+    assert_eq!(bench.core.tally().prefetch, "asker");
 }
 
 #[test]

@@ -225,7 +225,7 @@ impl Core {
     }
 
     /// What an address of the prefetcher's stands for.
-    fn target_of(&mut self, volume: VolumeId, block: u64) -> Lookup {
+    pub(crate) fn target_of(&mut self, volume: VolumeId, block: u64) -> Lookup {
         match volume {
             PVBN_SPACE => Lookup::Known(Target::At(Pvbn(block)), u64::MAX - block),
             volume => self.lookup(volume, block),

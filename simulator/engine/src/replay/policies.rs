@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tombolo_cache::{Capacity, Grouping, Policy};
 use tombolo_core::{Economy, Policies};
-use tombolo_prefetch::graph::{Expand, Populate, Scope};
+use tombolo_prefetch::graph::{Budget, Expand, Populate, Scope};
 use tombolo_prefetch::{
     AmpConfig, FutureRead, GraphConfig, Oracle, OracleConfig, PolicyConfig, PolicyName, Prefetcher, Trigger,
     TriggerGrowth,
@@ -199,6 +199,7 @@ fn set_graph(graph: &mut GraphConfig, name: &str, value: &Value) -> Result<(), S
                 &[("every-read", Expand::EveryRead), ("at-triggers", Expand::AtTriggers)],
             )?;
         }
+        "budget" => graph.budget = word(value, &[("every", Budget::Every), ("absent", Budget::Absent)])?,
         "scope" => graph.scope = word(value, &[("client", Scope::Client), ("global", Scope::Global)])?,
         _ => set_field!(
             graph,
@@ -213,6 +214,8 @@ fn set_graph(graph: &mut GraphConfig, name: &str, value: &Value) -> Result<(), S
             track_blocks,
             degree_initial,
             degree_max,
+            candidates_max,
+            skips_recently_read,
             clients_max,
         ),
     }
