@@ -5,7 +5,7 @@
 
 use crate::{
     Amp, AmpConfig, Graph, GraphConfig, Hou, HouConfig, Leap, LeapConfig, Linux, LinuxConfig, Mithril, MithrilConfig,
-    NoPrefetch, Prefetcher, ProbabilityConfig, ProbabilityGraph, Ramp, Sequential, SequentialConfig,
+    NoPrefetch, Prefetcher, ProbabilityConfig, ProbabilityGraph, Ramp, Sequential, SequentialConfig, graph::Insertion,
     leap::WINDOW_READS_MAX,
 };
 use alloc::{boxed::Box, vec::Vec};
@@ -164,6 +164,14 @@ impl PolicyConfig {
             Self::Leap(_) => PolicyName::Leap,
             Self::Mithril(_) => PolicyName::Mithril,
             Self::Probability(_) => PolicyName::Probability,
+        }
+    }
+
+    /// Where a cache is to keep what is prefetched at random places until it is read.
+    pub const fn insertion(&self) -> Insertion {
+        match self {
+            Self::Graph(config) => config.insertion,
+            _ => Insertion::Newest,
         }
     }
 

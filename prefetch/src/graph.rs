@@ -93,6 +93,15 @@ pub enum Scope {
     Global,
 }
 
+/// Where a cache keeps what the graph has brought until it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insertion {
+    /// Where its policy keeps what was just used.
+    Newest,
+    /// On probation, apart from what was read.
+    Probation,
+}
+
 /// GRAPH's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphConfig {
@@ -120,6 +129,8 @@ pub struct GraphConfig {
     pub budget: Budget,
     /// Candidates that were read lately and have been evicted since are passed over, if the caller can be asked.
     pub skips_recently_read: bool,
+    /// For whoever builds the cache; this policy does not know it.
+    pub insertion: Insertion,
     /// Which reads become nodes.
     pub populate: Populate,
     /// Which reads look for candidates.
@@ -147,6 +158,7 @@ impl Default for GraphConfig {
             candidates_max: 32,
             budget: Budget::Every,
             skips_recently_read: false,
+            insertion: Insertion::Newest,
             populate: Populate::Random,
             expand: Expand::EveryRead,
             scope: Scope::Client,

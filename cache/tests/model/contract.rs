@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tombolo_base::{Lcbn, Pvbn};
 use tombolo_cache::{
-    Access, Advice, Arrival, Capacity, Cause, CostClass, Expectation, Grouping, Incoming, Policy, Replacement,
-    Residents, Succession, Verdict,
+    Access, Advice, Arrival, Capacity, Cause, CostClass, Expectation, Grouping, Incoming, Policy, Probation,
+    Replacement, Residents, Succession, Verdict,
 };
 
 const SLOTS: u32 = 24;
@@ -205,9 +205,9 @@ impl Run {
     }
 }
 
-fn check(policy: Policy, grouping: Grouping, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> {
+fn check(policy: Box<dyn Replacement>, grouping: Grouping, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut run = Run {
-        policy: Succession::new(policy.build(Capacity::of_blocks(capacity), grouping)),
+        policy: Succession::new(policy),
         grouping,
         world: World {
             blocks: BTreeMap::new(),
@@ -231,12 +231,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn every_policy_keeps_the_contract(capacity in 1u32..30, steps in steps()) {
+        let capacity = Capacity::of_blocks(capacity);
         for policy in Policy::ALL {
             for grouping in [Grouping::Slots, Grouping::Objects { evict_blocks: 3 }] {
                 let is_gds = policy.name().starts_with("gds");
                 if is_gds || grouping == Grouping::Slots {
-                    let outcome = check(policy, grouping, capacity, &steps);
+                    let outcome = check(policy.build(capacity, grouping), grouping, &steps);
                     prop_assert!(outcome.is_ok(), "{}: {:?}", policy.name(), outcome);
+                    let probation = Probation::new(policy.build(capacity, grouping), capacity);
+                    let outcome = check(Box::new(probation), grouping, &steps);
+                    prop_assert!(outcome.is_ok(), "{} with probation: {:?}", policy.name(), outcome);
                 }
             }
         }
@@ -248,7 +252,7 @@ proptest! {
         first in prop::sample::select(&Policy::ALL[..]), capacity in 1u32..30, steps in steps_of_successions(),
     ) {
         for grouping in [Grouping::Slots, Grouping::Objects { evict_blocks: 3 }] {
-            check(first, grouping, capacity, &steps)?;
+            check(first.build(Capacity::of_blocks(capacity), grouping), grouping, &steps)?;
         }
     }
 

@@ -4,9 +4,9 @@ use super::error::Error;
 use super::job::{Addressing, Job};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tombolo_cache::{Capacity, Grouping, Policy};
+use tombolo_cache::{Capacity, Grouping, Policy, Probation};
 use tombolo_core::{Economy, Policies};
-use tombolo_prefetch::graph::{Budget, Expand, Populate, Scope};
+use tombolo_prefetch::graph::{Budget, Expand, Insertion, Populate, Scope};
 use tombolo_prefetch::{
     AmpConfig, FutureRead, GraphConfig, Oracle, OracleConfig, PolicyConfig, PolicyName, Prefetcher, Trigger,
     TriggerGrowth,
@@ -22,9 +22,15 @@ pub fn build(job: &Job, future: Vec<FutureRead>) -> Result<Policies, Error> {
     let grouping = Grouping::Objects {
         evict_blocks: EVICT_BLOCKS,
     };
+    let capacity = Capacity::of_blocks(job.cache_blocks);
+    let (prefetcher, insertion) = prefetcher(job, future)?;
+    let replacement = replacement.build(capacity, grouping);
     Ok(Policies {
-        replacement: replacement.build(Capacity::of_blocks(job.cache_blocks), grouping),
-        prefetcher: prefetcher(job, future)?,
+        replacement: match insertion {
+            Insertion::Newest => replacement,
+            Insertion::Probation => Box::new(Probation::new(replacement, capacity)),
+        },
+        prefetcher,
         addressing: match job.addressing {
             Addressing::Logical => tombolo_prefetch::Addressing::Logical,
             Addressing::Pvbn => tombolo_prefetch::Addressing::Pvbn,
@@ -37,7 +43,8 @@ pub fn build(job: &Job, future: Vec<FutureRead>) -> Result<Policies, Error> {
     })
 }
 
-fn prefetcher(job: &Job, future: Vec<FutureRead>) -> Result<Box<dyn Prefetcher>, Error> {
+/// And where the cache is to keep what it brings.
+fn prefetcher(job: &Job, future: Vec<FutureRead>) -> Result<(Box<dyn Prefetcher>, Insertion), Error> {
     let settings = &job.prefetch_settings;
     if job.prefetch == ORACLE {
         let mut config = OracleConfig {
@@ -52,7 +59,7 @@ fn prefetcher(job: &Job, future: Vec<FutureRead>) -> Result<Box<dyn Prefetcher>,
             }
             Ok(())
         })?;
-        return Ok(Box::new(Oracle::new(config, future)));
+        return Ok((Box::new(Oracle::new(config, future)), Insertion::Newest));
     }
     let name: PolicyName = job.prefetch.parse().map_err(|error| refused("prefetch", error))?;
     let mut config = PolicyConfig::of(name);
@@ -60,7 +67,7 @@ fn prefetcher(job: &Job, future: Vec<FutureRead>) -> Result<Box<dyn Prefetcher>,
     if let Some(error) = config.validate().first() {
         return Err(refused("prefetch_settings", error));
     }
-    Ok(config.build())
+    Ok((config.build(), config.insertion()))
 }
 
 const UNKNOWN: &str = "the policy has no such field";
@@ -200,6 +207,12 @@ fn set_graph(graph: &mut GraphConfig, name: &str, value: &Value) -> Result<(), S
             )?;
         }
         "budget" => graph.budget = word(value, &[("every", Budget::Every), ("absent", Budget::Absent)])?,
+        "insertion" => {
+            graph.insertion = word(
+                value,
+                &[("newest", Insertion::Newest), ("probation", Insertion::Probation)],
+            )?;
+        }
         "scope" => graph.scope = word(value, &[("client", Scope::Client), ("global", Scope::Global)])?,
         _ => set_field!(
             graph,
