@@ -50,23 +50,18 @@ impl Succession {
         Self { policy, before: None }
     }
 
-    /// `policy`, which MUST be empty, follows. It has nothing before [`Self::hand_over`].
+    /// `policy`, which MUST be empty, follows; none may be following already. It has nothing before [`Self::hand_over`].
     pub fn follow(&mut self, policy: Box<dyn Replacement>) {
-        let before = core::mem::replace(self, Self::new(policy));
-        let policy: Box<dyn Replacement> = match before.before {
-            None => before.policy,
-            // Both of them: the slots that have gone over go first.
-            Some(_) => Box::new(before),
-        };
+        assert!(self.before.is_none(), "policies would pile up, each with its tables");
         self.before = Some(Predecessor {
-            policy,
+            policy: core::mem::replace(&mut self.policy, policy),
             gone_over: Marks::default(),
         });
     }
 
-    /// Whether the policy before this one has slots, or is at least not gone.
-    pub fn is_under_way(&self) -> bool {
-        self.before.is_some()
+    /// The slots that the policy before this one still has; `None`: it is gone.
+    pub fn left(&self) -> Option<usize> {
+        self.before.as_ref().map(|before| before.policy.len())
     }
 
     /// Up to so many slots go over; `arrival` says what they hold. The policy that was followed is given back when it has

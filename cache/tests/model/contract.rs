@@ -152,9 +152,12 @@ impl Run {
             Step::Prefetch(slot, block, flag) => self.insert(slot, block, Cause::Prefetch, Some(flag)),
             Step::Victim { held, again } => self.victim(held, again)?,
             Step::Resize(blocks) => self.policy.resize(Capacity::of_blocks(blocks)),
-            Step::Follow(policy) => self
-                .policy
-                .follow(policy.build(Capacity::of_blocks(SLOTS), self.grouping)),
+            Step::Follow(policy) => {
+                if self.policy.left().is_none() {
+                    self.policy
+                        .follow(policy.build(Capacity::of_blocks(SLOTS), self.grouping));
+                }
+            }
             Step::HandOver(count) => {
                 let (before, world) = (self.policy.len(), &self.world);
                 let arrival = |slot: Lcbn| {

@@ -104,6 +104,8 @@ pub struct Core {
     pub(crate) prefetch_state: PrefetchState,
     /// A replacement policy that has handed all slots over, for whoever can drop so much memory.
     pub(crate) replaced: Option<Box<dyn Replacement>>,
+    /// When the next of its slots go over.
+    pub(crate) succession_at: Instant,
     pub(crate) alternatives: Option<Alternatives>,
     pub(crate) writes: Writes,
     pub(crate) partial_writes: PartialWrites,

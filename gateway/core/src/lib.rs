@@ -65,6 +65,7 @@ pub use state::overlay::Frozen;
 pub use state::policy_counters::{PolicyCounters, Tally};
 pub use state::prefetch_state::{Economy, Policies};
 pub use state::unpublished::{RecoveryPoint, UnpublishedChanges};
+pub use steps::policies::ReplacementChanging;
 pub use tombolo_base::{MetadataChange, Span};
 pub use tombolo_prefetch::ClientId;
 pub use walks::entry_scan::{EntryScan, StoredEntry};

@@ -226,6 +226,7 @@ fn empty_core(
         descriptors: WeightedLru::new(config.descriptor_cache_bytes),
         prefetch_state,
         replaced: None,
+        succession_at: now,
         alternatives: config.compares_policies.then(|| Alternatives::new(config.slot_count)),
         writes: Writes::default(),
         partial_writes: PartialWrites::default(),

@@ -13,7 +13,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant as RealInstant};
 use tombolo_base::{DecodeError, Instant, Lcbn};
 use tombolo_cache::{Capacity, Grouping, Policy, Replacement};
-use tombolo_core::{Economy, Event};
+use tombolo_core::{Economy, Event, ReplacementChanging};
 use tombolo_prefetch::graph::{HEADER_BYTES, History, HistoryConfig, Restorer};
 use tombolo_prefetch::{Addressing, Graph, PolicyConfig, Prefetcher};
 
@@ -144,13 +144,14 @@ impl HistoryFile {
 
 impl Gateway {
     /// The blocks in the cache stay. They go over while requests are served.
-    pub fn set_replacement(self: &Arc<Self>, policy: Policy) {
+    pub fn set_replacement(self: &Arc<Self>, policy: Policy) -> Result<(), ReplacementChanging> {
         let slot_count = self.core().slot_count();
         let mut fresh = replacement(policy, slot_count);
         // Here, where nobody waits: the first touch of so much memory takes longer than a step may.
         fresh.reach(Lcbn(slot_count - 1));
-        self.core().set_replacement(fresh);
+        self.core().set_replacement(fresh)?;
         self.submit(Event::Tick);
+        Ok(())
     }
 
     /// A history is handed on where there is one.

@@ -226,14 +226,14 @@ impl Slots {
         self.prefetched.take_prefetch_outcomes(prefetch_outcomes);
     }
 
-    /// Another policy takes the evictable blocks over, by and by ([`Self::hand_over`]).
+    /// Another policy takes the evictable blocks over, by and by ([`Self::hand_over`]). None may be at it already.
     pub fn set_policy(&mut self, policy: Box<dyn Replacement>) {
         self.policy.follow(policy);
     }
 
-    /// Whether there is anything to hand over.
-    pub fn is_policy_changing(&self) -> bool {
-        self.policy.is_under_way()
+    /// The blocks that the policy before the one that was set still has; `None`: no change is under way.
+    pub fn left_to_hand_over(&self) -> Option<usize> {
+        self.policy.left()
     }
 
     /// Up to so many blocks go from the policy before to the one that was set, as if each had been used once, or never if a
@@ -765,7 +765,7 @@ mod tests {
             }
             slots.set_policy(Box::new(Lru::new(Capacity::of_blocks(COUNT))));
             let mut pieces = 0;
-            while slots.is_policy_changing() {
+            while slots.left_to_hand_over().is_some() {
                 slots.hand_over(1_000);
                 slots.check_invariants();
                 pieces += 1;

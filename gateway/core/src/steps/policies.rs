@@ -20,11 +20,22 @@ use tombolo_prefetch::{
 };
 
 const TICK_MICROS: u64 = 1_000_000;
-/// When the next blocks go over to another policy if nothing else happens: others get at the core in between.
-const REST_MICROS: u64 = 1_000;
+/// From one piece that goes over to another policy to the next, which takes about half of it: others get at the core in between.
+const SUCCESSION_REST_MICROS: u64 = 2_000;
 /// The floor under sequential blocks is an eighth of the cache at the most, like prefetch in flight: a stream's degree grows
 /// as long as nothing of it is evicted, so that without a bound streams would come to take all there is.
 const FLOOR_DIVISOR: u32 = 8;
+
+/// Why the replacement policy cannot be changed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{blocks_left} blocks still go over to the replacement policy that was set before; try again, it takes a second for a \
+     million"
+)]
+pub struct ReplacementChanging {
+    /// Blocks that the policy before has.
+    pub blocks_left: usize,
+}
 
 /// The core as a prefetcher sees it that asks what is at hand.
 struct AtHand<'a>(&'a mut Core);
@@ -41,12 +52,17 @@ impl Residency for AtHand<'_> {
 
 impl Core {
     /// Another replacement policy takes over the resident blocks, in the order in which the old one would have evicted
-    /// them, a piece with each step.
-    pub fn set_replacement(&mut self, replacement: Box<dyn Replacement>) {
+    /// them, in pieces from the next step on.
+    pub fn set_replacement(&mut self, replacement: Box<dyn Replacement>) -> Result<(), ReplacementChanging> {
+        if let Some(blocks_left) = self.slots.left_to_hand_over() {
+            return Err(ReplacementChanging { blocks_left });
+        }
         self.close_account();
         self.slots.set_policy(replacement);
+        self.succession_at = self.now;
         self.advise_costs();
         self.open_account();
+        Ok(())
     }
 
     /// A policy that has handed all over, once. Dropping it takes time in proportion to the cache, during which nobody
@@ -157,15 +173,15 @@ impl Core {
     }
 
     pub(crate) fn pump_succession(&mut self) {
-        if self.slots.is_policy_changing() {
+        if self.succession_deadline().is_some_and(|at| at <= self.now) {
             let count = u32::try_from(self.config.sweep_blocks_max).unwrap_or(u32::MAX);
             self.replaced = self.slots.hand_over(count);
+            self.succession_at = self.now.plus_micros(SUCCESSION_REST_MICROS);
         }
     }
 
     pub(crate) fn succession_deadline(&self) -> Option<Instant> {
-        let is_due = self.slots.is_policy_changing();
-        is_due.then(|| self.now.plus_micros(REST_MICROS))
+        self.slots.left_to_hand_over().map(|_| self.succession_at)
     }
 
     /// What evictions have decided, and the prefetcher's upkeep.

@@ -265,6 +265,34 @@ fn a_prefetcher_may_ask_what_is_at_hand() {
     assert_eq!(bench.core.tally().prefetch, "asker");
 }
 
+fn lru() -> Box<dyn Replacement> {
+    Box::new(Lru::new(Capacity::of_blocks(SLOTS)))
+}
+
+#[test]
+fn a_change_of_policy_leaves_time_for_others_and_is_the_only_one() {
+    let mut bench = holding_fetches();
+    bench.suggest(1, 4);
+    let ahead = bench.read(0, 1).pop().unwrap();
+    bench.arrive(&ahead);
+    assert_eq!(bench.core.slots.clean_count(), 4);
+    bench.core.config.sweep_blocks_max = 1;
+    bench.core.set_replacement(lru()).unwrap();
+    let mut left = Vec::new();
+    // A millisecond apart.
+    for _ in 0..5 {
+        bench.step(Event::Tick);
+        left.extend(bench.core.slots.left_to_hand_over());
+    }
+    assert_eq!(left, [3, 3, 2, 2, 1]);
+    let refused = ReplacementChanging { blocks_left: 1 };
+    assert_eq!(bench.core.set_replacement(lru()), Err(refused));
+    for _ in 0..5 {
+        bench.step(Event::Tick);
+    }
+    assert_eq!(bench.core.set_replacement(lru()), Ok(()));
+}
+
 #[test]
 fn a_change_of_policy_keeps_blocks_and_drops_marks() {
     let mut bench = holding_fetches();
@@ -273,13 +301,11 @@ fn a_change_of_policy_keeps_blocks_and_drops_marks() {
     bench.arrive(&ahead);
     assert_eq!(bench.core.policies().unread_blocks, 4);
     let clean = bench.core.slots.clean_count();
-    bench
-        .core
-        .set_replacement(Box::new(Lru::new(Capacity::of_blocks(SLOTS))));
+    bench.core.set_replacement(lru()).unwrap();
     assert_eq!(bench.core.slots.clean_count(), clean);
-    assert!(bench.core.slots.is_policy_changing());
+    assert_eq!(bench.core.slots.left_to_hand_over(), Some(clean as usize));
     bench.pass_millis(1);
-    assert!(!bench.core.slots.is_policy_changing());
+    assert_eq!(bench.core.slots.left_to_hand_over(), None);
     let replaced = bench.core.take_replaced().map(|policy| (policy.name(), policy.len()));
     assert_eq!(replaced, Some(("recorder", 0)));
     let policies = bench.core.policies();

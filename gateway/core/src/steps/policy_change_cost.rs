@@ -49,7 +49,7 @@ fn change(from: Policy, to: Policy, count: u32) -> (u64, u64, u64) {
     };
     let (mut policy, mut replaced) = (Some(policy), None);
     let mut pieces = vec![timed(&mut || slots.set_policy(policy.take().expect("it is set once")))];
-    while slots.is_policy_changing() {
+    while slots.left_to_hand_over().is_some() {
         pieces.push(timed(&mut || replaced = slots.hand_over(piece)));
     }
     assert_eq!(slots.clean_count(), count);

@@ -6,7 +6,7 @@ use crate::runtime::Gateway;
 use crate::settings::{Fault, PolicySettings, Settings};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tombolo_billing::UnitPrices;
-use tombolo_core::PolicySnapshot;
+use tombolo_core::{PolicySnapshot, ReplacementChanging};
 use tombolo_prefetch::Addressing;
 
 /// The settings in force, of which only what concerns policies ever changes.
@@ -64,14 +64,16 @@ impl PolicyControl {
         let mut settings = self.settings();
         let changed = settings.with_policies(changes).map_err(|faults| invalid(&faults))?;
         let (before, after) = (settings.policies(self.prices), changed.policies(self.prices));
-        self.carry_out(&before, &after);
+        self.carry_out(&before, &after)
+            .map_err(|changing| ControlError::new(ErrorKind::Busy, changing.to_string()))?;
         *settings = changed;
         Ok(())
     }
 
-    fn carry_out(&self, before: &PolicySettings, after: &PolicySettings) {
+    fn carry_out(&self, before: &PolicySettings, after: &PolicySettings) -> Result<(), ReplacementChanging> {
+        // First, as it may be refused.
         if before.replacement != after.replacement {
-            self.gateway.set_replacement(after.replacement);
+            self.gateway.set_replacement(after.replacement)?;
         }
         if (&before.prefetch, before.addressing) != (&after.prefetch, after.addressing) {
             self.gateway.set_prefetch(&after.prefetch, after.addressing);
@@ -84,6 +86,7 @@ impl PolicyControl {
             prefetch = after.prefetch.name().name(),
             "policies changed until the next start"
         );
+        Ok(())
     }
 
     fn settings(&self) -> MutexGuard<'_, Settings> {

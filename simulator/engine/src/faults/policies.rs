@@ -93,7 +93,8 @@ impl World {
         let clean = self.core.snapshot().slots_clean;
         let policies = choice.build(self.scenario.config.slot_count);
         if self.prng.chance(700) {
-            self.core.set_replacement(policies.replacement);
+            // Refused while an earlier change is under way.
+            let _ = self.core.set_replacement(policies.replacement);
         }
         if self.prng.chance(700) {
             self.core.set_prefetcher(policies.prefetcher, policies.addressing);
