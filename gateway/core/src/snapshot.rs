@@ -9,7 +9,7 @@ use crate::state::prefetch_state::Economy;
 use crate::state::unpublished::UnpublishedChanges;
 use alloc::vec::Vec;
 use tombolo_base::{Instant, Lcbn, Pvbn, VolumeId, WallTime};
-use tombolo_cache::{Alternative, Alternatives};
+use tombolo_cache::{Alternative, Alternatives, Policy};
 use tombolo_flow_control::{Stout, group_commit, stout};
 use tombolo_prefetch::{Addressing, Class, Statistics, graph::History};
 
@@ -131,6 +131,25 @@ pub struct Comparison {
     pub reads: u64,
     /// What each policy's cache held of them.
     pub alternatives: Vec<Alternative>,
+}
+
+/// Blocks of a group are sampled together and read together, so that only so many of the reads are taken for independent.
+const DEPENDENT_BLOCKS: f64 = 16.0;
+const STANDARD_ERRORS: f64 = 3.0;
+const GAIN_MIN: f64 = 0.01;
+
+impl Comparison {
+    /// The policy that holds clearly more than the one of this name: the difference is above three standard errors and a
+    /// hundredth of the blocks read. `None`: none does, or the one of this name is not compared.
+    pub fn better(&self, at_work: &str) -> Option<Policy> {
+        let present = self.alternatives.iter().find(|one| one.policy.name() == at_work)?;
+        let best = self.alternatives.iter().max_by_key(|one| one.hits)?;
+        let share = |hits: u64| hits as f64 / self.reads.max(1) as f64;
+        let gain = share(best.hits) - share(present.hits);
+        // Of the difference of two shares, at its largest for independent ones; these are of the same reads.
+        let error = (2.0 * 0.25 * DEPENDENT_BLOCKS / self.reads.max(1) as f64).sqrt();
+        (gain > GAIN_MIN.max(STANDARD_ERRORS * error)).then_some(best.policy)
+    }
 }
 
 fn comparison(of: &Alternatives) -> Comparison {
@@ -277,5 +296,26 @@ impl Core {
     /// Whether a prefetch brought the block in a slot.
     pub fn was_prefetched(&self, slot: Lcbn) -> bool {
         self.slots.was_prefetched(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_difference_that_is_none_of_the_samples_is_told() {
+        let better = |hits: [u64; 2], reads, at_work| {
+            let policies = [Policy::Lru, Policy::Lirs].into_iter().zip(hits);
+            let alternatives = policies.map(|(policy, hits)| Alternative { policy, hits }).collect();
+            Comparison { reads, alternatives }.better(at_work)
+        };
+        assert_eq!(better([400, 900], 1_000, "lru"), Some(Policy::Lirs));
+        assert_eq!(better([400, 650], 1_000, "lru"), None, "too few reads");
+        assert_eq!(better([4_000_000, 4_090_000], 10_000_000, "lru"), None, "too small");
+        assert_eq!(better([4_000_000, 4_200_000], 10_000_000, "lru"), Some(Policy::Lirs));
+        assert_eq!(better([400, 900], 1_000, "lirs"), None);
+        assert_eq!(better([400, 900], 1_000, "sarc"), None, "it is not compared");
+        assert_eq!(Comparison::default().better("lru"), None);
     }
 }

@@ -301,6 +301,28 @@ fn lru_misses_what_lru_alone_misses() {
     }
 }
 
+/// A loop that does not fit is what LRU never hits.
+#[test]
+fn an_adaptive_cache_leaves_lru_where_that_holds_nothing_and_only_there() {
+    let folder = Folder::new();
+    let looping: Vec<_> = (0..60_000).map(|at| read(at * 1_000, at % 1_000, 1)).collect();
+    let path = folder.trace(&looping);
+    let hits = |replacement: &str| {
+        let report = replay(&path, json!({"cache_blocks": 800, "replacement": replacement}));
+        (report.replacement, report.reads.hits)
+    };
+    let ((_, of_lru), (of_lirs, most), (chosen, adapted)) = (hits("lru"), hits("lirs"), hits("adaptive"));
+    assert_eq!((of_lru, &*of_lirs), (0, "lirs"));
+    assert_ne!(chosen, "lru");
+    assert!(adapted > most / 2, "{adapted} of {most}");
+    let path = folder.trace(&reads(6, 20_000));
+    let report = |replacement| {
+        let report = replay(&path, json!({"cache_blocks": 3_000, "replacement": replacement}));
+        (report.replacement, report.digest)
+    };
+    assert_eq!(report("adaptive"), report("lru"), "all fits");
+}
+
 /// A single run lets the trace pass by; several have it loaded.
 #[test]
 fn keys_come_out_the_same_however_the_trace_is_read() {

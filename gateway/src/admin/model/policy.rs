@@ -65,28 +65,12 @@ impl PolicyComparison {
             replacement: one.policy.name().into(),
             hits: one.hits,
         };
-        let policies: Vec<_> = counted.alternatives.iter().map(compared).collect();
         Self {
-            better: better(&policies, counted.reads, at_work),
             blocks_read: counted.reads,
-            policies,
+            policies: counted.alternatives.iter().map(compared).collect(),
+            better: counted.better(at_work).map(|policy| policy.name().into()),
         }
     }
-}
-
-/// Blocks of a group are sampled together and read together, so that only so many of the reads are taken for independent.
-const DEPENDENT_BLOCKS: f64 = 16.0;
-const STANDARD_ERRORS: f64 = 3.0;
-const GAIN_MIN: f64 = 0.01;
-
-fn better(policies: &[ComparedPolicy], reads: u64, at_work: &str) -> Option<String> {
-    let present = policies.iter().find(|one| one.replacement == at_work)?;
-    let best = policies.iter().max_by_key(|one| one.hits)?;
-    let share = |hits: u64| hits as f64 / reads.max(1) as f64;
-    let gain = share(best.hits) - share(present.hits);
-    // Of the difference of two shares, at its largest for independent ones; these are of the same reads.
-    let error = (2.0 * 0.25 * DEPENDENT_BLOCKS / reads.max(1) as f64).sqrt();
-    (gain > GAIN_MIN.max(STANDARD_ERRORS * error)).then(|| best.replacement.clone())
 }
 
 /// One key of the settings file.
@@ -130,36 +114,5 @@ impl From<&Tally> for PolicyTally {
             efficiency: of_prefetched(counters.used),
             accesses_per_prefetched: of_prefetched(counters.accesses),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn compared(hits: [u64; 2]) -> Vec<ComparedPolicy> {
-        let policy = |(replacement, hits): (&str, u64)| ComparedPolicy {
-            replacement: replacement.into(),
-            hits,
-        };
-        ["lru", "lirs"].into_iter().zip(hits).map(policy).collect()
-    }
-
-    #[test]
-    fn only_a_difference_that_is_none_of_the_samples_is_told() {
-        assert_eq!(better(&compared([400, 900]), 1_000, "lru"), Some("lirs".into()));
-        assert_eq!(better(&compared([400, 650]), 1_000, "lru"), None, "too few reads");
-        assert_eq!(
-            better(&compared([4_000_000, 4_090_000]), 10_000_000, "lru"),
-            None,
-            "too small"
-        );
-        assert_eq!(
-            better(&compared([4_000_000, 4_200_000]), 10_000_000, "lru"),
-            Some("lirs".into())
-        );
-        assert_eq!(better(&compared([400, 900]), 1_000, "lirs"), None);
-        assert_eq!(better(&compared([400, 900]), 1_000, "sarc"), None, "it is not compared");
-        assert_eq!(better(&[], 0, "lru"), None);
     }
 }

@@ -13,7 +13,7 @@ pub struct Job {
     pub trace: Source,
     /// Slots of the cache.
     pub cache_blocks: u32,
-    /// As the replacement policies are named in the gateway's settings.
+    /// As the replacement policies are named in the gateway's settings, or [`ADAPTIVE`](super::policies::ADAPTIVE).
     #[serde(default = "lru")]
     pub replacement: String,
     /// As the prefetch policies are named in the gateway's settings.

@@ -4,7 +4,7 @@ use super::error::Error;
 use super::job::{Addressing, Job};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tombolo_cache::{Capacity, Grouping, Policy, Probation};
+use tombolo_cache::{Capacity, Grouping, Policy, Probation, Replacement};
 use tombolo_core::{Economy, Policies};
 use tombolo_prefetch::graph::{Budget, Expand, Insertion, Populate, Scope};
 use tombolo_prefetch::{
@@ -12,23 +12,27 @@ use tombolo_prefetch::{
     TriggerGrowth,
 };
 
+/// The replacement policy that holds most of a sample, as far as the core's comparison can tell; LRU at first.
+pub const ADAPTIVE: &str = "adaptive";
 /// The prefetcher that knows the future; the others are [`PolicyName`]'s.
 pub const ORACLE: &str = "oracle";
 /// Blocks of an object that GDS evicts at a time, as in the gateway.
 const EVICT_BLOCKS: u32 = 16;
 
 pub fn build(job: &Job, future: Vec<FutureRead>) -> Result<Policies, Error> {
-    let replacement: Policy = job.replacement.parse().map_err(|error| refused("replacement", error))?;
-    let grouping = Grouping::Objects {
-        evict_blocks: EVICT_BLOCKS,
+    let named = match &*job.replacement {
+        ADAPTIVE => Policy::Lru,
+        name => name.parse().map_err(|error| refused("replacement", error))?,
     };
-    let capacity = Capacity::of_blocks(job.cache_blocks);
     let (prefetcher, insertion) = prefetcher(job, future)?;
-    let replacement = replacement.build(capacity, grouping);
+    let fresh = replacement(named, job.cache_blocks);
     Ok(Policies {
         replacement: match insertion {
-            Insertion::Newest => replacement,
-            Insertion::Probation => Box::new(Probation::new(replacement, capacity)),
+            Insertion::Newest => fresh,
+            Insertion::Probation if job.replacement == ADAPTIVE => {
+                return Err(refused("insertion", "probation goes with one replacement policy only"));
+            }
+            Insertion::Probation => Box::new(Probation::new(fresh, Capacity::of_blocks(job.cache_blocks))),
         },
         prefetcher,
         addressing: match job.addressing {
@@ -41,6 +45,14 @@ pub fn build(job: &Job, future: Vec<FutureRead>) -> Result<Policies, Error> {
             microdollars_per_second: job.microdollars_per_second,
         },
     })
+}
+
+/// As the gateway builds it.
+pub fn replacement(policy: Policy, cache_blocks: u32) -> Box<dyn Replacement> {
+    let grouping = Grouping::Objects {
+        evict_blocks: EVICT_BLOCKS,
+    };
+    policy.build(Capacity::of_blocks(cache_blocks), grouping)
 }
 
 /// And where the cache is to keep what it brings.

@@ -18,6 +18,8 @@ use tombolo_base::{Instant, OBJECT_BLOCKS_MAX};
 use tombolo_core::recovery::{NewDisk, Parts, recover};
 use tombolo_core::{ClientId, Config, Core, Event, PolicyCounters, Totals};
 
+/// Requests between two looks at whether another replacement policy does better, where that is wanted.
+const ADAPT_REQUESTS: u64 = 1024;
 /// Blocks of a request to the gateway, at the most; a larger one of the trace comes in parts.
 const REQUEST_BLOCKS_MAX: u64 = 1024;
 /// A time beyond this is a slip of the pen.
@@ -133,6 +135,7 @@ fn core_of(job: &Job, next_pvbn: u64, scan: &Scan) -> Result<Core, Error> {
         object_blocks_max: job.pack_blocks as usize,
         fetches_max: lanes,
         sequential_floor: job.sequential_floor,
+        compares_policies: job.replacement == policies::ADAPTIVE,
         fetch_unit: match job.fetch_unit {
             FetchUnit::Range => tombolo_core::FetchUnit::Range,
             FetchUnit::Object => tombolo_core::FetchUnit::Object,
@@ -200,6 +203,9 @@ impl Replay<'_> {
                 self.begin_account();
             }
             self.ask(&request)?;
+            if self.issued.is_multiple_of(ADAPT_REQUESTS) {
+                self.adapt();
+            }
             if self.issued.is_multiple_of(PROGRESS_REQUESTS) {
                 progress(self.issued, self.total)?;
             }
@@ -210,6 +216,18 @@ impl Replay<'_> {
         self.finish()?;
         progress(self.issued, self.total)?;
         Ok(self.report())
+    }
+
+    /// Follows the policy that clearly holds more, if policies are compared.
+    fn adapt(&mut self) {
+        let core = &mut self.world.core;
+        if self.job.replacement == policies::ADAPTIVE {
+            let present = core.policies();
+            if let Some(better) = present.comparison.better(present.replacement) {
+                // Refused while an earlier change is under way.
+                let _ = core.set_replacement(policies::replacement(better, self.job.cache_blocks));
+            }
+        }
     }
 
     /// Lets time pass until the request is due.

@@ -21,7 +21,7 @@ from tombolo_sim.sweep import Task, execute
 
 NAME = "defaults"
 BASELINE = "lru+none"
-REPLACEMENTS = ("lru", "sarc", "arc", "2q", "s3-fifo", "sieve", "w-tinylfu", "lirs")
+REPLACEMENTS = ("lru", "sarc", "arc", "2q", "s3-fifo", "sieve", "w-tinylfu", "lirs", "adaptive")
 CANDIDATES = tuple(f"{replacement}+{prefetch}" for prefetch in ("amp", "graph") for replacement in REPLACEMENTS)
 PERCENTS = (10, 30)
 CLOUD = "modern"
@@ -180,7 +180,9 @@ def _page(
     lines = [
         *("# Which policies a gateway should run with when nothing is set", ""),
         f"Engine {engine.digest()}, seeds {seeds}, cloud {CLOUD}, one request at a time, the gateway's own settings "
-        "of each policy. " + "; ".join(f"{trace.name}: {_part(trace)}" for trace in traces) + ".",
+        "of each policy; `adaptive` begins with lru and follows what `tombolo policy show` would recommend. "
+        + "; ".join(f"{trace.name}: {_part(trace)}" for trace in traces)
+        + ".",
         *("", "## The rule", "", *RULE, "", "## What it chooses", "", f"**{verdict}.**", ""),
         *markdown.table(Table("", ["policies", "mean latency", "p95", "dollars", "worst cell's latency"], rows)),
         *("", "Without one of the traces it chooses:", ""),
