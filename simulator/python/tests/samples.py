@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-COMMITTED = Path(__file__).parents[3] / "trace" / "tests" / "data"
+REPOSITORY = Path(__file__).parents[3]
+COMMITTED = REPOSITORY / "trace" / "tests" / "data"
 BLOCKS = COMMITTED / "blocks.txt"
 ARC = COMMITTED / "arc_p3.lis"
 

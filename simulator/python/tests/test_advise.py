@@ -1,8 +1,12 @@
 """What is recommended, and in which words."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from tombolo_sim.advise import Advice, Option, dollars
+from tombolo_sim.advise import Advice, Comparison, Option, dollars
+from tombolo_sim.engine import EngineError
 
 
 def option(policy: str, miss: float, p99: float, usd: float, blocks: int = 25_600, size: str = "10%") -> Option:
@@ -88,3 +92,39 @@ def test_a_growing_queue_is_told() -> None:
 )
 def test_dollars(amount: float, told: str) -> None:
     assert dollars(amount) == told
+
+
+COMPARED = Comparison("lru", "ramp", 5_000, {"lru": 2_200, "lirs": 3_050}, "lirs")
+
+
+@pytest.mark.parametrize(
+    ("comparison", "named", "told"),
+    [
+        (
+            COMPARED,
+            option("lirs+ramp", 0.30, 80.0, 50.0),
+            "lirs: it would hold 61.0% of them, lru 44.0%. The trace bears",
+        ),
+        (
+            COMPARED,
+            option("lirs+ramp", 0.40, 80.0, 50.0),
+            "lru 44.0%. On this trace lirs+ramp is not what is recommended: 40.0%",
+        ),
+        (replace(COMPARED, better=None), option("lirs+ramp", 0.40, 80.0, 50.0), "names no other replacement policy."),
+    ],
+)
+def test_what_the_gateway_names_is_held_against_the_trace(comparison: Comparison, named: Option, told: str) -> None:
+    assert told in Advice(NOW, (NOW, named), 86_400.0, "advice.png", comparison).text()
+
+
+def test_pairs_of_the_paper_have_its_names() -> None:
+    assert (COMPARED.present(), COMPARED.named()) == ("lru+ramp", "lirs+ramp")
+    assert replace(COMPARED, prefetch="graph").present() == "lru_graph"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"replacement": "lru", "prefetch": "graph", "comparison": null}'])
+def test_what_is_no_status_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "status.json"
+    path.write_text(text)
+    with pytest.raises(EngineError, match=r"status\.json: not what `tombolo policy show --json` prints"):
+        Comparison.read(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from samples import ARC, BLOCKS
+from samples import ARC, BLOCKS, REPOSITORY
 from tombolo_sim.cli import EXIT_REFUSED, app
 from tombolo_sim.sources import name_of
 from tombolo_sim.synthetic import Synthetic, traces
@@ -164,6 +164,21 @@ def test_advise(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
     assert text.startswith("Now: lru_graph with ")
     assert "Recommended: " in text
     assert "$ a month" in text
+
+
+def test_advise_goes_by_what_the_gateway_prints(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
+    model = json.loads((REPOSITORY / "docs/openapi.json").read_text())["components"]["schemas"]
+    status = model["Status"]["properties"]["policy"]["default"] | {"replacement": "arc", "prefetch": "amp"}
+    hits = [{"replacement": "arc", "hits": 30}, {"replacement": "lirs", "hits": 90}]
+    assert status["comparison"].keys() == {"better", "blocks_read", "policies"}
+    status["comparison"] = {"better": "lirs", "blocks_read": 100, "policies": hits}
+    path = tmp_path / "status.json"
+    path.write_text(json.dumps(status))
+    words = ("advise", trace, "-o", tmp_path, "--cache", "10%", "--size", "10%", "--try", "lru_amp", "--workers", 1)
+    found = json.loads(outcome(runner, *words, "--policy-status", path, "--json"))
+    assert found["now"]["policy"] == "arc+amp"
+    assert [option["policy"] for option in found["options"]] == ["arc+amp", "lru_amp", "lirs+amp"]
+    assert "names lirs: it would hold 90.0% of them, arc 30.0%." in found["text"]
 
 
 def test_advise_on_a_trace_without_times(runner: CliRunner, tmp_path: Path) -> None:

@@ -3,9 +3,13 @@
 A policy is recommended when it costs less, or makes fewer reads wait at a price in proportion: the bill may grow by no
 larger share than that by which misses fall. Where nothing does, the advice is to stay. What a larger cache gains is
 told, but not weighed: what its disk costs is not known here.
+
+A gateway compares replacement policies over a sample of its own reads, without prefetch and without a bill. The policy
+that it names is tried here with both.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +42,40 @@ _GIB = 1 << 30
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """What a gateway has found by itself."""
+
+    replacement: str
+    prefetch: str
+    blocks_read: int
+    hits: Mapping[str, int]
+    better: str | None
+
+    @classmethod
+    def read(cls, path: Path) -> "Comparison":
+        """Of what `tombolo policy show --json` printed."""
+        try:
+            status = json.loads(path.read_text())
+            found = status["comparison"]
+            hits = {one["replacement"]: int(one["hits"]) for one in found["policies"]}
+            return cls(
+                str(status["replacement"]), str(status["prefetch"]), int(found["blocks_read"]), hits, found["better"],
+            )  # fmt: skip
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise EngineError(f"{path}: not what `tombolo policy show --json` prints: {error}") from error
+
+    def present(self) -> str:
+        return self._with_prefetch(self.replacement)
+
+    def named(self) -> str | None:
+        return self.better and self._with_prefetch(self.better)
+
+    def _with_prefetch(self, replacement: str) -> str:
+        of_the_paper = f"{replacement}_{self.prefetch}"
+        return of_the_paper if of_the_paper in COMBINATIONS else f"{replacement}+{self.prefetch}"
+
+
+@dataclass(frozen=True)
 class Question:
     trace: Trace
     cache: str
@@ -48,6 +86,7 @@ class Question:
     cloud: str
     disk: str | None
     arrivals: Any
+    comparison: Comparison | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +132,7 @@ class Advice:
     span_seconds: float
     """Zero: the trace has no times."""
     plot: str
+    comparison: Comparison | None = None
 
     @property
     def monthly(self) -> bool:
@@ -115,6 +155,7 @@ class Advice:
             f"Storage costs {dollars(self.now.usd_storage_month)} a month whatever the cache.",
             self._recommendation(),
             *self._tempting(),
+            *self._compared(),
             self._larger(),
             self._smaller(),
             *self._queues(),
@@ -151,6 +192,21 @@ class Advice:
         if least.p99_ms > self.now.p99_ms * (1 + _TAIL):
             reasons.append("its tail is longer")
         return [f"Not recommended: {least.policy}: {least.outcome()}; {' and '.join(reasons)}."]
+
+    def _compared(self) -> list[str]:
+        """What the gateway's own comparison names, and whether the trace bears it out."""
+        if self.comparison is None:
+            return []
+        told = self.comparison
+        begin = f"The gateway's own comparison, of {told.blocks_read:,} blocks read and without prefetch, "
+        if (name := told.named()) is None or told.better is None:
+            return [f"{begin}names no other replacement policy."]
+        better, present = (told.hits[which] / max(1, told.blocks_read) for which in (told.better, told.replacement))
+        begin += f"names {told.better}: it would hold {better:.1%} of them, {told.replacement} {present:.1%}. "
+        if self.recommended().policy == name:
+            return [begin + "The trace bears it out."]
+        tried = next(option for option in self.options if option.blocks == self.now.blocks and option.policy == name)
+        return [begin + f"On this trace {name} is not what is recommended: {tried.outcome()}."]
 
     def _ladder(self) -> list[Option]:
         chosen = self.recommended().policy
@@ -200,6 +256,7 @@ class Advice:
             "stay": self.recommended() == self.now,
             "options": [vars(option) for option in self.options],
             "dollars_are_monthly": self.monthly,
+            "comparison": vars(self.comparison) if self.comparison else None,
             "plot": self.plot,
             "text": self.text(),
         }
@@ -266,14 +323,16 @@ def answer(question: Question, folder: Path, workers: int | None) -> Advice:
         for (size, choice), outcome in zip(chosen, outcomes, strict=True)
     ]
     plot = str(folder / _draw(options, question.trace.name, span_seconds > 0, folder))
-    return Advice(options[0], tuple(options), span_seconds, plot)
+    return Advice(options[0], tuple(options), span_seconds, plot, question.comparison)
 
 
 def _chosen(question: Question, distinct: int, timed: bool) -> list[tuple[str, Choice]]:
     """The present one first, each once."""
     sizes = (question.cache, *(question.sizes or _usual_sizes(distinct)))
+    named = question.comparison and question.comparison.named()
+    others = (*question.policies, *([named] if named else []))
     pairs = [(question.cache, question.policy)]
-    pairs += [(size, name) for size in sizes for name in (question.policy, *question.policies)]
+    pairs += [(size, name) for size in sizes for name in (question.policy, *others)]
     arrivals = question.arrivals if timed or question.arrivals != "trace" else "closed-loop"
     found: dict[tuple[int, str], tuple[str, Choice]] = {}
     for size, name in pairs:

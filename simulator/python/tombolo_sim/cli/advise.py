@@ -21,7 +21,16 @@ def advise(
     path: TraceArgument,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Folder of the plot and the runs.")],
     cache: Annotated[str, typer.Option("--cache", help="The present size of the cache.")] = "10%",
-    policy_name: Annotated[str, typer.Option("--policy", help="The present policy of the cache.")] = DEFAULT,
+    policy_name: Annotated[
+        str | None, typer.Option("--policy", help=f"The present policy of the cache; {DEFAULT} unless told.")
+    ] = None,
+    policy_status: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy-status",
+            help="What `tombolo policy show --json` printed: the present policy, and the one that the gateway names.",
+        ),
+    ] = None,
     sizes: Annotated[list[str] | None, typer.Option("--size", help="Other sizes to try.")] = None,
     policies: Annotated[list[str] | None, typer.Option("--try", help="Other policies to try.")] = None,
     cloud: CloudName = "modern",
@@ -34,9 +43,11 @@ def advise(
     as_json: AsJson = False,
 ) -> None:
     """What the misses, the tail latency and the monthly bill would be with another cache size or policy."""
+    comparison = advising.Comparison.read(policy_status) if policy_status else None
+    present = policy_name or (comparison.present() if comparison else DEFAULT)
     question = advising.Question(
-        options.trace_of(path, file_format, limit, time_order), cache, policy_name, tuple(sizes) if sizes else None,
-        tuple(policies or advising.POLICIES), cloud, disk, arrivals_of(arrivals),
+        options.trace_of(path, file_format, limit, time_order), cache, present, tuple(sizes) if sizes else None,
+        tuple(policies or advising.POLICIES), cloud, disk, arrivals_of(arrivals), comparison,
     )  # fmt: skip
     advice = advising.answer(question, folder, workers)
     if as_json:
