@@ -23,7 +23,19 @@ from harness.gateway import Gateway, merged
 from harness.object_store import S3Server
 from harness.tools import replay_binary, run
 from harness.trace_player import Played, play
-from harness.traces import BLOCK, PAGE_BLOCKS, Request, arc_slice, mixed, pages_before, save, volume_bytes
+from harness.traces import (
+    BLOCK,
+    PAGE_BLOCKS,
+    Request,
+    arc_slice,
+    capture_slice,
+    large,
+    mixed,
+    pages_before,
+    save,
+    volume_bytes,
+    with_copies,
+)
 from test_policies import COMBINATIONS, metric
 
 MIB = 1 << 20
@@ -38,6 +50,7 @@ DISTANCE_MAX = 0.01
 SEEDS = 8
 """With many requests at a time, which of two comes first is chance, in the daemon and between seeds alike."""
 QUANTILES = [0.01, *(index / 20 for index in range(1, 20)), 0.99]
+LATENCIES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 RESULTS = ("hit", "partial_miss", "complete_miss")
 PROBE_PACKS = 128
 
@@ -51,10 +64,16 @@ class Play:
     cache_blocks: int
     outstanding_max: int = 1
     """0: at the trace's own times."""
+    warming: int = 0
+    """Requests before those that count, without delay: what they leave in the cache and in the history is there."""
 
     @property
     def dirty_blocks_max(self) -> int:
         return self.cache_blocks // 4
+
+    @property
+    def counted(self) -> list[Request]:
+        return self.trace[self.warming :]
 
     @property
     def clients(self) -> int:
@@ -67,11 +86,14 @@ class Play:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Shares of the reads by result, and their latencies."""
+    """Shares of the reads by result, their latencies, and what it came to."""
 
     shares: dict[str, float]
-    p50_ms: float
-    p95_ms: float
+    times_ms: dict[str, float]
+    """`mean`, and the quantiles of `LATENCIES`."""
+    gets: int
+    duplicates: int
+    """Blocks written whose content was there."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +150,10 @@ class Reality:
         self._gateway.settings = merged(self._gateway.settings, settings)
         self._gateway.start()
 
-    def play(self, volume: str, trace: list[Request], outstanding_max: int) -> Played:
+    def play(self, volume: str, trace: list[Request], outstanding_max: int, delay_s: float = DELAY_S) -> Played:
         path = self._folder / "played.csv"
         save(path, trace)
-        self._proxy.faults.delay_s = DELAY_S
+        self._proxy.faults.delay_s = delay_s
         try:
             return play(self._gateway.nbd_socket, volume, path, outstanding_max)
         finally:
@@ -169,15 +191,29 @@ class Reality:
             self.fill(volume, volume_bytes(play.trace), pages_before(play.trace))
         replacement, _, prefetch = combination.partition("_")
         self.begin_cold({"cache": {"replacement": replacement}, "prefetch": {"policy": prefetch}})
-        played = self.play(volume, play.trace, play.outstanding_max)
-        reads = zip(played.latencies_ms, play.trace, strict=True)
-        latencies = [latency for latency, request in reads if request.op == "R"]
-        labels = {"replacement": replacement, "prefetch": prefetch}
-        counts = {name: metric(self._gateway, "tombolo_policy_reads_total", result=name, **labels) for name in RESULTS}
+        if play.warming:
+            self.play(volume, play.trace[: play.warming], play.outstanding_max, delay_s=0.0)
+        before = self._counts(replacement, prefetch)
+        played = self.play(volume, play.counted, play.outstanding_max)
+        counts = {name: count - before[name] for name, count in self._counts(replacement, prefetch).items()}
         self._gateway.drain()
-        assert sum(counts.values()) == len(latencies), "the daemon has counted other reads than were played"
-        shares = {name: count / len(latencies) for name, count in counts.items()}
-        return Outcome(shares, quantile(latencies, 0.5), quantile(latencies, 0.95))
+        reads = zip(played.latencies_ms, play.counted, strict=True)
+        latencies = [latency for latency, request in reads if request.op == "R"]
+        assert sum(counts[name] for name in RESULTS) == len(latencies), "the daemon has counted other reads"
+        return Outcome(
+            {name: counts[name] / len(latencies) for name in RESULTS},
+            {"mean": fmean(latencies)} | {name: quantile(latencies, at) for name, at in LATENCIES.items()},
+            round(counts["gets"]),
+            round(counts["duplicates"]),
+        )
+
+    def _counts(self, replacement: str, prefetch: str) -> dict[str, float]:
+        labels = {"replacement": replacement, "prefetch": prefetch}
+        reads = {name: metric(self._gateway, "tombolo_policy_reads_total", result=name, **labels) for name in RESULTS}
+        causes = ("demand", "prefetch")
+        gets = (metric(self._gateway, "tombolo_store_requests_total", operation="get", cause=cause) for cause in causes)
+        duplicates = metric(self._gateway, "tombolo_dedup_blocks_total", outcome="duplicate")
+        return reads | {"gets": sum(gets), "duplicates": duplicates}
 
 
 def quantile(latencies: list[float], at: float) -> float:
@@ -216,6 +252,7 @@ def simulated(combination: str, play: Play, probe: Probe, folder: Path) -> list[
         "arrivals": "closed-loop" if play.outstanding_max else "trace",
         "outstanding_max": max(play.outstanding_max, 1),
         "think_time_us": probe.think_time_us,
+        "warmup_requests": play.warming,
         "pack_blocks": PACK_BLOCKS,
         "cloud": {
             "get_ms": miss_ms,
@@ -233,16 +270,28 @@ def outcome_of(job: dict[str, Any], path: Path) -> Outcome:
     report = json.loads(run([replay_binary(), "blocks", path], limit_s=600).stdout)
     reads, quantiles = report["reads"], dict(map(tuple, report["read_latency"]["quantiles"]))
     counts = dict(zip(RESULTS, (reads["hits"], reads["partial_misses"], reads["complete_misses"]), strict=True))
-    return Outcome({name: count / reads["requests"] for name, count in counts.items()}, quantiles[0.5], quantiles[0.95])
+    return Outcome(
+        {name: count / reads["requests"] for name, count in counts.items()},
+        {"mean": report["read_latency"]["mean"]} | {name: quantiles[at] for name, at in LATENCIES.items()},
+        report["cloud"]["gets_demand"] + report["cloud"]["gets_prefetch"],
+        report["writes"]["blocks_duplicate"],
+    )
 
 
 def mean(outcomes: list[Outcome]) -> Outcome:
-    shares = {name: fmean(outcome.shares[name] for outcome in outcomes) for name in RESULTS}
-    return Outcome(shares, fmean(each.p50_ms for each in outcomes), fmean(each.p95_ms for each in outcomes))
+    return Outcome(
+        {name: fmean(outcome.shares[name] for outcome in outcomes) for name in RESULTS},
+        {name: fmean(outcome.times_ms[name] for outcome in outcomes) for name in ("mean", *LATENCIES)},
+        round(fmean(outcome.gets for outcome in outcomes)),
+        round(fmean(outcome.duplicates for outcome in outcomes)),
+    )
 
 
 def is_far(real: Outcome, models: list[Outcome]) -> bool:
-    """One share at least is further than it may be from all that the seeds give."""
+    """One share at least is further than it may be from all that the seeds give, or blocks were found to be copies that
+    are none there."""
+    if real.duplicates not in {model.duplicates for model in models}:
+        return True
     for name in RESULTS:
         shares = [model.shares[name] for model in models]
         if not min(shares) - DISTANCE_MAX <= real.shares[name] <= max(shares) + DISTANCE_MAX:
@@ -253,9 +302,10 @@ def is_far(real: Outcome, models: list[Outcome]) -> bool:
 def note(combination: str, play: Play, real: Outcome, model: Outcome, probe: Probe) -> None:
     """A row of the table in docs/results/simulator-reality.md: reality / simulator, the mean of its seeds."""
     shares = [f"{real.shares[name]:.2%} / {model.shares[name]:.2%}" for name in RESULTS]
-    ratio = f"{model.p95_ms / real.p95_ms - 1:+.1%}"
-    times = [f"{real.p50_ms:.2f} / {model.p50_ms:.2f}", f"{real.p95_ms:.1f} / {model.p95_ms:.1f}", ratio]
-    row = "| " + " | ".join([play.name, combination, *shares, *times]) + " |"
+    times = [f"{real.times_ms[name]:.3g} / {model.times_ms[name]:.3g}" for name in ("mean", *LATENCIES)]
+    times.insert(3, f"{model.times_ms['p95'] / real.times_ms['p95'] - 1:+.1%}")
+    counts = [f"{real.gets:,} / {model.gets:,}", f"{real.duplicates:,} / {model.duplicates:,}"]
+    row = "| " + " | ".join([play.name, combination, *shares, *times, *counts]) + " |"
     cold = " ".join(f"{quantile(probe.cold_ms, at):.1f}" for at in (0.5, 0.95))
     print(f"cold {cold} ms, {probe.ms_per_mib:.1f} ms a MiB, think time {probe.think_time_us} us")
     print(row)
@@ -343,3 +393,38 @@ def public_trace(requests: int) -> list[Request]:
     if not folder:
         pytest.skip("TOMBOLO_TRACES names no folder of public traces")
     return arc_slice(Path(folder) / "arc_P3.lis.zst", requests)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_writes_with_copies_are_stored_and_missed_as_simulated(compare: Compare) -> None:
+    trace = with_copies(SEED, mixed(SEED, 6_000, 64 * PAGE_BLOCKS, written=0.5), share=0.4, different=500)
+    compare(Play("mixed, 6,000, half written, copies", trace, 16 * MIB // BLOCK), ["lru_none", "lru_graph"])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2400)
+def test_a_large_cache_misses_as_often_as_simulated(compare: Compare) -> None:
+    trace = large(SEED, 12_000, 2048 * PAGE_BLOCKS)
+    compare(Play("64 blocks each, 1 GiB, 8 at a time", trace, 1024 * MIB // BLOCK, 8), ["lru_none", "lru_graph"])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("name", ["arc P2", "arc P3", "eng1"])
+def test_the_default_and_its_rivals_do_as_simulated_once_they_know_a_trace(compare: Compare, name: str) -> None:
+    folder = Path(os.environ.get("TOMBOLO_TRACES") or pytest.skip("TOMBOLO_TRACES names no folder of public traces"))
+    warming, counted = 50_000, 6_000
+    match name:
+        case "eng1":
+            warming = 30_000
+            path = folder / "eng1_block.t_op_blk4k_n_cids.txt.zst"
+            trace = capture_slice(path, 335_091, warming + counted)
+        case _:
+            trace = arc_slice(folder / f"{name.replace(' ', '_')}.lis.zst", warming + counted)
+    distinct = len({block for request in trace for block in range(request.block, request.block + request.count)})
+    cache_blocks = max(16 * MIB // BLOCK, distinct // 10)
+    compare(
+        Play(f"{name}, after {warming:,}", trace, cache_blocks, warming=warming),
+        ["lru_none", "lru_graph", "2q_graph", "lru_amp", "2q_amp"],
+    )

@@ -95,6 +95,7 @@ class Player:
         self._trace = trace
         self._connections = connections
         self._outstanding_max = outstanding_max
+        self._seed = seed
         self._random = random.Random(seed)
         self._selector = selectors.DefaultSelector()
         for connection in connections.values():
@@ -126,12 +127,21 @@ class Player:
 
     def _issue(self) -> None:
         request = self._trace[self._next]
-        data = self._random.randbytes(request.count * BLOCK) if request.op == "W" else b""
-        self._connections[request.client].ask(self._next, request, data)
+        self._connections[request.client].ask(self._next, request, self._data(request))
         self._next += 1
         self._under_way += 1
         if self._outstanding_max and self._answered_at:
             self.think_times_us.append((time.monotonic() - self._answered_at.popleft()) * 1e6)
+
+    def _data(self, request: Request) -> bytes:
+        if request.op != "W":
+            return b""
+        if not request.contents:
+            return self._random.randbytes(request.count * BLOCK)
+        return b"".join(
+            random.Random(f"{self._seed} {name}").randbytes(BLOCK) if name else bytes(BLOCK)
+            for name in request.contents
+        )
 
     def _wait(self) -> None:
         is_timed = not self._outstanding_max and self._next < len(self._trace)

@@ -4,7 +4,8 @@ use crate::error::Fault;
 
 /// The words of a line, in order.
 pub struct Fields<'a> {
-    rest: &'a [u8],
+    /// `None`: after the last field, which may be an empty one between commas.
+    rest: Option<&'a [u8]>,
     separator: Separator,
 }
 
@@ -18,7 +19,7 @@ impl<'a> Fields<'a> {
     /// Separated by any number of blanks.
     pub fn words(line: &'a [u8]) -> Self {
         Self {
-            rest: line,
+            rest: Some(line),
             separator: Separator::Blanks,
         }
     }
@@ -26,7 +27,7 @@ impl<'a> Fields<'a> {
     /// Separated by single commas; blanks around a field do not count.
     pub fn values(line: &'a [u8]) -> Self {
         Self {
-            rest: line,
+            rest: Some(line),
             separator: Separator::Comma,
         }
     }
@@ -44,24 +45,21 @@ impl<'a> Iterator for Fields<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
         match self.separator {
             Separator::Blanks => {
-                let rest = self.rest.trim_ascii_start();
+                let rest = rest.trim_ascii_start();
                 if rest.is_empty() {
                     return None;
                 }
                 let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-                self.rest = &rest[end..];
+                self.rest = Some(&rest[end..]);
                 Some(&rest[..end])
             }
             Separator::Comma => {
-                let (field, rest) = match self.rest.iter().position(|byte| *byte == b',') {
-                    Some(end) => (&self.rest[..end], &self.rest[end + 1..]),
-                    None if self.rest.is_empty() => return None,
-                    None => (self.rest, &[][..]),
-                };
-                self.rest = rest;
-                Some(field.trim_ascii())
+                let end = rest.iter().position(|byte| *byte == b',');
+                self.rest = end.map(|end| &rest[end + 1..]);
+                Some(rest[..end.unwrap_or(rest.len())].trim_ascii())
             }
         }
     }

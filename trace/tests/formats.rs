@@ -106,6 +106,18 @@ fn lines_mean_what_they_say() {
 }
 
 #[test]
+fn csv_may_name_contents() {
+    let text = b"op,block,count,contents\nW,8,3,7;9+2\nR,8,3,\n";
+    let records = read_well(text, &of(Format::Csv));
+    assert_eq!(
+        (&records[0].contents[..], &records[1].contents[..]),
+        (&[7, 9, 10][..], &[][..])
+    );
+    let (_, error) = read(b"op,block,count,contents\nW,8,3,7\n", &of(Format::Csv));
+    assert!(error.is_some(), "one for three blocks");
+}
+
+#[test]
 fn captures_name_contents() {
     let records = read_well(b"5 W 10 4 7;9+2;0\n6 W 20 3 4*3\n7 D 1 2\n", &of(Format::Blocks));
     assert_eq!(records[0].contents, [7, 9, 10, 0]);

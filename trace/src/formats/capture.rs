@@ -103,7 +103,7 @@ impl Files {
     }
 }
 
-fn contents(runs: &[u8], names: &mut Vec<u64>) -> Result<(), Fault> {
+pub(super) fn contents(runs: &[u8], names: &mut Vec<u64>) -> Result<(), Fault> {
     for run in runs.split(|byte| *byte == b';') {
         let sign = run.iter().position(|byte| matches!(byte, b'+' | b'*'));
         let (name, count) = match sign {

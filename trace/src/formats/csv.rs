@@ -1,6 +1,6 @@
 //! Comma-separated values: columns named by the first line, and the Microsoft Research traces, which have no such line.
 
-use super::{Decoder, Raw, scsi_operation};
+use super::{Decoder, Raw, capture::contents, scsi_operation};
 use crate::error::Fault;
 use crate::input::Input;
 use crate::record::Operation;
@@ -17,11 +17,13 @@ enum Column {
     Count,
     Volume,
     Client,
+    Contents,
     Other,
 }
 
 /// Columns in any order: `time` (seconds; `time_ms`, `time_us`, `time_ns`), `op`, one of `lbn` (sectors), `offset`
-/// (bytes), `block` (4 KiB) and `id`, one of `size` (bytes) and `count` (of the address's unit), `volume`, `client`.
+/// (bytes), `block` (4 KiB) and `id`, one of `size` (bytes) and `count` (of the address's unit), `volume`, `client`,
+/// `contents` (names of what a write's blocks contain, as in captures; may be empty).
 /// Others are passed over. Without `op` all are reads.
 pub struct Csv {
     columns: Vec<Column>,
@@ -70,6 +72,7 @@ fn column_of(name: &str) -> (Column, Option<u32>) {
         "count" | "blocks" | "sectors" => (Column::Count, None),
         "volume" | "disk" | "device" | "lun" | "file" => (Column::Volume, None),
         "client" | "host" | "process" | "pid" => (Column::Client, None),
+        "contents" => (Column::Contents, None),
         _ => (Column::Other, None),
     }
 }
@@ -88,6 +91,8 @@ impl Decoder for Csv {
                 Column::Count => raw.units = Some(number(field, "count")?),
                 Column::Volume => raw.volume = self.names.number_of(field),
                 Column::Client => raw.client = self.names.number_of(field) as u32,
+                Column::Contents if field.is_empty() => {}
+                Column::Contents => contents(field, &mut raw.contents)?,
                 Column::Other => {}
             }
         }
