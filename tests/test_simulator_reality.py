@@ -92,8 +92,8 @@ class Outcome:
     times_ms: dict[str, float]
     """`mean`, and the quantiles of `LATENCIES`."""
     gets: int
-    duplicates: int
-    """Blocks written whose content was there."""
+    copies: float
+    """Share of the blocks flushed whose content was there. How many are overwritten before is a matter of time."""
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ class Reality:
             self.play(volume, play.trace[: play.warming], play.outstanding_max, delay_s=0.0)
         before = self._counts(replacement, prefetch)
         played = self.play(volume, play.counted, play.outstanding_max)
-        counts = {name: count - before[name] for name, count in self._counts(replacement, prefetch).items()}
         self._gateway.drain()
+        counts = {name: count - before[name] for name, count in self._counts(replacement, prefetch).items()}
         reads = zip(played.latencies_ms, play.counted, strict=True)
         latencies = [latency for latency, request in reads if request.op == "R"]
         assert sum(counts[name] for name in RESULTS) == len(latencies), "the daemon has counted other reads"
@@ -204,7 +204,7 @@ class Reality:
             {name: counts[name] / len(latencies) for name in RESULTS},
             {"mean": fmean(latencies)} | {name: quantile(latencies, at) for name, at in LATENCIES.items()},
             round(counts["gets"]),
-            round(counts["duplicates"]),
+            copies_in(counts["duplicate"], counts["unique"]),
         )
 
     def _counts(self, replacement: str, prefetch: str) -> dict[str, float]:
@@ -212,8 +212,13 @@ class Reality:
         reads = {name: metric(self._gateway, "tombolo_policy_reads_total", result=name, **labels) for name in RESULTS}
         causes = ("demand", "prefetch")
         gets = (metric(self._gateway, "tombolo_store_requests_total", operation="get", cause=cause) for cause in causes)
-        duplicates = metric(self._gateway, "tombolo_dedup_blocks_total", outcome="duplicate")
-        return reads | {"gets": sum(gets), "duplicates": duplicates}
+        outcomes = ("duplicate", "unique")
+        blocks = {name: metric(self._gateway, "tombolo_dedup_blocks_total", outcome=name) for name in outcomes}
+        return reads | blocks | {"gets": sum(gets)}
+
+
+def copies_in(duplicate: float, unique: float) -> float:
+    return duplicate / max(1, duplicate + unique)
 
 
 def quantile(latencies: list[float], at: float) -> float:
@@ -273,8 +278,8 @@ def outcome_of(job: dict[str, Any], path: Path) -> Outcome:
     return Outcome(
         {name: count / reads["requests"] for name, count in counts.items()},
         {"mean": report["read_latency"]["mean"]} | {name: quantiles[at] for name, at in LATENCIES.items()},
-        report["cloud"]["gets_demand"] + report["cloud"]["gets_prefetch"],
-        report["writes"]["blocks_duplicate"],
+        report["cloud"]["gets"],
+        copies_in(report["writes"]["blocks_duplicate"], report["writes"]["blocks_unique"]),
     )
 
 
@@ -283,20 +288,15 @@ def mean(outcomes: list[Outcome]) -> Outcome:
         {name: fmean(outcome.shares[name] for outcome in outcomes) for name in RESULTS},
         {name: fmean(outcome.times_ms[name] for outcome in outcomes) for name in ("mean", *LATENCIES)},
         round(fmean(outcome.gets for outcome in outcomes)),
-        round(fmean(outcome.duplicates for outcome in outcomes)),
+        fmean(outcome.copies for outcome in outcomes),
     )
 
 
 def is_far(real: Outcome, models: list[Outcome]) -> bool:
-    """One share at least is further than it may be from all that the seeds give, or blocks were found to be copies that
-    are none there."""
-    if real.duplicates not in {model.duplicates for model in models}:
-        return True
-    for name in RESULTS:
-        shares = [model.shares[name] for model in models]
-        if not min(shares) - DISTANCE_MAX <= real.shares[name] <= max(shares) + DISTANCE_MAX:
-            return True
-    return False
+    """One share at least is further than it may be from all that the seeds give."""
+    pairs = [(real.shares[name], [model.shares[name] for model in models]) for name in RESULTS]
+    pairs.append((real.copies, [model.copies for model in models]))
+    return any(not min(of) - DISTANCE_MAX <= share <= max(of) + DISTANCE_MAX for share, of in pairs)
 
 
 def note(combination: str, play: Play, real: Outcome, model: Outcome, probe: Probe) -> None:
@@ -304,7 +304,7 @@ def note(combination: str, play: Play, real: Outcome, model: Outcome, probe: Pro
     shares = [f"{real.shares[name]:.2%} / {model.shares[name]:.2%}" for name in RESULTS]
     times = [f"{real.times_ms[name]:.3g} / {model.times_ms[name]:.3g}" for name in ("mean", *LATENCIES)]
     times.insert(3, f"{model.times_ms['p95'] / real.times_ms['p95'] - 1:+.1%}")
-    counts = [f"{real.gets:,} / {model.gets:,}", f"{real.duplicates:,} / {model.duplicates:,}"]
+    counts = [f"{real.gets:,} / {model.gets:,}", f"{real.copies:.2%} / {model.copies:.2%}"]
     row = "| " + " | ".join([play.name, combination, *shares, *times, *counts]) + " |"
     cold = " ".join(f"{quantile(probe.cold_ms, at):.1f}" for at in (0.5, 0.95))
     print(f"cold {cold} ms, {probe.ms_per_mib:.1f} ms a MiB, think time {probe.think_time_us} us")
