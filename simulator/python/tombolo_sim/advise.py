@@ -25,7 +25,7 @@ from tombolo_sim.sources import Trace
 from tombolo_sim.sweep import Task, execute
 
 SIZES = ("2%", "5%", "10%", "20%", "30%", "50%")
-POLICIES = ("lru+none", "lru+ramp", "lru_amp", "arc+amp", "lru_graph", "sarc_graph", "s3-fifo+amp")
+POLICIES = ("lru+none", "lru+ramp", "lru_amp", "2q+amp", "lru_graph", "2q+graph", "arc+graph", "s3-fifo+amp")
 MONTH_SECONDS = 30 * 86_400
 _BLOCKS_MIN = 64
 """Smaller caches are no choice for anybody; of the usual sizes they are left out."""

@@ -6,7 +6,7 @@ from typing import Any
 COMBINATIONS = ("lru_seq", "lru_amp", "sarc_seq", "sarc_amp", "lru_graph", "sarc_graph")
 """In the order of the paper's tables 4 and 5: the miss ratio falls from the first to the last."""
 
-DEFAULT = "lru_graph"
+DEFAULT = "2q+graph"
 """The gateway's own when nothing is set."""
 
 PREFETCHERS = ("none", "ramp", "seq", "amp", "graph", "hou", "linux", "leap", "mithril", "probability")
