@@ -1,10 +1,12 @@
 //! A job as it is written down, and which jobs are refused.
 
 use super::cloud::Location;
+use super::policy::Policy;
 use super::workload::WorkloadSpec;
 use crate::replay::Interrupted;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use tombolo_base::NameError;
 
 /// A workload, a policy and a cache, whose size is either `cache_bytes` or `cache_share`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -131,8 +133,8 @@ pub enum Error {
         value: String,
         permitted: &'static str,
     },
-    #[error("{0:?} is not a policy for objects; known are {known}", known = super::policy::NAMES.join(" "))]
-    UnknownPolicy(String),
+    #[error(transparent)]
+    UnknownPolicy(#[from] NameError),
     #[error("exactly one of cache_bytes and cache_share is to be given")]
     CacheSize,
     #[error("object {object} has {bytes} bytes, the cache {cache_bytes}; passes_large_objects would pass it by")]
@@ -194,7 +196,7 @@ pub(super) fn setting(field: impl Into<String>, value: impl ToString, permitted:
 impl Job {
     /// Refuses what cannot be carried out. Sizes of objects are looked at when the workload is there.
     pub(super) fn check(&self) -> Result<(), Error> {
-        super::policy::check_name(&self.policy)?;
+        self.policy.parse::<Policy>()?;
         match (self.cache_bytes, self.cache_share) {
             (Some(bytes), None) => check_positive("cache_bytes", bytes as f64)?,
             (None, Some(share)) => check_positive("cache_share", share)?,

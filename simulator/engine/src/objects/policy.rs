@@ -1,52 +1,41 @@
 //! Policies by name. Those that count blocks cannot hold objects of unlike sizes and are left out.
 
 use super::job::{Error, Job, Normalisation};
+use tombolo_base::names;
 use tombolo_cache::{Advice, ArcBytes, Capacity, Gds, GdsConfig, Goal, Lru, Replacement, Sieve};
 
-pub(super) const NAMES: [&str; 11] = [
-    "lru",
-    "arc",
-    "sieve",
-    "gds-latency",
-    "gds-price",
-    "gdsf-latency",
-    "gdsf-price",
-    "gds-l",
-    "gds-lf",
-    "gds-lc",
-    "gds-lcf",
-];
-
-const FAMILY: [GdsConfig; 8] = [
-    GdsConfig::LATENCY,
-    GdsConfig::PRICE,
-    GdsConfig::F_LATENCY,
-    GdsConfig::F_PRICE,
-    GdsConfig::L,
-    GdsConfig::LF,
-    GdsConfig::LC,
-    GdsConfig::LCF,
-];
-
-pub(super) fn check_name(name: &str) -> Result<(), Error> {
-    if NAMES.contains(&name) {
-        Ok(())
-    } else {
-        Err(Error::UnknownPolicy(name.into()))
+names! {
+    /// Every policy that holds objects of unlike sizes.
+    pub(super) enum Policy: "policy for objects" {
+        Lru = "lru",
+        Arc = "arc",
+        Sieve = "sieve",
+        GdsLatency = "gds-latency",
+        GdsPrice = "gds-price",
+        GdsfLatency = "gdsf-latency",
+        GdsfPrice = "gdsf-price",
+        GdsL = "gds-l",
+        GdsLf = "gds-lf",
+        GdsLc = "gds-lc",
+        GdsLcf = "gds-lcf",
     }
 }
 
 /// The job's policy, told of the clouds' costs.
 pub(super) fn build(job: &Job, capacity: Capacity) -> Result<Box<dyn Replacement>, Error> {
-    let mut policy: Box<dyn Replacement> = match job.policy.as_str() {
-        "lru" => Box::new(Lru::new(capacity)),
-        "arc" => Box::new(ArcBytes::new(capacity)),
-        "sieve" => Box::new(Sieve::new(capacity)),
-        name => {
-            let member = FAMILY.into_iter().find(|member| member.name == name);
-            let member = member.ok_or_else(|| Error::UnknownPolicy(name.into()))?;
-            Box::new(Gds::new(capacity, configured(member, job)))
-        }
+    let gds = |member| -> Box<dyn Replacement> { Box::new(Gds::new(capacity, configured(member, job))) };
+    let mut policy: Box<dyn Replacement> = match job.policy.parse()? {
+        Policy::Lru => Box::new(Lru::new(capacity)),
+        Policy::Arc => Box::new(ArcBytes::new(capacity)),
+        Policy::Sieve => Box::new(Sieve::new(capacity)),
+        Policy::GdsLatency => gds(GdsConfig::LATENCY),
+        Policy::GdsPrice => gds(GdsConfig::PRICE),
+        Policy::GdsfLatency => gds(GdsConfig::F_LATENCY),
+        Policy::GdsfPrice => gds(GdsConfig::F_PRICE),
+        Policy::GdsL => gds(GdsConfig::L),
+        Policy::GdsLf => gds(GdsConfig::LF),
+        Policy::GdsLc => gds(GdsConfig::LC),
+        Policy::GdsLcf => gds(GdsConfig::LCF),
     };
     for (class, location) in job.locations.iter().enumerate() {
         policy.advise(Advice::Costs {
