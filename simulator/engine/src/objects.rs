@@ -24,7 +24,8 @@
 //! down. Reads of an object larger than the cache pass it by.
 //!
 //! The n-th transfer of an object takes equally long under every policy (common random numbers): latencies are drawn by
-//! seed, object and the number of the request, not in the order of calls.
+//! seed, object and the number of the request, not in the order of calls. Where a location drifts they are multiplied by
+//! its factor of the minute in which the request comes, which is the same under every policy, too.
 
 mod cloud;
 mod driver;
@@ -34,7 +35,7 @@ mod report;
 mod workload;
 mod write_back;
 
-pub use cloud::Location;
+pub use cloud::{Drift, Location};
 pub use job::{Arrivals, Error, Job, Local, Normalisation, WriteMode};
 pub use report::{LatencyMs, LocationReport, Report, RequestCounts, SizeBucket, Transfers, Uploads};
 pub use workload::{KeyedTrace, Netfs, SizeLaw, SizedTrace, WorkloadSpec, Zipf};

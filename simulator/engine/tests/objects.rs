@@ -237,6 +237,22 @@ fn traces_are_read_and_checked() {
     assert_eq!(report(&keyed).gets.hits, 1);
 }
 
+/// Nothing else differs from seed to seed here.
+#[test]
+fn runs_differ_where_the_network_drifts() {
+    let run = |seed: u64, sigma: f64| {
+        let mut job = zipf("lru", 10_000);
+        job["seed"] = json!(seed);
+        job["locations"][0]["drift"] = json!({"sigma": sigma, "correlation_minutes": 60.0});
+        report(&job)
+    };
+    assert_eq!(run(1, 0.0), run(2, 0.0));
+    assert_eq!(run(1, 0.3), run(1, 0.3));
+    let (one, other) = (run(1, 0.3), run(2, 0.3));
+    assert_ne!(one.latency_ms.mean, other.latency_ms.mean);
+    assert_eq!(one.gets, other.gets, "LRU does not mind");
+}
+
 #[test]
 fn objects_larger_than_the_cache_are_refused_or_passed_by() {
     let mut job = netfs("gds-lc");
@@ -278,6 +294,11 @@ fn bad_jobs_are_refused() {
         (&["locations", "0", "prices", "get_usd_per_1000"], json!(-0.1)),
         (&["locations", "0", "round_trip_ms"], json!(-1.0)),
         (&["locations", "1", "get_mib_per_s"], json!(0.0)),
+        (&["locations", "1", "handshake_round_trips"], json!(-1.0)),
+        (
+            &["locations", "1", "drift"],
+            json!({"sigma": -0.1, "correlation_minutes": 60.0}),
+        ),
         (&["region_shares"], json!([1, 0])),
         (&["normalisation"], json!({"round-trips": 0})),
         (
@@ -286,6 +307,7 @@ fn bad_jobs_are_refused() {
         ),
         (&["workload", "netfs", "files"], json!(3)),
         (&["workload", "netfs", "loops_per_s"], json!(0.0)),
+        (&["workload", "netfs", "metadata_puts"], json!(101)),
     ] {
         assert!(matches!(refused(path, value), Error::Setting { .. }), "{path:?}");
     }

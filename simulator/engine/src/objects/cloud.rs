@@ -1,8 +1,9 @@
 //! How long transfers to a cloud take, and what they cost.
 //!
 //! Latency of a request = service + round trips * distance + bytes / bandwidth. The number of round trips follows TCP's
-//! slow start: one window for the first, twice as much for each further one. Service time and distance fluctuate
-//! independently, log-normally, about their means.
+//! slow start: one window for the first, twice as much for each further one; a connection that has to be made first takes
+//! some more. Service time and distance fluctuate independently from request to request, log-normally, about their means.
+//! Beside that all latencies of a location may drift together ([`Drift`]).
 
 use super::job::{Error, check_amount, check_positive};
 use crate::random;
@@ -32,14 +33,72 @@ pub struct Location {
     /// What the first round trip carries; each further one carries twice the last. Ten segments of 1,460 bytes.
     #[serde(default = "ten_segments")]
     pub window_bytes: f64,
+    /// Round trips before a request can be sent; zero: the connection is there already.
+    #[serde(default)]
+    pub handshake_round_trips: f64,
     /// Of the logarithms of service time and distance; zero: none.
     #[serde(default)]
     pub service_sigma: f64,
     /// As `service_sigma`.
     #[serde(default)]
     pub round_trip_sigma: f64,
+    /// What all its requests have in common; without it: nothing.
+    #[serde(default)]
+    pub drift: Drift,
     /// What its provider charges.
     pub prices: Prices,
+}
+
+/// A factor on all latencies of a location, one on average. Its logarithm is autoregressive of the first order, with a
+/// step a minute.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drift {
+    /// Deviation of the logarithm over all times; zero: none.
+    pub sigma: f64,
+    /// After which a deviation has fallen to 1/e.
+    pub correlation_minutes: f64,
+}
+
+/// One course of a [`Drift`], followed forwards. It depends on the seed and the location alone, so that every policy finds
+/// the same factor at the same time.
+#[derive(Debug)]
+pub(super) struct DriftCourse {
+    drift: Drift,
+    prng: Prng,
+    minute: u64,
+    /// In deviations.
+    log: f64,
+}
+
+const MINUTE_US: u64 = 60_000_000;
+
+impl DriftCourse {
+    pub fn new(drift: Drift, seed: u64, location: usize) -> Self {
+        let mut prng = Prng::new(Prng::new(seed).next_u64() ^ Prng::new(u64::MAX - location as u64).next_u64());
+        let log = random::normal(&mut prng);
+        Self {
+            drift,
+            prng,
+            minute: 0,
+            log,
+        }
+    }
+
+    /// At a time that is not before the last one.
+    pub fn factor(&mut self, at_us: u64) -> f64 {
+        let sigma = self.drift.sigma;
+        if sigma == 0.0 {
+            return 1.0;
+        }
+        let kept = (-1.0 / self.drift.correlation_minutes).exp();
+        while self.minute < at_us / MINUTE_US {
+            let fresh = random::normal(&mut self.prng);
+            self.log = kept * self.log + (1.0 - kept * kept).sqrt() * fresh;
+            self.minute += 1;
+        }
+        (sigma * self.log - sigma * sigma / 2.0).exp()
+    }
 }
 
 fn ten_segments() -> f64 {
@@ -69,6 +128,9 @@ impl Location {
             ("round_trip_ms", self.round_trip_ms),
             ("get_ms", self.get_ms),
             ("put_ms", self.put_ms),
+            ("handshake_round_trips", self.handshake_round_trips),
+            ("drift.sigma", self.drift.sigma),
+            ("drift.correlation_minutes", self.drift.correlation_minutes),
             ("service_sigma", self.service_sigma),
             ("round_trip_sigma", self.round_trip_sigma),
         ] {
@@ -95,7 +157,8 @@ impl Location {
             Direction::Upload => (self.put_ms, self.put_mib_per_s),
         };
         let windows = (f64::from(bytes) / self.window_bytes + 1.0).log2().ceil().max(1.0);
-        let network_ms = windows * self.round_trip_ms + f64::from(bytes) / MIB / mib_per_s * 1e3;
+        let round_trips = self.handshake_round_trips + windows;
+        let network_ms = round_trips * self.round_trip_ms + f64::from(bytes) / MIB / mib_per_s * 1e3;
         (service_ms * 1e3, network_ms * 1e3)
     }
 
@@ -119,14 +182,15 @@ impl Location {
         }
     }
 
-    pub(super) fn draw_us(&self, seed: u64, transfer: Transfer) -> u64 {
+    /// What one transfer takes, while all latencies are multiplied by `factor`.
+    pub(super) fn draw_us(&self, seed: u64, transfer: Transfer, factor: f64) -> u64 {
         let (service, network) = self.parts_us(transfer.direction, transfer.bytes);
         let direction = u64::from(transfer.direction == Direction::Upload);
         let which = u64::from(transfer.object) << 33 | u64::from(transfer.number) << 1 | direction;
         let mut prng = Prng::new(Prng::new(seed).next_u64() ^ Prng::new(which).next_u64());
         let service = service * random::unit_lognormal(&mut prng, self.service_sigma);
         let network = network * random::unit_lognormal(&mut prng, self.round_trip_sigma);
-        (service + network).max(1.0) as u64
+        ((service + network) * factor).max(1.0) as u64
     }
 }
 
@@ -166,8 +230,10 @@ mod tests {
             get_mib_per_s: 16.0,
             put_mib_per_s: 8.0,
             window_bytes: 16_384.0,
+            handshake_round_trips: 0.0,
             service_sigma: 0.0,
             round_trip_sigma: 0.0,
+            drift: Drift::default(),
             prices: Table::AwsS3Standard.prices(),
         }
     }
@@ -187,11 +253,71 @@ mod tests {
             let transferred_ms = f64::from(bytes) / MIB / 16.0 * 1e3;
             let expected_us = (30.0 + 100.0 * windows + transferred_ms) * 1e3;
             assert_eq!(
-                far().draw_us(1, transfer(bytes, 0)),
+                far().draw_us(1, transfer(bytes, 0), 1.0),
                 expected_us as u64,
                 "{bytes} bytes"
             );
         }
+    }
+
+    #[test]
+    fn a_new_connection_takes_its_handshakes() {
+        let cold = Location {
+            handshake_round_trips: 3.0,
+            ..far()
+        };
+        for bytes in [1, 200_000] {
+            let waited_us = cold.draw_us(1, transfer(bytes, 0), 1.0) - far().draw_us(1, transfer(bytes, 0), 1.0);
+            assert_eq!(waited_us, 300_000);
+        }
+        assert_eq!(cold.costs().download_us, 430_000, "policies are told");
+        assert_eq!(
+            cold.costs().round_trip_us,
+            100_000,
+            "latencies are normalised by the distance"
+        );
+    }
+
+    fn course(seed: u64, location: usize) -> DriftCourse {
+        let drift = Drift {
+            sigma: 0.2,
+            correlation_minutes: 30.0,
+        };
+        DriftCourse::new(drift, seed, location)
+    }
+
+    #[test]
+    fn a_location_has_one_factor_a_minute_whoever_asks() {
+        let (mut often, mut seldom) = (course(4, 0), course(4, 0));
+        let all: Vec<f64> = (0..2_000).map(|step| often.factor(step * MINUTE_US / 4)).collect();
+        assert!(
+            all.chunks(4)
+                .all(|minute| minute.iter().all(|factor| *factor == minute[0]))
+        );
+        for step in [7, 800, 801, 1_999] {
+            assert_eq!(seldom.factor(step * MINUTE_US / 4), all[step as usize]);
+        }
+        assert_ne!(course(4, 1).factor(0), all[0]);
+        assert_ne!(course(5, 0).factor(0), all[0]);
+        assert_eq!(DriftCourse::new(Drift::default(), 4, 0).factor(MINUTE_US), 1.0);
+    }
+
+    /// Mean, deviation, and what is left of a deviation after a while are those asked for.
+    #[test]
+    fn the_drift_is_autoregressive() {
+        let minutes = 400_000;
+        let mut course = course(1, 0);
+        let factors: Vec<f64> = (0..minutes).map(|minute| course.factor(minute * MINUTE_US)).collect();
+        let mean = |values: &mut dyn Iterator<Item = f64>| {
+            let (count, sum) = values.fold((0u32, 0.0), |(count, sum), value| (count + 1, sum + value));
+            sum / f64::from(count)
+        };
+        assert!((mean(&mut factors.iter().copied()) - 1.0).abs() < 0.01);
+        let logs: Vec<f64> = factors.iter().map(|factor| factor.ln() + 0.02).collect();
+        let variance = mean(&mut logs.iter().map(|log| log * log));
+        assert!((variance.sqrt() - 0.2).abs() < 0.01, "{variance}");
+        let apart = mean(&mut logs.iter().zip(&logs[30..]).map(|(one, other)| one * other));
+        assert!((apart / variance - (-1.0f64).exp()).abs() < 0.03, "{apart}");
     }
 
     #[test]
@@ -201,10 +327,21 @@ mod tests {
             round_trip_sigma: 0.1,
             ..far()
         };
-        assert_eq!(noisy.draw_us(5, transfer(100, 7)), noisy.draw_us(5, transfer(100, 7)));
-        assert_ne!(noisy.draw_us(5, transfer(100, 7)), noisy.draw_us(5, transfer(100, 8)));
-        assert_ne!(noisy.draw_us(5, transfer(100, 7)), noisy.draw_us(6, transfer(100, 7)));
-        let draws: u64 = (0..20_000).map(|number| noisy.draw_us(1, transfer(1, number))).sum();
+        assert_eq!(
+            noisy.draw_us(5, transfer(100, 7), 1.0),
+            noisy.draw_us(5, transfer(100, 7), 1.0)
+        );
+        assert_ne!(
+            noisy.draw_us(5, transfer(100, 7), 1.0),
+            noisy.draw_us(5, transfer(100, 8), 1.0)
+        );
+        assert_ne!(
+            noisy.draw_us(5, transfer(100, 7), 1.0),
+            noisy.draw_us(6, transfer(100, 7), 1.0)
+        );
+        let draws: u64 = (0..20_000)
+            .map(|number| noisy.draw_us(1, transfer(1, number), 1.0))
+            .sum();
         let mean_ms = draws as f64 / 20_000.0 / 1e3;
         assert!((mean_ms - 130.0).abs() < 1.0, "{mean_ms}");
     }

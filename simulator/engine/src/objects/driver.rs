@@ -1,7 +1,7 @@
 //! The cache manager in virtual time: takes the requests one after another to the cache, moves what has to be moved, and
 //! counts.
 
-use super::cloud::{Direction, Location, Traffic, Transfer};
+use super::cloud::{Direction, DriftCourse, Location, Traffic, Transfer};
 use super::job::{Arrivals, Error, Job, Local, WriteMode};
 use super::report::{self, Holding, Report, RequestCounts, SizeCounts, Transfers, Uploads};
 use super::workload::{Operation, Request, Workload};
@@ -31,6 +31,8 @@ pub(super) struct Driver<'a> {
 struct World<'a> {
     seed: u64,
     locations: &'a [Location],
+    /// Of each location.
+    drifts: Vec<DriftCourse>,
     cache: KeyedCache,
     traffic: Vec<Traffic>,
     objects: Vec<Known>,
@@ -59,7 +61,7 @@ impl World<'_> {
         object as usize % self.locations.len()
     }
 
-    fn draw(&self, direction: Direction, object: u32) -> u64 {
+    fn draw(&mut self, direction: Direction, object: u32, at_us: u64) -> u64 {
         let known = self.objects[object as usize];
         let transfer = Transfer {
             direction,
@@ -67,11 +69,12 @@ impl World<'_> {
             number: known.requests,
             bytes: known.bytes,
         };
-        self.locations[self.class(object)].draw_us(self.seed, transfer)
+        let class = self.class(object);
+        self.locations[class].draw_us(self.seed, transfer, self.drifts[class].factor(at_us))
     }
 
-    fn download(&mut self, object: u32) -> u64 {
-        let us = self.draw(Direction::Download, object);
+    fn download(&mut self, object: u32, at_us: u64) -> u64 {
+        let us = self.draw(Direction::Download, object, at_us);
         let class = self.class(object);
         let known = &mut self.objects[object as usize];
         known.latency_us = us.min(u64::from(u32::MAX)) as u32;
@@ -83,8 +86,8 @@ impl World<'_> {
         us
     }
 
-    fn upload(&mut self, object: u32, why: Why) -> u64 {
-        let us = self.draw(Direction::Upload, object);
+    fn upload(&mut self, object: u32, why: Why, at_us: u64) -> u64 {
+        let us = self.draw(Direction::Upload, object, at_us);
         let class = self.class(object);
         let bytes = u64::from(self.objects[object as usize].bytes);
         self.traffic[class].puts += 1;
@@ -101,8 +104,8 @@ impl World<'_> {
 }
 
 impl Uploader for World<'_> {
-    fn begin(&mut self, object: u32) -> u64 {
-        self.upload(object, Why::Background)
+    fn begin(&mut self, object: u32, at_us: u64) -> u64 {
+        self.upload(object, Why::Background, at_us)
     }
 
     fn clean(&mut self, object: u32) {
@@ -133,6 +136,10 @@ impl<'a> Driver<'a> {
         let world = World {
             seed: job.seed,
             locations: &job.locations,
+            drifts: (0..)
+                .zip(&job.locations)
+                .map(|(number, location)| DriftCourse::new(location.drift, job.seed, number))
+                .collect(),
             cache: KeyedCache::new(capacity, super::policy::build(job, capacity)?),
             traffic: vec![Traffic::default(); job.locations.len()],
             objects: vec![Known::default(); objects],
@@ -226,15 +233,15 @@ impl<'a> Driver<'a> {
             write_back.evict(request.object);
         }
         match request.operation {
-            Operation::Get => self.world.download(request.object),
-            Operation::Put => self.world.upload(request.object, Why::Through),
+            Operation::Get => self.world.download(request.object, self.now_us),
+            Operation::Put => self.world.upload(request.object, Why::Through, self.now_us),
         }
     }
 
     fn get(&mut self, object: u32) -> (bool, u64) {
         let known = self.world.objects[object as usize];
         // What the download would take has to be known when the policy weighs the object.
-        let latency_us = self.world.draw(Direction::Download, object);
+        let latency_us = self.world.draw(Direction::Download, object, self.now_us);
         let arriving = Object {
             bytes: known.bytes,
             latency_us: latency_us.min(u64::from(u32::MAX)) as u32,
@@ -244,7 +251,7 @@ impl<'a> Driver<'a> {
             return (true, self.local_us(known.bytes));
         }
         let waited_us = self.make_way();
-        (false, waited_us + self.world.download(object))
+        (false, waited_us + self.world.download(object, self.now_us))
     }
 
     fn put(&mut self, object: u32) -> (bool, u64) {
@@ -261,7 +268,7 @@ impl<'a> Driver<'a> {
                 write_back.wrote(object);
                 self.local_us(bytes)
             }
-            None => self.world.upload(object, Why::Through),
+            None => self.world.upload(object, Why::Through, self.now_us),
         };
         (is_hit, waited_us + stored_us)
     }
@@ -291,7 +298,7 @@ impl<'a> Driver<'a> {
                     self.world.uploads.waited_for += 1;
                     us
                 }
-                _ => self.world.upload(object, Why::OnDemand),
+                _ => self.world.upload(object, Why::OnDemand, self.now_us),
             };
         }
         waited_us

@@ -33,8 +33,8 @@ struct Upload {
 
 /// What is done on the daemon's behalf.
 pub(super) trait Uploader {
-    /// An upload begins; says how long it takes.
-    fn begin(&mut self, object: u32) -> u64;
+    /// An upload begins at a moment; says how long it takes.
+    fn begin(&mut self, object: u32, at_us: u64) -> u64;
     /// The object has not been written since its upload began: it is clean.
     fn clean(&mut self, object: u32);
 }
@@ -120,7 +120,7 @@ impl WriteBack {
         let left: Vec<(u32, Epoch)> = self.ready.drain(..).chain(waiting).collect();
         for (object, epoch) in left {
             if self.dirty[object as usize] == epoch {
-                uploader.begin(object);
+                uploader.begin(object, self.now_us);
                 self.dirty[object as usize] = 0;
                 uploader.clean(object);
             }
@@ -161,7 +161,7 @@ impl WriteBack {
                 // Its older contents are still under way; it waits for another look.
                 self.waiting.push_back((self.now_us, object, epoch));
             } else {
-                let end_us = self.now_us + uploader.begin(object);
+                let end_us = self.now_us + uploader.begin(object, self.now_us);
                 self.uploading.insert(object, Upload { end_us, epoch });
             }
         }
@@ -176,7 +176,7 @@ mod tests {
     struct Log(Vec<String>);
 
     impl Uploader for Log {
-        fn begin(&mut self, object: u32) -> u64 {
+        fn begin(&mut self, object: u32, _at_us: u64) -> u64 {
             self.0.push(format!("begin {object}"));
             2_000_000
         }
@@ -223,7 +223,7 @@ mod tests {
     fn one_object_is_uploaded_once_at_a_time() {
         struct Slow(Vec<&'static str>);
         impl Uploader for Slow {
-            fn begin(&mut self, _object: u32) -> u64 {
+            fn begin(&mut self, _object: u32, _at_us: u64) -> u64 {
                 self.0.push("begin");
                 100_000_000
             }
