@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from tombolo_sim.gds_lc.scenarios import Json, Scenario, Workload
 from tombolo_sim.loads import execute as execute_jobs
+from tombolo_sim.report.estimate import Estimate, estimate
 
 Metric: TypeAlias = Callable[[Json], float]
 
@@ -97,12 +98,20 @@ class Results:
     def __init__(self, reports: dict[Point, list[Json]]) -> None:
         self.reports = reports
 
+    def values(self, at: Point, metric: Metric) -> list[float]:
+        return [metric(report) for report in self.reports[at]]
+
     def mean(self, at: Point, metric: Metric) -> float:
-        return fmean(metric(report) for report in self.reports[at])
+        return fmean(self.values(at, metric))
 
     def error(self, at: Point, metric: Metric) -> float:
         """The paper's standard error (section 5.1.4), which is the deviation over the runs."""
-        return pstdev([metric(report) for report in self.reports[at]])
+        return pstdev(self.values(at, metric))
+
+    def change(self, at: Point, base: Point, metric: Metric) -> Estimate:
+        """From one configuration to another, in parts of the former. Both have the same network under each seed."""
+        pairs = zip(self.values(at, metric), self.values(base, metric), strict=True)
+        return estimate([value / former - 1 if former else float(value > 0) for value, former in pairs])
 
     def basic(self, scenario: str, workload: str, policy: str, share: float, metric: Metric) -> float:
         return self.mean(point(scenario, workload, policy, share), metric)

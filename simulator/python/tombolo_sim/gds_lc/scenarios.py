@@ -4,9 +4,10 @@ Nothing here was fitted to results: what the paper prints is taken from it, the 
 generator's own value.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from tombolo_sim.gds_lc.conditions import Condition
 from tombolo_sim.models import prices
 from tombolo_sim.sources import Selection
 
@@ -50,6 +51,14 @@ SCENARIOS = (
 )
 
 
+def scenarios(condition: Condition) -> tuple[Scenario, ...]:
+    """As they are under a condition."""
+    return tuple(
+        replace(scenario, locations=tuple({**location, **condition.location} for location in scenario.locations))
+        for scenario in SCENARIOS
+    )
+
+
 @dataclass(frozen=True)
 class Workload:
     name: str
@@ -65,14 +74,18 @@ _BACK = {"back": {"age_ms": 30_000, "period_ms": 5_000, "uploads_max": 1}}
 # Clark: 645 PUTs to 229,233 GETs (table 1).
 _WRITES = {"per_million": 2806, "seed": 1}
 
-_NETFS = Workload(
-    "netfs",
-    "Netfs",
-    "filebench's networkfs personality with its own parameters (100,000 files, 60 % laid out), 730,382 requests as in "
-    "table 1; written back after 30 s, looked for every 5 s, one upload at a time",
-    {"netfs": {"requests": 730_382, "seed": 1}},
-    _BACK,
-)
+
+def _netfs(condition: Condition) -> Workload:
+    return Workload(
+        "netfs",
+        "Netfs",
+        "filebench's networkfs personality, 60 % of its files laid out, 730,382 requests as in table 1; written back "
+        "after 30 s, looked for every 5 s, one upload at a time",
+        {"netfs": {"requests": 730_382, "seed": 1, **condition.netfs}},
+        _BACK,
+    )
+
+
 _MEDIA = Workload(
     "media",
     "Media",
@@ -116,8 +129,7 @@ def _of_traces(traces: Selection) -> list[Workload]:
         Workload(
             "web-sample",
             "Clark",
-            "webcachesim's sample, 10,492 requests for 960 objects, sizes of 1 to 46 taken for KiB; too small to "
-            "weigh much",
+            "webcachesim's sample, 10,492 requests for 960 objects, sizes of 1 to 46 taken for KiB",
             {"sized-trace": {"path": str(tiny), "bytes_of_unit": 1024, "writes": _WRITES}},
             "through",
         ),
@@ -126,6 +138,6 @@ def _of_traces(traces: Selection) -> list[Workload]:
     return [workload for workload, path in zip(found, paths, strict=True) if traces.takes(path)]
 
 
-def workloads(traces: Selection | None) -> list[Workload]:
+def workloads(traces: Selection | None, condition: Condition) -> list[Workload]:
     """Those that can be had: the web's need traces."""
-    return [*(_of_traces(traces) if traces else []), _NETFS, _MEDIA]
+    return [*(_of_traces(traces) if traces else []), _netfs(condition), _MEDIA]

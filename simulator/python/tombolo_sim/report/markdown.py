@@ -1,6 +1,6 @@
 """Markdown, as far as reports need it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tombolo_sim.report.checks import Check, Verdict
@@ -49,6 +49,20 @@ def checks(found: Sequence[Check]) -> list[str]:
         [[check.claim, check.source, check.printed, f"**{check.verdict}**", check.reason] for check in found],
     )  # fmt: skip
     return [counted(found), "", *table(overview), "", *findings(found)]
+
+
+def judged(by_condition: Mapping[str, Sequence[Check]]) -> list[str]:
+    """The verdicts on the same claims under several conditions, by the conditions' titles."""
+    counts = [f"* under {title}: {counted(of)}" for title, of in by_condition.items()]
+    return ["## The paper's claims", "", *counts, "", *beside(list(by_condition.items())), ""]
+
+
+def cells(by_condition: Mapping[str, Sequence[Check]]) -> list[str]:
+    """What was found of each claim where, under each condition."""
+    lines = []
+    for title, checks_there in by_condition.items():
+        lines += [f"## Cell by cell, under {title}", "", *findings(checks_there)]
+    return lines
 
 
 def findings(found: Sequence[Check]) -> list[str]:

@@ -13,7 +13,7 @@ from tombolo_sim.models import DISK_OF_CLOUD, DISKS
 from tombolo_sim.report import berkeley, controls, figures, markdown, standins, tables
 from tombolo_sim.report.checks import Check, additions, tombolo
 from tombolo_sim.report.checks.measures import GAIN_MIN
-from tombolo_sim.report.conditions import AMP_THRESHOLD, CONDITIONS, GATEWAY, PAPER, Condition
+from tombolo_sim.report.conditions import AMP_THRESHOLD, CONDITIONS, GATEWAY, PAPER
 from tombolo_sim.report.markdown import Table
 from tombolo_sim.report.options import ReportOptions
 from tombolo_sim.report.parameters import PARAMETERS, SHIPPED, Parameters, chosen, cross_validated, grid, loss
@@ -178,7 +178,9 @@ def write(found: Found, options: ReportOptions) -> Path:
     judged = {condition: tombolo(found.results.under(condition)) for condition in CONDITIONS}
     apart = additions(found.results.under(PAPER))
     page = options.output / f"{NAME}.md"
-    lines = [*_head(found, options), *_claims(judged), *_standins(found), *_not_counted(apart), *_details(judged)]
+    by_title = {condition.title: of for condition, of in judged.items()}
+    lines = [*_head(found, options), *markdown.judged(by_title), *_standins(found), *_not_counted(apart)]
+    lines += markdown.cells(by_title)
     lines += [
         *_tables(found),
         *_berkeley(found, options.output),
@@ -241,12 +243,6 @@ def _words(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in settings.items()) or "as shipped"
 
 
-def _claims(judged: Mapping[Condition, Sequence[Check]]) -> list[str]:
-    counts = [f"* under {condition.title}: {markdown.counted(of)}" for condition, of in judged.items()]
-    columns = [(condition.title, of) for condition, of in judged.items()]
-    return ["## The paper's claims", "", *counts, "", *markdown.beside(columns), ""]
-
-
 def _standins(found: Found) -> list[str]:
     if not found.made_up:
         return []
@@ -267,13 +263,6 @@ def _standins(found: Found) -> list[str]:
 
 def _not_counted(apart: Sequence[Check]) -> list[str]:
     return ["## What is not counted", "", *markdown.checks(apart)]
-
-
-def _details(judged: Mapping[Condition, Sequence[Check]]) -> list[str]:
-    lines = []
-    for condition, checks in judged.items():
-        lines += [f"## Cell by cell, under {condition.title}", "", *markdown.findings(checks)]
-    return lines
 
 
 def _tables(found: Found) -> list[str]:
