@@ -17,14 +17,24 @@ pub(super) const DEFAULT_PREFETCH: PolicyName = PolicyName::Graph;
 /// Under SARC a stream is one from its third read on: AMP runs only for what SARC deems sequential.
 const SARC_STREAM_READS: u32 = 3;
 
+/// Policies that weigh dirty blocks, of which no policy here has any, and what is left of them without.
+const REPLACED: [(&str, &str); 4] = [
+    ("gds-l", "gds-latency"),
+    ("gds-lf", "gdsf-latency"),
+    ("gds-lc", "gds-latency"),
+    ("gds-lcf", "gdsf-latency"),
+];
+
 fn parse_name<T: Named + FromStr>(value: &toml::Value) -> Result<T, String> {
     let parsed = value.as_str().and_then(|word| word.parse().ok());
     parsed.ok_or_else(|| {
-        format!(
-            "{value} is not a valid {}; choose one of {}",
-            T::WHAT,
-            T::WORDS.join(", ")
-        )
+        let known = T::WORDS.join(", ");
+        let mut replaced = REPLACED.iter().filter(|(_, now)| T::WORDS.contains(now));
+        let advice = match replaced.find(|(before, _)| value.as_str() == Some(before)) {
+            Some((_, now)) => format!("say {now} instead, or one of {known}"),
+            None => format!("choose one of {known}"),
+        };
+        format!("{value} is not a valid {}; {advice}", T::WHAT)
     })
 }
 
@@ -227,6 +237,17 @@ mod tests {
         check("cache", "replacement", Policy::WORDS);
         check("prefetch", "policy", PolicyName::WORDS);
         check("prefetch", "combination", Combination::WORDS);
+    }
+
+    #[test]
+    fn a_name_of_before_is_refused_with_the_one_of_now() {
+        let refused = |text: &str| Settings::parse(text).unwrap_err().to_string();
+        for (before, now) in REPLACED {
+            let error = refused(&format!("[cache]\nreplacement = \"{before}\""));
+            assert!(error.contains(&format!("say {now} instead")), "{error}");
+        }
+        let error = refused("[prefetch]\npolicy = \"gds-l\"");
+        assert!(!error.contains("instead"), "{error}");
     }
 
     #[test]
