@@ -172,8 +172,6 @@ def test_a_page_is_written_with_command_and_counts(report: Any, monkeypatch: Any
     assert f"tombolo-sim report {report.NAME} -o DIR --seed 1 --seed 2" in page
     assert " claims: " in page and " does not hold, " in page
     assert len(json.loads((tmp_path / f"{report.NAME}.json").read_text())["checks"]) > 10
-    with pytest.raises(EngineError, match="neither traces nor Dask"):
-        report.run(ReportOptions(tmp_path, dask="tcp://there"))
 
 
 def test_the_engine_takes_every_job() -> None:

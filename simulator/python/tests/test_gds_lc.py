@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tombolo_sim import _engine
 from tombolo_sim.gds_lc import report, runs
 from tombolo_sim.gds_lc.checks import all_checks, below
 from tombolo_sim.gds_lc.conditions import CONDITIONS, PAPER, STEADY
@@ -161,11 +160,6 @@ def test_a_tiny_run_gives_a_whole_report(tmp_path: Path) -> None:
                 assert counts["hits"] + counts["misses"] == counts["requests"]
             items = sum(found["dollars"][item] for item in ("get", "put", "egress", "storage"))
             assert found["dollars"]["total"] == pytest.approx(items)
-
-
-def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(_engine.EngineError, match="Dask"):
-        report.run(ReportOptions(tmp_path, dask="tcp://nowhere:1"))
 
 
 def test_a_limit_shortens_every_workload(tmp_path: Path) -> None:

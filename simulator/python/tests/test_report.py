@@ -188,6 +188,30 @@ def test_windows_that_are_none_are_refused(window: str, runner: CliRunner, tmp_p
     assert str(result.exception).startswith(f"--window {window}: ")
 
 
+@pytest.mark.parametrize(
+    ("report", "given", "refused"),
+    [
+        ("hou", ["--traces", "."], "--traces"),
+        ("stout", ["--traces", ".", "--window", "*=1+1"], "--traces, --window"),
+        ("stout", ["--window", "*=1+1"], "--window"),
+        ("hou", ["--stand-ins", "1"], "--stand-ins"),
+        ("gds-lc", ["--dask", "tcp://nowhere:1"], "--dask"),
+        ("gds-lc", ["--traces", ".", "--window", "*=1+1"], "--window"),
+        ("gds-lc", ["--traces", ".", "--format", "*=ids", "--time-order", "sort"], "--format, --time-order"),
+        ("gds-lc", ["--limit", "5", "--only", "*", "--skip", "*"], "--only, --skip, --limit"),
+        ("gds-lc", ["--stand-ins", "1"], "--stand-ins"),
+        ("defaults", ["--traces", ".", "--stand-ins", "1"], "--stand-ins"),
+    ],
+)
+def test_options_that_a_report_would_ignore_are_refused(
+    report: str, given: list[str], refused: str, runner: CliRunner, tmp_path: Path
+) -> None:
+    result = runner.invoke(app, ["report", report, "-o", str(tmp_path / "out"), *given])
+    assert isinstance(result.exception, OptionError)
+    assert str(result.exception).startswith(f"{refused}: ")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_without_traces_is_told(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("Not a trace.\n")
     with pytest.raises(EngineError, match="none of its files can be replayed"):

@@ -15,6 +15,10 @@ _COMPRESSED = (".zst", ".gz", ".xz")
 _PREFERRED = ("tbtr", "vscsi", "blocks", "files", "csv", "oracle-general")
 
 
+OF_FILES = ("--format", "--only", "--skip", "--limit", "--time-order", "--window")
+"""Options of a `Selection` beside its folder."""
+
+
 @dataclass(frozen=True)
 class Window:
     """A part of a trace, in records: one that fills caches and history, and the one after it that counts."""
@@ -76,6 +80,11 @@ class Selection:
     time_order: str = "error"
     windows: Mapping[str, Window] = field(default_factory=dict)
     """Patterns of file names, and which part of the files that they fit is replayed."""
+
+    def given(self) -> list[str]:
+        """Which of `OF_FILES`."""
+        values = (self.formats, self.only, self.skip, self.limit, self.time_order != "error", self.windows)
+        return [option for option, value in zip(OF_FILES, values, strict=True) if value]
 
     def takes(self, path: Path) -> bool:
         wanted = not self.only or _fits(path, self.only)

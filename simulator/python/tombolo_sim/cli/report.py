@@ -66,11 +66,20 @@ def selected(
     time_order: str,
     windows: list[str] | None,
 ) -> Selection | None:
-    if folder is None:
-        return None
-    return Selection(
-        folder, formats_of(formats), tuple(only or ()), tuple(skip or ()), limit, time_order, windows_of(windows)
+    selection = Selection(
+        folder or Path(),
+        formats_of(formats),
+        tuple(only or ()),
+        tuple(skip or ()),
+        limit,
+        time_order,
+        windows_of(windows),
     )
+    if folder is not None:
+        return selection
+    if of_files := selection.given():
+        raise OptionError(f"{', '.join(of_files)}: there are no files without --traces DIR")
+    return None
 
 
 def windows_of(given: list[str] | None) -> dict[str, Window]:

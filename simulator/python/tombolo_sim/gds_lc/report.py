@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from tombolo_sim._engine import EngineError
 from tombolo_sim.gds_lc import figures, runs
 from tombolo_sim.gds_lc.checks import RULES, all_checks
 from tombolo_sim.gds_lc.conditions import CONDITIONS, Condition
@@ -31,8 +30,7 @@ class Found:
 
 def run(options: ReportOptions) -> Path:
     """Writes `gds_lc.md`, `gds_lc.json` and `figures/` into the output folder; returns the Markdown's path."""
-    if options.dask is not None:
-        raise EngineError("the report on GDS-LC runs on this machine's cores only, not on Dask")
+    options.require_heeded("gds-lc", "--traces", "--only", "--skip", "--limit")
     return _write({condition: found_under(condition, options) for condition in CONDITIONS}, options)
 
 

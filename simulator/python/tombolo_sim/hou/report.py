@@ -18,7 +18,7 @@ NAME = "hou"
 
 def run(options: ReportOptions) -> Path:
     """Writes `hou.md` and `hou.json` into the output folder; returns the Markdown's path."""
-    report = MadeLoad(NAME, "Hou", runs.carry_out, all_checks, _head, _sections, _data)
+    report = MadeLoad(NAME, runs.carry_out, all_checks, _head, _sections, _data)
     return report.run(options)
 
 

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from tombolo_sim._engine import EngineError
 from tombolo_sim.report import markdown
 from tombolo_sim.report.checks.base import Check
 from tombolo_sim.report.options import ReportOptions
@@ -20,7 +19,6 @@ class MadeLoad(Generic[Results]):
     """`name` is the files' too."""
 
     name: str
-    paper: str
     carry_out: Callable[[tuple[int, ...], int | None], Results]
     checks: Callable[[Results], Sequence[Check]]
     head: Callable[[ReportOptions], list[str]]
@@ -29,8 +27,7 @@ class MadeLoad(Generic[Results]):
 
     def run(self, options: ReportOptions) -> Path:
         """Writes Markdown and JSON into the output folder; returns the Markdown's path."""
-        if options.dask is not None or options.traces is not None:
-            raise EngineError(f"the report on {self.paper} takes neither traces nor Dask: its load is made here")
+        options.require_heeded(self.name)
         results = self.carry_out(options.seeds, options.workers)
         found = self.checks(results)
         options.output.mkdir(parents=True, exist_ok=True)

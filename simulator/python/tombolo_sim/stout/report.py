@@ -17,7 +17,7 @@ NAME = "stout"
 
 def run(options: ReportOptions) -> Path:
     """Writes `stout.md` and `stout.json` into the output folder; returns the Markdown's path."""
-    report = MadeLoad(NAME, "Stout", runs.carry_out, all_checks, _head, _sections, _data)
+    report = MadeLoad(NAME, runs.carry_out, all_checks, _head, _sections, _data)
     return report.run(options)
 
 
