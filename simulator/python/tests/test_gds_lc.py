@@ -93,6 +93,13 @@ def test_latencies_vary_by_the_deviation_of_runs_from_their_mean() -> None:
         assert check.verdict is Verdict.UNTESTABLE, "it is an input"
         assert {finding.verdict for finding in check.findings} == {verdict}
     assert {finding.verdict for finding in judged({})[claim].findings} == {Verdict.UNDECIDED}, "one run does not vary"
+    claim = "The policy that hits less varies more: LRU's latency, in ms, more than GDS-LCF's"
+    for part, verdict in ((0.1, Verdict.HOLDS), (0.001, Verdict.UNTESTABLE)):
+        seeds = [
+            {policy: fake(0.5, (30 if policy == "lru" else 20) * slower, 2) for policy in everything}
+            for slower in (1, 1 + part)
+        ]
+        assert judged(*seeds)[claim].verdict is verdict
 
 
 def test_conditions_reach_the_jobs() -> None:
