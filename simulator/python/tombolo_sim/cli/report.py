@@ -76,6 +76,8 @@ def selected(
         windows_of(windows),
     )
     if folder is not None:
+        if not folder.is_dir():
+            raise OptionError(f"--traces {folder}: it must be a folder")
         return selection
     if of_files := selection.given():
         raise OptionError(f"{', '.join(of_files)}: there are no files without --traces DIR")
