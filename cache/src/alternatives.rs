@@ -27,6 +27,8 @@ const GROUP_BLOCKS: u64 = 16;
 const SLOTS_MAX: u32 = 4096;
 /// Of a small cache, too, no more than one block in so many costs its share of time.
 const SAMPLED_ONE_IN_MIN: u32 = 8;
+/// Blocks that are forgotten at a time.
+const FORGOTTEN_BLOCKS_MAX: u64 = 1 << 14;
 /// A cache below this is compared as a whole, since nothing would be left of it.
 const SLOTS_WHOLE: u32 = 1024;
 
@@ -63,7 +65,7 @@ impl Alternatives {
         }
     }
 
-    /// A block was read, from the cache or not; `address` says where its reader sees it.
+    /// A block was read, from the cache or not; `address` is the one by which a cache keeps it.
     pub fn read(&mut self, address: u64) {
         if !self.is_sampled(address) {
             return;
@@ -80,6 +82,17 @@ impl Alternatives {
             self.caches.iter_mut().for_each(|(cache, _)| {
                 cache.access(address);
             });
+        }
+    }
+
+    /// Nobody will read these any more, as their places were written anew.
+    pub fn forget(&mut self, first: u64, count: u64) {
+        // What is larger goes as other blocks come: to look at each group of it takes too long.
+        let end = first + count.min(FORGOTTEN_BLOCKS_MAX);
+        for address in first..end {
+            if self.is_sampled(address) {
+                self.caches.iter_mut().for_each(|(cache, _)| cache.remove(address));
+            }
         }
     }
 
@@ -115,23 +128,27 @@ mod tests {
         /// A small cache is compared as a whole, and then each is the policy itself.
         #[test]
         fn of_a_small_cache_every_count_is_exact(
-            accesses in prop::collection::vec((0u64..400, any::<bool>()), 1..2_000),
+            accesses in prop::collection::vec((0u64..400, 0u8..8), 1..2_000),
             slots in 8u32..300,
         ) {
             let mut alternatives = Alternatives::new(slots);
             let capacity = Capacity::of_blocks(slots);
-            for &(address, is_write) in &accesses {
-                match is_write {
-                    true => alternatives.write(address),
-                    false => alternatives.read(address),
+            for &(address, kind) in &accesses {
+                match kind {
+                    0 => alternatives.forget(address, 3),
+                    1..3 => alternatives.write(address),
+                    _ => alternatives.read(address),
                 }
             }
-            prop_assert_eq!(alternatives.reads(), accesses.iter().filter(|(_, is_write)| !is_write).count() as u64);
+            prop_assert_eq!(alternatives.reads(), accesses.iter().filter(|(_, kind)| *kind >= 3).count() as u64);
             for Alternative { policy, hits } in alternatives.results() {
                 let mut cache = KeyedCache::new(capacity, policy.build(capacity, Grouping::Slots));
                 let mut expected = 0;
-                for &(address, is_write) in &accesses {
-                    expected += u64::from(cache.access(address) && !is_write);
+                for &(address, kind) in &accesses {
+                    match kind {
+                        0 => (address..address + 3).for_each(|gone| cache.remove(gone)),
+                        _ => expected += u64::from(cache.access(address) && kind >= 3),
+                    }
                 }
                 prop_assert_eq!(hits, expected, "{}", policy.name());
             }

@@ -227,13 +227,7 @@ impl Core {
             Addressing::Logical | Addressing::Both => self.tell_by_place(read),
             Addressing::Pvbn => self.tell_by_pvbn(read),
         };
-        if let Some(alternatives) = &mut self.alternatives {
-            let span = &read.span;
-            let blocks = read.blocks.iter().zip(span.first..);
-            blocks
-                .filter(|(block, _)| !matches!(block, Block::Zero))
-                .for_each(|(_, number)| alternatives.read(address(span.volume, number)));
-        }
+        self.compare(read);
         let is_told = self.prefetch_state.knows_streams && self.config.sequential_by == SequentialBy::Prefetcher;
         read.sequential = is_told.then_some(pattern == Pattern::Sequential);
         for index in 0..read.blocks.len() {
@@ -288,6 +282,26 @@ impl Core {
     }
 
     /// One access per run of PVBNs; each has the outcome of the whole read. The last run's pattern counts.
+    /// Other policies see what the cache holds, so that copies are one block to them, too.
+    fn compare(&mut self, read: &Read) {
+        let Some(mut alternatives) = self.alternatives.take() else {
+            return;
+        };
+        for (block, number) in read.blocks.iter().zip(read.span.first..) {
+            let pvbn = match *block {
+                Block::Zero => continue,
+                Block::Held(slot) => self.slots.pvbn(slot),
+                Block::Unresolved | Block::Coming | Block::Done => match self.lookup(read.span.volume, number) {
+                    Lookup::Known(Target::At(pvbn), _) => pvbn,
+                    // A hole by now, or the page was pushed out meanwhile.
+                    Lookup::Known(Target::Hole, _) | Lookup::NeedPage(_) => continue,
+                },
+            };
+            alternatives.read(pvbn.0);
+        }
+        self.alternatives = Some(alternatives);
+    }
+
     fn tell_by_pvbn(&mut self, read: &Read) -> Pattern {
         let (mut index, mut pattern) = (0, Pattern::Random);
         while index < read.span.count {

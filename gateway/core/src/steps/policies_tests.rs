@@ -7,9 +7,9 @@ use crate::state::slots::SlotState;
 use crate::test_bench::{Bench, FIRST_PVBN, SLOTS, Told, VOLUME, is_fetch};
 use alloc::vec::Vec;
 use std::sync::{Arc, Mutex};
-use tombolo_base::Instant;
+use tombolo_base::{Instant, Span};
 use tombolo_billing::Table;
-use tombolo_cache::{Access as Use, Capacity, Cause, Lru};
+use tombolo_cache::{Access as Use, Alternatives, Capacity, Cause, Lru, Policy};
 use tombolo_prefetch::{Gaps, Outcome, Statistics, Suggestion};
 
 fn holding_fetches() -> Bench {
@@ -263,6 +263,44 @@ fn a_prefetcher_may_ask_what_is_at_hand() {
     ];
     assert_eq!(*found.lock().unwrap(), expected);
     assert_eq!(bench.core.tally().prefetch, "asker");
+}
+
+#[test]
+fn other_policies_see_copies_as_one_block_and_what_was_replaced_as_none() {
+    let mut bench = holding_fetches();
+    bench.core.alternatives = Some(Alternatives::new(SLOTS));
+    let copy = |first, pvbn| Extent {
+        volume: VOLUME,
+        first,
+        count: 1,
+        target: Target::At(pvbn),
+    };
+    let hits = |bench: &Bench| {
+        let comparison = bench.core.policies().comparison;
+        let lru = comparison.alternatives.iter().find(|one| one.policy == Policy::Lru);
+        (comparison.reads, lru.unwrap().hits)
+    };
+    bench.core.overlay.map.insert(copy(64, Pvbn(FIRST_PVBN)));
+    let fetches = bench.read(0, 1);
+    bench.arrive(&fetches[0]);
+    assert_eq!(hits(&bench), (1, 0));
+    bench.read(64, 1);
+    assert_eq!(hits(&bench), (2, 1));
+    let span = Span {
+        volume: VOLUME,
+        first: 0,
+        count: 1,
+    };
+    bench.write(1_000, span, 7);
+    let written = Pvbn(bench.core.next_pvbn().0 - 1);
+    bench.core.overlay.map.insert(copy(65, written));
+    bench.read(65, 1);
+    assert_eq!(hits(&bench), (3, 2));
+    bench.write(1_001, span, 8);
+    bench.read(65, 1);
+    assert_eq!(hits(&bench), (4, 2), "that it is another's, too, is not known here");
+    bench.read(0, 1);
+    assert_eq!(hits(&bench), (5, 3));
 }
 
 fn lru() -> Box<dyn Replacement> {

@@ -11,6 +11,7 @@ use crate::state::extent_map::{Extent, Target};
 use crate::state::slot_transitions::SlotTransition;
 use alloc::vec::Vec;
 use tombolo_base::{Instant, Lcbn, VolumeId};
+use tombolo_cache::Alternatives;
 use tombolo_flow_control::EarlyFlush;
 
 /// When the next piece is due if nothing else happens: others get at the core in between.
@@ -44,10 +45,10 @@ impl Core {
             // The next checkpoint must not call it dirty any more.
             self.slots.mark_changed(block.slot);
         }
-        let (early, now) = (&mut self.flush.early, self.now);
+        let (early, alternatives, now) = (&mut self.flush.early, &mut self.alternatives, self.now);
         self.overlay
             .map
-            .replace(extent, |replaced| note_replaced(early, now, replaced));
+            .replace(extent, |replaced| note_replaced(early, alternatives, now, replaced));
         free.append(&mut self.forget_lost(volume, first, end));
         free
     }
@@ -69,7 +70,7 @@ impl Core {
             let Some(replaced) = self.overlay.map.sweep(u64::MAX) else {
                 break;
             };
-            note_replaced(&mut self.flush.early, self.now, replaced);
+            note_replaced(&mut self.flush.early, &mut self.alternatives, self.now, replaced);
         }
         for _ in 0..count {
             if self.unpublished.map.sweep(u64::MAX).is_none() {
@@ -115,9 +116,12 @@ impl Core {
     }
 }
 
-fn note_replaced(early: &mut EarlyFlush, now: Instant, extent: Extent) {
+fn note_replaced(early: &mut EarlyFlush, alternatives: &mut Option<Alternatives>, now: Instant, extent: Extent) {
     if let Target::At(first) = extent.target {
         early.on_replaced(now, first, extent.count);
+        if let Some(alternatives) = alternatives {
+            alternatives.forget(first.0, extent.count);
+        }
     }
 }
 

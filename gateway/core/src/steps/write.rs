@@ -9,7 +9,6 @@ use crate::core_state::Core;
 use crate::event::{Answer, Command, DiskError, PartialWrite, Refusal, Token, WritePiece, WriteRequest};
 use crate::format::record::{LinkRun, Record, SlotRun, hole_records};
 use crate::state::dirty::{DirtyBlock, Stage};
-use crate::state::prefetched::address;
 use crate::state::writes::{Kind, Running, Stalled, VolumeChange, Waiting};
 use alloc::vec::Vec;
 use tombolo_base::{BlockSum, Instant, Lcbn, MetadataChange, Span};
@@ -18,15 +17,6 @@ impl Core {
     pub(crate) fn on_write(&mut self, token: Token, request: WriteRequest) {
         let written: u64 = request.written().iter().map(|span| span.count).sum();
         assert_eq!(request.sums.len() as u64, written, "a sum per block");
-        if let Some(alternatives) = &mut self.alternatives {
-            let spans = request.written().into_iter();
-            let blocks =
-                spans.flat_map(|span| (span.first..span.first + span.count).map(move |block| (span.volume, block)));
-            blocks
-                .zip(&request.sums)
-                .filter(|(_, sum)| sum.is_some())
-                .for_each(|((volume, block), _)| alternatives.write(address(volume, block)));
-        }
         self.admit(token, Kind::Write(request));
     }
 
@@ -284,6 +274,9 @@ impl Core {
             "PVBNs rise without a gap, and none is given out twice"
         );
         for (block, sum) in blocks {
+            if let Some(alternatives) = &mut self.alternatives {
+                alternatives.write(block.pvbn.0);
+            }
             self.slots.hold_dirty(block.slot, block.pvbn, sum);
             self.dirty.push(self.now, block);
         }
