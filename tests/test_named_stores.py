@@ -170,6 +170,21 @@ def test_commands_are_for_the_store_that_is_named(gateway: Gateway) -> None:
     assert found["state"] == "finished" and 0 < found["records"] < 20, found
 
 
+def test_policies_change_in_all_stores_or_in_none(make_gateway: GatewayFactory, stores: Stores) -> None:
+    settings = merged(stores.settings(), {"cache": {"size": "64MiB"}})
+    gateway = make_gateway(settings, stores.near.environment).start()
+    assert far_of(gateway)
+    before = [gateway.cli("policy", "show", "--json", *words) for words in ((), ("--store", "far"))]
+    refused = gateway.try_cli("policy", "set", "replacement=lirs", "window_bytes_max=10MiB")
+    assert refused.returncode == 2
+    assert "store far: " in refused.stderr, refused.stderr
+    after = [gateway.cli("policy", "show", "--json", *words) for words in ((), ("--store", "far"))]
+    assert [json.loads(shown)["settings"] for shown in after] == [json.loads(shown)["settings"] for shown in before]
+    gateway.cli("policy", "set", "replacement=lirs")
+    for words in ((), ("--store", "far")):
+        assert json.loads(gateway.cli("policy", "show", "--json", *words))["replacement"] == "lirs"
+
+
 def test_without_named_stores_nothing_is_told_of_them(make_gateway: GatewayFactory) -> None:
     gateway = make_gateway(QUICK).start()
     gateway.create_volume("vol", "8MiB")

@@ -23,7 +23,7 @@ use crate::measured::Measured;
 use crate::metrics::model::Metrics;
 use crate::runtime::{DataKeyInfo, DataKeysError, Gateway, MasterKeyError, NewKey, ReplicaLook};
 use crate::settings::Settings;
-use policies::PolicyControl;
+use policies::{PolicyChange, PolicyControl};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use store_check::StoreCheck;
@@ -522,9 +522,8 @@ impl StoreControl {
         self.policy.status(&self.gateway.snapshot().policies)
     }
 
-    fn policy_set(&self, PolicyChanges(changes): PolicyChanges) -> Result<PolicyStatus, ControlError> {
-        self.policy.set(changes)?;
-        Ok(self.policy_status())
+    fn prepare_policies(&self, PolicyChanges(changes): PolicyChanges) -> Result<PolicyChange<'_>, ControlError> {
+        self.policy.prepare(changes)
     }
 
     fn trace_start(&self, StartTrace { path, bytes_max, .. }: StartTrace) -> Result<TraceStatus, ControlError> {

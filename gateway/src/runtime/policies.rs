@@ -143,15 +143,19 @@ impl HistoryFile {
 }
 
 impl Gateway {
-    /// The blocks in the cache stay. They go over while requests are served.
-    pub fn set_replacement(self: &Arc<Self>, policy: Policy) -> Result<(), ReplacementChanging> {
+    /// Whether [`Self::set_replacement`] may be called.
+    pub fn check_replacement_settled(&self) -> Result<(), ReplacementChanging> {
+        self.core().check_replacement_settled()
+    }
+
+    /// The blocks in the cache stay. They go over while requests are served. An earlier change MUST be over.
+    pub fn set_replacement(self: &Arc<Self>, policy: Policy) {
         let slot_count = self.core().slot_count();
         let mut fresh = replacement(policy, slot_count);
         // Here, where nobody waits: the first touch of so much memory takes longer than a step may.
         fresh.reach(Lcbn(slot_count - 1));
-        self.core().set_replacement(fresh)?;
+        self.core().set_replacement(fresh);
         self.submit(Event::Tick);
-        Ok(())
     }
 
     /// A history is handed on where there is one.

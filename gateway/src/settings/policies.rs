@@ -164,7 +164,8 @@ impl Settings {
     pub(crate) fn with_policies(&self, changes: toml::Table) -> Result<Self, Vec<Fault>> {
         let mut changed = self.clone();
         let names = |key: &str| ["replacement", "policy"].contains(&key);
-        if changes.contains_key("combination") && !changes.keys().any(|key| names(key)) {
+        let is_of_pair = |value: &toml::Value| value.as_str() != Some(UNSET) || self.prefetch.combination.is_some();
+        if changes.get("combination").is_some_and(is_of_pair) && !changes.keys().any(|key| names(key)) {
             changed.cache.replacement = DEFAULT_REPLACEMENT;
             changed.prefetch.policy = DEFAULT_PREFETCH;
         } else if changes.keys().any(|key| names(key)) {
@@ -248,6 +249,23 @@ mod tests {
         }
         let error = refused("[prefetch]\npolicy = \"gds-l\"");
         assert!(!error.contains("instead"), "{error}");
+    }
+
+    #[test]
+    fn a_pair_is_given_up_only_where_there_is_one() {
+        let unset = |text: &str| {
+            let changes = toml::Table::from_iter([("combination".into(), UNSET.into())]);
+            let policies = Settings::parse(text)
+                .unwrap()
+                .with_policies(changes)
+                .unwrap()
+                .unpriced_policies();
+            (policies.replacement, policies.prefetch.name())
+        };
+        let default = (DEFAULT_REPLACEMENT, DEFAULT_PREFETCH);
+        assert_eq!(unset("[prefetch]\ncombination = \"sarc_amp\""), default);
+        let apart = "[cache]\nreplacement = \"arc\"\n[prefetch]\npolicy = \"amp\"";
+        assert_eq!(unset(apart), (Policy::Arc, PolicyName::Amp));
     }
 
     #[test]

@@ -51,18 +51,22 @@ impl Residency for AtHand<'_> {
 }
 
 impl Core {
-    /// Another replacement policy takes over the resident blocks, in the order in which the old one would have evicted
-    /// them, in pieces from the next step on.
-    pub fn set_replacement(&mut self, replacement: Box<dyn Replacement>) -> Result<(), ReplacementChanging> {
-        if let Some(blocks_left) = self.slots.left_to_hand_over() {
-            return Err(ReplacementChanging { blocks_left });
+    /// Whether [`Self::set_replacement`] may be called.
+    pub fn check_replacement_settled(&self) -> Result<(), ReplacementChanging> {
+        match self.slots.left_to_hand_over() {
+            Some(blocks_left) => Err(ReplacementChanging { blocks_left }),
+            None => Ok(()),
         }
+    }
+
+    /// Another replacement policy takes over the resident blocks, in the order in which the old one would have evicted
+    /// them, in pieces from the next step on. An earlier change MUST be over.
+    pub fn set_replacement(&mut self, replacement: Box<dyn Replacement>) {
         self.close_account();
         self.slots.set_policy(replacement);
         self.succession_at = self.now;
         self.advise_costs();
         self.open_account();
-        Ok(())
     }
 
     /// A policy that has handed all over, once. Dropping it takes time in proportion to the cache, during which nobody

@@ -315,7 +315,7 @@ fn a_change_of_policy_leaves_time_for_others_and_is_the_only_one() {
     bench.arrive(&ahead);
     assert_eq!(bench.core.slots.clean_count(), 4);
     bench.core.config.sweep_blocks_max = 1;
-    bench.core.set_replacement(lru()).unwrap();
+    bench.core.set_replacement(lru());
     let mut left = Vec::new();
     // A millisecond apart.
     for _ in 0..5 {
@@ -324,11 +324,11 @@ fn a_change_of_policy_leaves_time_for_others_and_is_the_only_one() {
     }
     assert_eq!(left, [3, 3, 2, 2, 1]);
     let refused = ReplacementChanging { blocks_left: 1 };
-    assert_eq!(bench.core.set_replacement(lru()), Err(refused));
+    assert_eq!(bench.core.check_replacement_settled(), Err(refused));
     for _ in 0..5 {
         bench.step(Event::Tick);
     }
-    assert_eq!(bench.core.set_replacement(lru()), Ok(()));
+    assert_eq!(bench.core.check_replacement_settled(), Ok(()));
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_change_of_policy_keeps_blocks_and_drops_marks() {
     bench.arrive(&ahead);
     assert_eq!(bench.core.policies().unread_blocks, 4);
     let clean = bench.core.slots.clean_count();
-    bench.core.set_replacement(lru()).unwrap();
+    bench.core.set_replacement(lru());
     assert_eq!(bench.core.slots.clean_count(), clean);
     assert_eq!(bench.core.slots.left_to_hand_over(), Some(clean as usize));
     bench.pass_millis(1);

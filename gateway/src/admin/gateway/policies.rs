@@ -59,21 +59,44 @@ impl PolicyControl {
         }
     }
 
-    /// Only what differs is changed: a policy that stays keeps what it has learnt.
-    pub fn set(&self, changes: toml::Table) -> Result<(), ControlError> {
-        let mut settings = self.settings();
+    /// Refuses what cannot be done, and lets nobody else change anything before the change is carried out or dropped.
+    pub fn prepare(&self, changes: toml::Table) -> Result<PolicyChange<'_>, ControlError> {
+        let settings = self.settings();
         let changed = settings.with_policies(changes).map_err(|faults| invalid(&faults))?;
         let (before, after) = (settings.policies(self.prices), changed.policies(self.prices));
-        self.carry_out(&before, &after)
-            .map_err(|changing| ControlError::new(ErrorKind::Busy, changing.to_string()))?;
-        *settings = changed;
-        Ok(())
+        if before.replacement != after.replacement {
+            let refused = |changing: ReplacementChanging| ControlError::new(ErrorKind::Busy, changing.to_string());
+            self.gateway.check_replacement_settled().map_err(refused)?;
+        }
+        Ok(PolicyChange {
+            gateway: &self.gateway,
+            settings,
+            changed,
+            before,
+            after,
+        })
     }
 
-    fn carry_out(&self, before: &PolicySettings, after: &PolicySettings) -> Result<(), ReplacementChanging> {
-        // First, as it may be refused.
+    fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A change that nothing stands in the way of.
+pub(super) struct PolicyChange<'a> {
+    gateway: &'a Arc<Gateway>,
+    settings: MutexGuard<'a, Settings>,
+    changed: Settings,
+    before: PolicySettings,
+    after: PolicySettings,
+}
+
+impl PolicyChange<'_> {
+    /// Only what differs is changed: a policy that stays keeps what it has learnt.
+    pub fn carry_out(mut self) {
+        let (before, after) = (&self.before, &self.after);
         if before.replacement != after.replacement {
-            self.gateway.set_replacement(after.replacement)?;
+            self.gateway.set_replacement(after.replacement);
         }
         if (&before.prefetch, before.addressing) != (&after.prefetch, after.addressing) {
             self.gateway.set_prefetch(&after.prefetch, after.addressing);
@@ -86,11 +109,7 @@ impl PolicyControl {
             prefetch = after.prefetch.name().name(),
             "policies changed until the next start"
         );
-        Ok(())
-    }
-
-    fn settings(&self) -> MutexGuard<'_, Settings> {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.settings = self.changed;
     }
 }
 

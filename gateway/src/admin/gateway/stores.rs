@@ -1,6 +1,7 @@
 //! All stores of the daemon as the admin API sees them: which one a request is for, and what is told of all together.
 
 use super::StoreControl;
+use super::policies::PolicyChange;
 use crate::admin::endpoints::{
     self, CreateShare, CreateVolume, DeleteShare, DeleteVolume, OfStore, PolicyChanges, ResizeVolume, ShareFlush,
     ShareQuota, VolumeFlush,
@@ -30,6 +31,16 @@ struct NamedControl {
     /// None: the first.
     name: Option<String>,
     control: StoreControl,
+}
+
+impl NamedControl {
+    /// The error, as one of this store's.
+    fn named(&self, error: ControlError) -> ControlError {
+        match &self.name {
+            Some(name) => ControlError::new(error.kind, format!("store {name}: {}", error.message)),
+            None => error,
+        }
+    }
 }
 
 impl Deref for NamedControl {
@@ -274,13 +285,16 @@ impl GatewayControl {
         first
     }
 
-    /// In all stores, or in none: what one refuses each would, but for what depends on its cache.
+    /// In all stores, or in none.
     fn policy_set(&self, changes: PolicyChanges) -> Result<PolicyStatus, ControlError> {
         let controls = self.controls();
-        let mut set = controls.iter().map(|control| control.policy_set(changes.clone()));
-        let first = set.next().unwrap_or_else(|| Ok(PolicyStatus::default()))?;
-        set.try_for_each(|set| set.map(drop))?;
-        Ok(first)
+        let prepared = controls.iter().map(|control| {
+            let prepared = control.prepare_policies(changes.clone());
+            prepared.map_err(|error| control.named(error))
+        });
+        let prepared: Vec<_> = prepared.collect::<Result<_, _>>()?;
+        prepared.into_iter().for_each(PolicyChange::carry_out);
+        Ok(self.first().policy_status())
     }
 }
 

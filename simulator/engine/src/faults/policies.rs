@@ -92,9 +92,8 @@ impl World {
         self.say(|| format!("policies from now on: {choice:?}"));
         let clean = self.core.snapshot().slots_clean;
         let policies = choice.build(self.scenario.config.slot_count);
-        if self.prng.chance(700) {
-            // Refused while an earlier change is under way.
-            let _ = self.core.set_replacement(policies.replacement);
+        if self.prng.chance(700) && self.core.check_replacement_settled().is_ok() {
+            self.core.set_replacement(policies.replacement);
         }
         if self.prng.chance(700) {
             self.core.set_prefetcher(policies.prefetcher, policies.addressing);

@@ -223,9 +223,10 @@ impl Replay<'_> {
         let core = &mut self.world.core;
         if self.job.replacement == policies::ADAPTIVE {
             let present = core.policies();
-            if let Some(better) = present.comparison.better(present.replacement) {
-                // Refused while an earlier change is under way.
-                let _ = core.set_replacement(policies::replacement(better, self.job.cache_blocks));
+            if let Some(better) = present.comparison.better(present.replacement)
+                && core.check_replacement_settled().is_ok()
+            {
+                core.set_replacement(policies::replacement(better, self.job.cache_blocks));
             }
         }
     }
