@@ -399,14 +399,14 @@ def public_trace(requests: int) -> list[Request]:
 @pytest.mark.timeout(1200)
 def test_writes_with_copies_are_stored_and_missed_as_simulated(compare: Compare) -> None:
     trace = with_copies(SEED, mixed(SEED, 6_000, 64 * PAGE_BLOCKS, written=0.5), share=0.4, different=500)
-    compare(Play("mixed, 6,000, half written, copies", trace, 16 * MIB // BLOCK), ["lru_none", "lru_graph"])
+    compare(Play("mixed, 6,000, half written, copies", trace, 16 * MIB // BLOCK), ["lru_none", "2q_graph"])
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
 def test_a_large_cache_misses_as_often_as_simulated(compare: Compare) -> None:
     trace = large(SEED, 12_000, 2048 * PAGE_BLOCKS)
-    compare(Play("64 blocks each, 1 GiB, 8 at a time", trace, 1024 * MIB // BLOCK, 8), ["lru_none", "lru_graph"])
+    compare(Play("64 blocks each, 1 GiB, 8 at a time", trace, 1024 * MIB // BLOCK, 8), ["lru_none", "2q_graph"])
 
 
 @pytest.mark.soak
@@ -426,5 +426,5 @@ def test_the_default_and_its_rivals_do_as_simulated_once_they_know_a_trace(compa
     cache_blocks = max(16 * MIB // BLOCK, distinct // 10)
     compare(
         Play(f"{name}, after {warming:,}", trace, cache_blocks, warming=warming),
-        ["lru_none", "lru_graph", "2q_graph", "lru_amp", "2q_amp"],
+        ["lru_none", "lru_graph", "2q_graph"],
     )
