@@ -2,7 +2,8 @@
 //!
 //! A client's thread looks at one flag; while nothing is recorded that is all. While something is, it puts the request
 //! into a bounded queue, and where the queue is full the record is dropped and counted: recording never waits, and
-//! never makes a client wait. One thread takes the queue, makes names for the contents, and writes.
+//! never makes a client wait. One thread takes all that is in the queue at a time, makes names for the contents, and
+//! writes: the lock is held for one record, or for the exchange of two lists.
 //!
 //! Contents are named by SHA-256 over a salt and the block's sum. The salt is drawn for each trace and kept nowhere, so
 //! that a trace tells which of its blocks are equal, and nothing else of them.
@@ -14,7 +15,6 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -23,10 +23,10 @@ use tombolo_core::{ClientId, Event, Span};
 use tombolo_trace::columnar::{FileHeader, Writer};
 use tombolo_trace::{Operation, Record};
 
-/// Requests that wait to be written.
+/// Requests that wait to be taken from the queue; as many may have been taken and wait to be written.
 const QUEUE_REQUESTS_MAX: usize = 1 << 14;
 /// Sums that wait with them, 8 MiB.
-const QUEUE_SUMS_MAX: u64 = 1 << 19;
+const QUEUE_SUMS_MAX: usize = 1 << 19;
 /// The writer looks into the queue as often: were it woken for each request, the client would pay for that.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// A reader of the unfinished file misses no more than this.
@@ -38,7 +38,8 @@ const BLOCK_BYTES: u64 = tombolo_base::BLOCK_BYTES as u64;
 #[derive(Default)]
 pub struct Recorder {
     is_active: Arc<AtomicBool>,
-    /// The latest recording, held for the time that it takes to put a request into the queue.
+    queue: Arc<Mutex<Queue>>,
+    /// The latest recording.
     recording: Mutex<Option<Recording>>,
     /// Held by whoever starts or stops.
     change: Mutex<()>,
@@ -47,20 +48,16 @@ pub struct Recorder {
 struct Recording {
     path: PathBuf,
     bytes_max: u64,
-    began: Instant,
-    /// None: it was stopped.
-    queue: Option<SyncSender<Entry>>,
     thread: Option<JoinHandle<()>>,
     counts: Arc<Counts>,
 }
 
-/// What the clients' threads and the writer both count.
+/// How far the writer has come.
 #[derive(Default)]
 struct Counts {
     records: AtomicU64,
     dropped: AtomicU64,
     bytes: AtomicU64,
-    queued_sums: AtomicU64,
     end: Mutex<Option<End>>,
 }
 
@@ -72,13 +69,74 @@ enum End {
     Failed(String),
 }
 
-/// A request on its way to the file.
+/// From the clients' threads to the writer.
+#[derive(Default)]
+struct Queue {
+    /// Time zero of the recording; `None`: it was stopped, or there is none.
+    began: Option<Instant>,
+    waiting: Batch,
+}
+
+/// Requests on their way to the file, in their order.
+#[derive(Default)]
+struct Batch {
+    entries: Vec<Entry>,
+    /// Those of all entries, one after the other.
+    sums: Vec<Option<BlockSum>>,
+    /// Requests for which there was no room, after the last entry or between any.
+    dropped: u64,
+}
+
 struct Entry {
     time_us: u64,
     operation: Operation,
     client: ClientId,
     span: Span,
-    sums: Vec<Option<BlockSum>>,
+    sum_count: usize,
+}
+
+impl Queue {
+    fn put(&mut self, operation: Operation, client: ClientId, span: Span, sums: &[Option<BlockSum>]) {
+        let Some(began) = self.began else {
+            return;
+        };
+        let Batch {
+            entries,
+            sums: waiting_sums,
+            dropped,
+        } = &mut self.waiting;
+        if entries.len() == QUEUE_REQUESTS_MAX || waiting_sums.len() + sums.len() > QUEUE_SUMS_MAX {
+            *dropped += 1;
+            return;
+        }
+        waiting_sums.extend_from_slice(sums);
+        entries.push(Entry {
+            // Taken under the lock, so that times do not go back in the file.
+            time_us: began.elapsed().as_micros() as u64,
+            operation,
+            client,
+            span,
+            sum_count: sums.len(),
+        });
+    }
+}
+
+impl Batch {
+    /// As large as the queue gets, so that no client waits while a list is moved to where it can grow. Memory that is not
+    /// used is not touched.
+    fn with_room() -> Self {
+        Self {
+            entries: Vec::with_capacity(QUEUE_REQUESTS_MAX),
+            sums: Vec::with_capacity(QUEUE_SUMS_MAX),
+            dropped: 0,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.sums.clear();
+        self.dropped = 0;
+    }
 }
 
 impl Recorder {
@@ -112,33 +170,7 @@ impl Recorder {
     }
 
     fn put(&self, client: ClientId, operation: Operation, span: Span, sums: &[Option<BlockSum>]) {
-        let recording = lock(&self.recording);
-        let Some(Recording {
-            queue: Some(queue),
-            began,
-            counts,
-            ..
-        }) = &*recording
-        else {
-            return;
-        };
-        let count = sums.len() as u64;
-        let has_room = counts.queued_sums.fetch_add(count, Ordering::Relaxed) + count <= QUEUE_SUMS_MAX;
-        // The time is taken under the lock, so that times do not go back in the file.
-        let sent = has_room && {
-            let entry = Entry {
-                time_us: began.elapsed().as_micros() as u64,
-                operation,
-                client,
-                span,
-                sums: sums.to_vec(),
-            };
-            queue.try_send(entry).is_ok()
-        };
-        if !sent {
-            counts.queued_sums.fetch_sub(count, Ordering::Relaxed);
-            counts.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        lock(&self.queue).put(operation, client, span, sums);
     }
 
     /// Begins to record into a new file.
@@ -157,14 +189,16 @@ impl Recorder {
             ControlError::new(kind, format!("{}: {error}", path.display()))
         };
         let counts = Arc::new(Counts::default());
-        let (sender, receiver) = sync_channel(QUEUE_REQUESTS_MAX);
         let job = WriterJob {
             writer: open(path).map_err(refuse)?,
             salt: salt().map_err(refuse)?,
-            receiver,
+            queue: self.queue.clone(),
             counts: counts.clone(),
             bytes_max,
-            dropped: 0,
+        };
+        *lock(&self.queue) = Queue {
+            began: Some(Instant::now()),
+            waiting: Batch::with_room(),
         };
         let is_active = self.is_active.clone();
         let work = move || job.run(&is_active);
@@ -175,8 +209,6 @@ impl Recorder {
         *lock(&self.recording) = Some(Recording {
             path: path.to_owned(),
             bytes_max,
-            began: Instant::now(),
-            queue: Some(sender),
             thread: Some(thread),
             counts,
         });
@@ -194,10 +226,10 @@ impl Recorder {
 
     fn end(&self) {
         self.is_active.store(false, Ordering::Relaxed);
-        let thread = lock(&self.recording).as_mut().and_then(|recording| {
-            recording.queue = None;
-            recording.thread.take()
-        });
+        lock(&self.queue).began = None;
+        let thread = lock(&self.recording)
+            .as_mut()
+            .and_then(|recording| recording.thread.take());
         // Without the lock: clients do not wait for the disk.
         if let Some(thread) = thread
             && thread.join().is_err()
@@ -263,17 +295,16 @@ fn salt() -> io::Result<[u8; 32]> {
 struct WriterJob {
     writer: TraceWriter,
     salt: [u8; 32],
-    receiver: Receiver<Entry>,
+    queue: Arc<Mutex<Queue>>,
     counts: Arc<Counts>,
     bytes_max: u64,
-    /// Of the dropped, those that the file tells of.
-    dropped: u64,
 }
 
 impl WriterJob {
     fn run(mut self, is_active: &AtomicBool) {
         let result = self.write_all();
         is_active.store(false, Ordering::Relaxed);
+        *lock(&self.queue) = Queue::default();
         let counts = self.counts.clone();
         let end = match result.and_then(|end| self.finish().map(|()| end)) {
             Ok(end) => end,
@@ -285,32 +316,54 @@ impl WriterJob {
         *lock(&counts.end) = Some(end);
     }
 
-    /// Until nobody sends any more, or the file is as large as it may be.
+    /// Until the recording is stopped, or the file is as large as it may be.
     fn write_all(&mut self) -> io::Result<End> {
         let mut chunk_due = Instant::now() + CHUNK_AGE_MAX;
+        let mut batch = Batch::with_room();
         loop {
-            match self.receiver.try_recv() {
-                Ok(entry) => self.write(&entry)?,
-                Err(TryRecvError::Empty) => thread::sleep(LOOK_INTERVAL),
-                Err(TryRecvError::Disconnected) => return Ok(End::Stopped),
+            let is_stopped = self.take(&mut batch);
+            if !self.write_batch(&batch)? {
+                return Ok(End::Full);
+            }
+            if is_stopped {
+                return Ok(End::Stopped);
             }
             if Instant::now() >= chunk_due {
                 self.writer.end_chunk()?;
                 self.writer.get_mut().flush()?;
                 chunk_due = Instant::now() + CHUNK_AGE_MAX;
             }
-            if self.writer.bytes_at_most() + RECORD_BYTES_MAX >= self.bytes_max {
-                return Ok(End::Full);
+            if batch.entries.is_empty() {
+                thread::sleep(LOOK_INTERVAL);
             }
         }
     }
 
-    fn write(&mut self, entry: &Entry) -> io::Result<()> {
-        let counts = &self.counts;
-        counts.queued_sums.fetch_sub(entry.sums.len() as u64, Ordering::Relaxed);
-        let dropped = counts.dropped.load(Ordering::Relaxed);
-        self.writer.dropped(dropped - self.dropped);
-        self.dropped = dropped;
+    /// Takes what waits, in exchange for the memory of what is written. Whether nothing more will come.
+    fn take(&self, batch: &mut Batch) -> bool {
+        batch.clear();
+        let mut queue = lock(&self.queue);
+        std::mem::swap(&mut queue.waiting, batch);
+        queue.began.is_none()
+    }
+
+    /// Whether the file has room for more.
+    fn write_batch(&mut self, batch: &Batch) -> io::Result<bool> {
+        let mut sums = batch.sums.as_slice();
+        for entry in &batch.entries {
+            let (own, others) = sums.split_at(entry.sum_count);
+            sums = others;
+            self.write(entry, own)?;
+            if self.writer.bytes_at_most() + RECORD_BYTES_MAX >= self.bytes_max {
+                return Ok(false);
+            }
+        }
+        self.writer.dropped(batch.dropped);
+        self.counts.dropped.fetch_add(batch.dropped, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    fn write(&mut self, entry: &Entry, sums: &[Option<BlockSum>]) -> io::Result<()> {
         let Span { volume, first, count } = entry.span;
         let name = |sum: &Option<BlockSum>| sum.map_or(0, |sum| name_of(&self.salt, sum));
         let record = Record {
@@ -321,9 +374,10 @@ impl WriterJob {
             first,
             count,
             bytes: count.saturating_mul(BLOCK_BYTES),
-            contents: entry.sums.iter().map(name).collect(),
+            contents: sums.iter().map(name).collect(),
         };
         self.writer.push(&record)?;
+        let counts = &self.counts;
         counts.records.store(self.writer.records(), Ordering::Relaxed);
         counts.bytes.store(self.writer.bytes(), Ordering::Relaxed);
         Ok(())
@@ -331,9 +385,11 @@ impl WriterJob {
 
     fn finish(self) -> io::Result<()> {
         let counts = self.counts;
-        let mut writer = self.writer;
-        writer.dropped(counts.dropped.load(Ordering::Relaxed) - self.dropped);
-        let file = writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let file = self
+            .writer
+            .finish()?
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
         counts.bytes.store(file.metadata()?.len(), Ordering::Relaxed);
         Ok(())
