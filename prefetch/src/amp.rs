@@ -300,18 +300,13 @@ impl Amp {
             "{degree:?}"
         );
     }
-}
 
-impl Prefetcher for Amp {
-    fn name(&self) -> &'static str {
-        "amp"
-    }
-
-    fn on_read(&mut self, now: Instant, access: Access, suggestions: &mut Vec<Suggestion>) -> Pattern {
+    /// [`Prefetcher::on_read`], for a policy that looks at the read as well.
+    pub(crate) fn read(&mut self, now: Instant, access: &Access, suggestions: &mut Vec<Suggestion>) -> Pattern {
         if !access.is_valid() {
             return Pattern::Random;
         }
-        let followed = self.streams.follow(&access);
+        let followed = self.streams.follow(access);
         let slot = followed.slot;
         match followed.relation {
             Relation::New => {
@@ -320,7 +315,7 @@ impl Prefetcher for Amp {
                 }
             }
             Relation::Continued => {
-                let fetch = self.proceed(now, slot, &access, access.count);
+                let fetch = self.proceed(now, slot, access, access.count);
                 if let (Some(range), Some(stream)) = (fetch, self.streams.get(slot)) {
                     suggest(suggestions, self.suggestion(slot, stream, range));
                 }
@@ -330,6 +325,16 @@ impl Prefetcher for Amp {
         self.streams
             .get(slot)
             .map_or(Pattern::Random, |stream| stream.pattern(self.config.threshold))
+    }
+}
+
+impl Prefetcher for Amp {
+    fn name(&self) -> &'static str {
+        "amp"
+    }
+
+    fn on_read(&mut self, now: Instant, access: Access, suggestions: &mut Vec<Suggestion>) -> Pattern {
+        self.read(now, &access, suggestions)
     }
 
     fn uses_second_chances(&self) -> bool {

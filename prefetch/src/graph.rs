@@ -510,24 +510,24 @@ impl Graph {
     fn read(
         &mut self,
         now: Instant,
-        access: Access,
+        access: &Access,
         residency: &mut dyn Residency,
         suggestions: &mut Vec<Suggestion>,
     ) -> Pattern {
         if !access.is_valid() {
             return Pattern::Random;
         }
-        let pattern = self.amp.on_read(now, access, suggestions);
-        let trigger = self.learn_from(&access);
+        let pattern = self.amp.read(now, access, suggestions);
+        let trigger = self.learn_from(access);
         if let Some(recently_read) = &mut self.recently_read {
-            recently_read.note(&access);
+            recently_read.note(access);
         }
-        if self.rests(&access) {
+        if self.rests(access) {
             return pattern;
         }
         self.history.sweep(now, SWEEP_PER_READ);
         let recorded = (pattern == Pattern::Random || self.config.populate == Populate::Every)
-            .then(|| self.record(now, &access))
+            .then(|| self.record(now, access))
             .flatten();
         let fetched_ahead = access.outcome == Outcome::Hit && access.prefetched > 0;
         let source = match (pattern, self.config.expand) {
@@ -537,7 +537,7 @@ impl Graph {
             (Pattern::Sequential, _) => trigger.and_then(|block| self.history.find(access.volume, block)),
         };
         if let Some(source) = source {
-            self.suggest_from(now, source, &access, residency, suggestions);
+            self.suggest_from(now, source, access, residency, suggestions);
         }
         pattern
     }
@@ -549,7 +549,7 @@ impl Prefetcher for Graph {
     }
 
     fn on_read(&mut self, now: Instant, access: Access, suggestions: &mut Vec<Suggestion>) -> Pattern {
-        self.read(now, access, &mut NothingAtHand, suggestions)
+        self.read(now, &access, &mut NothingAtHand, suggestions)
     }
 
     fn uses_residency(&self) -> bool {
@@ -563,7 +563,7 @@ impl Prefetcher for Graph {
         residency: &mut dyn Residency,
         suggestions: &mut Vec<Suggestion>,
     ) -> Pattern {
-        self.read(now, access, residency, suggestions)
+        self.read(now, &access, residency, suggestions)
     }
 
     fn uses_second_chances(&self) -> bool {

@@ -73,7 +73,8 @@ pub struct Followed {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Links {
-    /// The chain of the bucket.
+    /// In whose chain the stream hangs.
+    bucket: u32,
     chain: u32,
     older: u32,
     newer: u32,
@@ -160,7 +161,7 @@ impl<S: Copy + Default> Streams<S> {
                 relation: Relation::New,
             };
         };
-        self.unlink(slot);
+        self.unlink(slot, self.is_proper(slot));
         let stream = &mut self.streams[slot as usize];
         let moved = access.end() > stream.next;
         // Reading the same again does not make a stream.
@@ -168,7 +169,7 @@ impl<S: Copy + Default> Streams<S> {
         let (old, new) = (stream.next, stream.next.max(access.end()));
         stream.next = new;
         if old >> REGION_SHIFT != new >> REGION_SHIFT {
-            self.leave_bucket(slot, old);
+            self.leave_bucket(slot);
             self.enter_bucket(slot);
         }
         self.link(slot);
@@ -196,7 +197,7 @@ impl<S: Copy + Default> Streams<S> {
         for slot in 0..self.streams.len() as u32 {
             if self.streams[slot as usize].volume == volume.0 {
                 // An address that no read has; the slot is reused in its turn.
-                self.leave_bucket(slot, self.streams[slot as usize].next);
+                self.leave_bucket(slot);
                 self.streams[slot as usize].volume = u64::MAX;
                 self.streams[slot as usize].next = u64::MAX;
                 self.enter_bucket(slot);
@@ -247,18 +248,11 @@ impl<S: Copy + Default> Streams<S> {
             self.links.push(Links::default());
             self.streams.len() as u32 - 1
         } else {
-            let order = if self.single.len > self.capacity / 2 {
-                self.single
-            } else {
-                self.proper
-            };
-            let slot = if order.oldest == NONE {
-                self.single.oldest
-            } else {
-                order.oldest
-            };
-            self.unlink(slot);
-            self.leave_bucket(slot, self.streams[slot as usize].next);
+            // What is known of the old stream is not looked at: most often it has left the processor's cache.
+            let is_proper = self.single.len <= self.capacity / 2 && self.proper.oldest != NONE;
+            let slot = self.order(is_proper).oldest;
+            self.unlink(slot, is_proper);
+            self.leave_bucket(slot);
             self.streams[slot as usize] = stream;
             slot
         };
@@ -272,23 +266,27 @@ impl<S: Copy + Default> Streams<S> {
         hash as usize & (self.buckets.len() - 1)
     }
 
-    fn bucket_of(&self, slot: u32, next: u64) -> usize {
-        self.bucket(self.streams[slot as usize].volume, next >> REGION_SHIFT)
+    /// Where a stream belongs.
+    fn bucket_of(&self, slot: u32) -> usize {
+        let stream = &self.streams[slot as usize];
+        self.bucket(stream.volume, stream.next >> REGION_SHIFT)
     }
 
     fn enter_bucket(&mut self, slot: u32) {
-        let bucket = self.bucket_of(slot, self.streams[slot as usize].next);
-        self.links[slot as usize].chain = self.buckets[bucket];
+        let bucket = self.bucket_of(slot);
+        let links = &mut self.links[slot as usize];
+        links.bucket = bucket as u32;
+        links.chain = self.buckets[bucket];
         self.buckets[bucket] = slot;
     }
 
-    /// Takes a slot out of the bucket in which it was put when its stream expected `next`.
-    fn leave_bucket(&mut self, slot: u32, next: u64) {
-        let bucket = self.bucket_of(slot, next);
-        let after = self.links[slot as usize].chain;
-        let mut at = self.buckets[bucket];
+    fn leave_bucket(&mut self, slot: u32) {
+        let Links {
+            bucket, chain: after, ..
+        } = self.links[slot as usize];
+        let mut at = self.buckets[bucket as usize];
         if at == slot {
-            self.buckets[bucket] = after;
+            self.buckets[bucket as usize] = after;
             return;
         }
         while self.links[at as usize].chain != slot {
@@ -297,16 +295,19 @@ impl<S: Copy + Default> Streams<S> {
         self.links[at as usize].chain = after;
     }
 
-    fn order_of(&mut self, slot: u32) -> &mut Order {
-        if self.streams[slot as usize].requests > 1 {
-            &mut self.proper
-        } else {
-            &mut self.single
+    fn is_proper(&self, slot: u32) -> bool {
+        self.streams[slot as usize].requests > 1
+    }
+
+    fn order(&mut self, is_proper: bool) -> &mut Order {
+        match is_proper {
+            true => &mut self.proper,
+            false => &mut self.single,
         }
     }
 
     fn link(&mut self, slot: u32) {
-        let order = self.order_of(slot);
+        let order = self.order(self.is_proper(slot));
         let second = order.newest;
         order.newest = slot;
         order.len += 1;
@@ -319,9 +320,9 @@ impl<S: Copy + Default> Streams<S> {
         self.links[slot as usize].newer = NONE;
     }
 
-    fn unlink(&mut self, slot: u32) {
+    fn unlink(&mut self, slot: u32, is_proper: bool) {
         let Links { older, newer, .. } = self.links[slot as usize];
-        let order = self.order_of(slot);
+        let order = self.order(is_proper);
         order.len -= 1;
         if newer == NONE {
             order.newest = older;
@@ -346,7 +347,8 @@ impl<S: Copy + Default> Streams<S> {
             let mut slot = *head;
             while slot != NONE {
                 seen[slot as usize] += 1;
-                assert_eq!(self.bucket_of(slot, self.streams[slot as usize].next), bucket);
+                assert_eq!(self.bucket_of(slot), bucket);
+                assert_eq!(self.links[slot as usize].bucket as usize, bucket);
                 slot = self.links[slot as usize].chain;
             }
         }
@@ -354,7 +356,7 @@ impl<S: Copy + Default> Streams<S> {
         for (order, proper) in [(&self.single, false), (&self.proper, true)] {
             let (mut slot, mut len) = (order.oldest, 0);
             while slot != NONE {
-                assert_eq!(self.streams[slot as usize].requests > 1, proper);
+                assert_eq!(self.is_proper(slot), proper);
                 len += 1;
                 slot = self.links[slot as usize].newer;
             }

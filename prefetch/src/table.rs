@@ -1,10 +1,16 @@
 //! A map of fixed size from addresses to small values: sets of four, in each of which the entry that was not used for
 //! longest gives way. All memory is taken at the start; nothing iterates over it, and equal calls give equal answers.
+//!
+//! Most addresses that are asked for are not inside. A byte of the hash of each entry, four of a set beside each other, says
+//! so without a look at the entries, which lie in many times as much memory.
 
 use alloc::vec::Vec;
 use tombolo_base::VolumeId;
 
 const WAYS: usize = 4;
+
+/// Where there is no entry.
+const EMPTY: u8 = 0;
 
 /// A block of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,13 +39,15 @@ impl Address {
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry<V> {
     address: Address,
-    /// When it was used last; zero: empty.
+    /// When it was used last; zero: it is not inside.
     used: u64,
     value: V,
 }
 
 #[derive(Debug)]
 pub(crate) struct Table<V> {
+    /// Of each set.
+    tags: Vec<[u8; WAYS]>,
     entries: Vec<Entry<V>>,
     uses: u64,
     len: usize,
@@ -50,6 +58,7 @@ impl<V: Copy + Default> Table<V> {
     pub(crate) fn new(capacity: usize) -> Self {
         let capacity = capacity.next_power_of_two().max(WAYS);
         Self {
+            tags: alloc::vec![[EMPTY; WAYS]; capacity / WAYS],
             entries: alloc::vec![Entry::default(); capacity],
             uses: 0,
             len: 0,
@@ -71,34 +80,35 @@ impl<V: Copy + Default> Table<V> {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.entries.len() * size_of::<Entry<V>>()
+        self.entries.len() * (size_of::<Entry<V>>() + 1)
     }
 
-    fn set(&mut self, address: Address) -> &mut [Entry<V>] {
-        let sets = self.entries.len() / WAYS;
-        let at = (address.hash() as usize & (sets - 1)) * WAYS;
-        &mut self.entries[at..at + WAYS]
+    /// The set of an address, and the tag that it has there.
+    fn set(&self, address: Address) -> (usize, u8) {
+        let hash = address.hash();
+        let tag = (hash >> 56) as u8;
+        (hash as usize & (self.tags.len() - 1), tag.max(EMPTY + 1))
+    }
+
+    fn find(&self, address: Address) -> Option<usize> {
+        let (set, tag) = self.set(address);
+        let mut ways = (set * WAYS..).zip(self.tags[set]);
+        ways.find(|(at, found)| *found == tag && self.entries[*at].address == address)
+            .map(|(at, _)| at)
     }
 
     /// The value under an address, which counts as a use of it.
     pub(crate) fn get(&mut self, address: Address) -> Option<&mut V> {
         self.uses += 1;
-        let uses = self.uses;
-        let entry = self
-            .set(address)
-            .iter_mut()
-            .find(|entry| entry.used > 0 && entry.address == address)?;
-        entry.used = uses;
+        let at = self.find(address)?;
+        let entry = &mut self.entries[at];
+        entry.used = self.uses;
         Some(&mut entry.value)
     }
 
     /// How many calls ago an address was used, which is no use of it.
     pub(crate) fn age(&self, address: Address) -> Option<u64> {
-        let sets = self.entries.len() / WAYS;
-        let at = (address.hash() as usize & (sets - 1)) * WAYS;
-        let mut set = self.entries[at..at + WAYS].iter();
-        let entry = set.find(|entry| entry.used > 0 && entry.address == address)?;
-        Some(self.uses - entry.used)
+        self.find(address).map(|at| self.uses - self.entries[at].used)
     }
 
     /// Sets the value under an address and returns what had to go for it.
@@ -108,22 +118,22 @@ impl<V: Copy + Default> Table<V> {
             return None;
         }
         let used = self.uses;
-        let entry = self.set(address).iter_mut().min_by_key(|entry| entry.used)?;
+        let (set, tag) = self.set(address);
+        let ways = &mut self.entries[set * WAYS..][..WAYS];
+        let (way, entry) = ways.iter_mut().enumerate().min_by_key(|(_, entry)| entry.used)?;
         let lost = (entry.used > 0).then_some((entry.address, entry.value));
         *entry = Entry { address, used, value };
+        self.tags[set][way] = tag;
         self.len += usize::from(lost.is_none());
         lost
     }
 
     pub(crate) fn remove(&mut self, address: Address) -> Option<V> {
-        let entry = self
-            .set(address)
-            .iter_mut()
-            .find(|entry| entry.used > 0 && entry.address == address)?;
-        entry.used = 0;
-        let value = entry.value;
+        let at = self.find(address)?;
+        self.tags[at / WAYS][at % WAYS] = EMPTY;
+        self.entries[at].used = 0;
         self.len -= 1;
-        Some(value)
+        Some(self.entries[at].value)
     }
 }
 

@@ -399,7 +399,7 @@ fn tables_grow_with_the_cache_within_bounds() {
     };
     let small = bytes_with(0);
     assert_eq!(bytes_with(64 * GHOSTS_DIVISOR), small, "the least");
-    let entry_bytes = 32;
+    let entry_bytes = 32 + 1;
     // A quarter of 65,536 blocks is 16,384 in place of 64; a sixteenth, twice, 4,096.
     let grown = (16_384 - 64 + 2 * (4_096 - 64)) * entry_bytes;
     assert_eq!(bytes_with(1 << 16), small + grown);
