@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tombolo_sim import _engine, loads
+from tombolo_sim import _engine, sweep
 from tombolo_sim._engine import EngineError
 from tombolo_sim.hou import checks as hou_checks
 from tombolo_sim.hou import report as hou_report
@@ -47,10 +47,10 @@ def window(**changes: object) -> Json:
 def judged_stout(change: Callable[[str, int], Json]) -> dict[str, Check]:
     """All claims, where `change` says in what a run's window differs."""
     reports = {}
-    for name, (_, job) in stout_runs.jobs(SEEDS):
-        windows = [window(**change(name, number)) for number in range(len(job["windows_s"]))]
+    for task in stout_runs.tasks(SEEDS):
+        windows = [window(**change(task.label, number)) for number in range(len(task.job["windows_s"]))]
         series = [{"at_s": float(at), "interval_ms": 2.0} for at in range(240)]
-        reports[name] = {"windows": windows, "series": series}
+        reports[task.label] = {"windows": windows, "series": series}
     return {check.claim: check for check in stout_checks.all_checks(stout_runs.Results(reports, SEEDS))}
 
 
@@ -109,13 +109,13 @@ def test_recovery_is_measured_from_the_pause_to_twice_the_interval_before() -> N
 
 def judged_hou(limited: Callable[[str], Json], latencies: dict[str, float] | None = None) -> dict[str, Check]:
     reports: dict[str, Json] = {}
-    for name, (kind, job) in hou_runs.jobs(SEEDS):
-        if kind == "load":
-            reports[name] = {"windows": [window(**limited(name)) for _ in job["windows_s"]]}
+    for task in hou_runs.tasks(SEEDS):
+        if task.kind == "load":
+            reports[task.label] = {"windows": [window(**limited(task.label)) for _ in task.job["windows_s"]]}
             continue
-        mean = next((ms for part, ms in (latencies or {}).items() if part in name), 50.0)
+        mean = next((ms for part, ms in (latencies or {}).items() if part in task.label), 50.0)
         accesses = {"hits": 90, "latency_ms": {"mean": mean, "count": 100}}
-        reports[name] = {"reads": accesses, "writes": accesses}
+        reports[task.label] = {"reads": accesses, "writes": accesses}
     return {check.claim: check for check in hou_checks.all_checks(hou_runs.Results(reports, SEEDS))}
 
 
@@ -157,14 +157,15 @@ def test_gains_of_prefetch_are_parts_of_the_latency_without() -> None:
 
 @pytest.mark.parametrize("report", [stout_report, hou_report])
 def test_a_page_is_written_with_command_and_counts(report: Any, monkeypatch: Any, tmp_path: Any) -> None:  # noqa: ANN401
-    def execute(jobs: dict[str, tuple[str, Json]], _: int | None) -> dict[str, Json]:
+    def execute(tasks: list[sweep.Task], *_: object) -> list[sweep.Outcome]:
         accesses = {"hits": 90, "latency_ms": {"mean": 5.0, "count": 100}}
-        reports: dict[str, Json] = {}
-        for name, (kind, job) in jobs.items():
+        outcomes = []
+        for task in tasks:
             series = [{"at_s": float(at), "interval_ms": 2.0} for at in range(240)]
-            found = {"windows": [window() for _ in job.get("windows_s", [])], "series": series}
-            reports[name] = found if kind == "load" else {"reads": accesses, "writes": accesses}
-        return reports
+            found = {"windows": [window() for _ in task.job.get("windows_s", [])], "series": series}
+            of_chunks = {"reads": accesses, "writes": accesses}
+            outcomes.append(sweep.Outcome(task, found if task.kind == "load" else of_chunks, None))
+        return outcomes
 
     for module in (stout_runs, hou_runs):
         monkeypatch.setattr(module, "execute", execute)
@@ -177,12 +178,12 @@ def test_a_page_is_written_with_command_and_counts(report: Any, monkeypatch: Any
 def test_the_engine_takes_every_job() -> None:
     """Each for a moment only: whether fields and values are the engine's."""
     kinds = {}
-    for _, (kind, job) in [*stout_runs.jobs((1,)), *hou_runs.jobs((1,))]:
-        if kind == "load":
-            short = job | {"windows_s": [(0.0, 0.05)]}
+    for task in [*stout_runs.tasks((1,)), *hou_runs.tasks((1,))]:
+        if task.kind == "load":
+            short = task.job | {"windows_s": [(0.0, 0.05)]}
         else:
-            short = job | {"files": job["files"] | {"requests": 3}}
-        kinds[kind] = json.loads(loads.KINDS[kind](json.dumps(short), None))
+            short = task.job | {"files": task.job["files"] | {"requests": 3}}
+        kinds[task.kind] = sweep.KINDS[task.kind](short)
     assert kinds["load"]["windows"] and kinds["chunks"]["reads"]["latency_ms"]["count"] >= 0
 
 

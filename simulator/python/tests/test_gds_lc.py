@@ -148,7 +148,11 @@ def tiny(folder: Path) -> ReportOptions:
 
 def test_a_tiny_run_gives_a_whole_report(tmp_path: Path) -> None:
     page = report.run(tiny(tmp_path))
+    results = {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").iterdir()}
     text = page.read_text()
+    again = report.run(tiny(tmp_path)).read_text()
+    assert again == text
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "jobs").iterdir()} == results, "none was done again"
     data = json.loads((tmp_path / "gds_lc.json").read_text())
     for number in (6, 8, 9, 10, 11, 15, 16, 17, 18, 19, 20, 21):
         for ending in ("png", "svg"):

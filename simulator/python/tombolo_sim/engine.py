@@ -26,6 +26,7 @@ __all__ = [
     "info",
     "keys",
     "load",
+    "objects",
     "replay",
     "shuffle",
 ]
@@ -54,6 +55,10 @@ def load(job: Mapping[str, Any], progress: Progress | None = None) -> Json:
 
 def chunks(job: Mapping[str, Any], progress: Progress | None = None) -> Json:
     return _object(_engine.chunks(json.dumps(job), progress))
+
+
+def objects(job: Mapping[str, Any], progress: Progress | None = None) -> Json:
+    return _object(_engine.objects(json.dumps(job), progress))
 
 
 def info(source: Mapping[str, Any], progress: Progress | None = None) -> Json:

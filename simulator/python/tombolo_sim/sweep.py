@@ -1,8 +1,8 @@
 """Many jobs on all cores, one file a result.
 
-A result lies in a file that is named by a hash of what determines it: the job, the trace's size and time, and the
-engine. A job whose file is there is not done again, so an interrupted sweep goes on where it was, and a changed engine
-or trace begins anew. Files appear whole or not at all.
+A result lies in a file that is named by a hash of what determines it: the job, size and time of a trace that it names,
+and the engine. A job whose file is there is not done again, so an interrupted sweep goes on where it was, and a changed
+engine or trace begins anew. Files appear whole or not at all.
 """
 
 import hashlib
@@ -29,6 +29,9 @@ from tombolo_sim.progress import Lines, bars, console, show
 KINDS: dict[str, Callable[..., Json]] = {
     "replay": engine.replay,
     "keys": engine.keys,
+    "objects": engine.objects,
+    "load": engine.load,
+    "chunks": engine.chunks,
     "analyse": lambda job, progress=None: engine.analyse(job["trace"], job["interval_us"], progress=progress),
 }
 
@@ -42,14 +45,26 @@ class Task:
     label: str
 
     def key(self) -> str:
-        trace = Path(self.job["trace"]["path"])
-        try:
-            status = trace.stat()
-        except OSError as error:
-            raise EngineError(f"{trace}: {error.strerror}") from error
-        named = self.job | {"trace": self.job["trace"] | {"path": trace.name}}
-        text = json.dumps([self.kind, named, status.st_size, status.st_mtime_ns, engine.digest()], sort_keys=True)
+        text = json.dumps([self.kind, _with_versions(self.job), engine.digest()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _with_versions(part: Any) -> Any:  # noqa: ANN401
+    """A part of a job in which each trace's path has given way to what tells it from others."""
+    if isinstance(part, list | tuple):
+        return [_with_versions(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {name: _version(Path(of)) if name == "path" else _with_versions(of) for name, of in part.items()}
+
+
+def _version(trace: Path) -> list[str | int]:
+    """The folder does not count."""
+    try:
+        status = trace.stat()
+    except OSError as error:
+        raise EngineError(f"{trace}: {error.strerror}") from error
+    return [trace.name, status.st_size, status.st_mtime_ns]
 
 
 @dataclass(frozen=True)
@@ -120,7 +135,10 @@ def _work(task: Task, path: Path) -> Outcome:
             raise Ended
         parent.progress.put((task.label, done, total))
 
-    return carry_out(task, path, on_progress)
+    outcome = carry_out(task, path, on_progress)
+    # The engine tells steps, of which the last need not be the end, nor does a job that fails get there.
+    parent.progress.put((task.label, 1, 1))
+    return outcome
 
 
 def execute(tasks: Sequence[Task], folder: Path, workers: int | None = None, dask: str | None = None) -> list[Outcome]:
@@ -175,7 +193,7 @@ def _show_progress(queue: "Queue[tuple[str, int, int]]", progress: Progress, ove
             tasks[label] = progress.add_task(label, total=None)
         show(progress, tasks[label], done, total)
         if total and done >= total:
-            progress.update(tasks[label], visible=False)
+            progress.remove_task(tasks.pop(label))
 
 
 def _on_dask(missing: dict[Path, Task], address: str) -> Iterator[tuple[Path, Outcome]]:

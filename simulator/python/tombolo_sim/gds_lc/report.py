@@ -38,7 +38,7 @@ def found_under(condition: Condition, options: ReportOptions) -> Found:
     limit = options.traces.limit if options.traces else None
     chosen = [limited(workload, limit) for workload in workloads(options.traces, condition)]
     wanted = runs.points([scenario.name for scenario in SCENARIOS], chosen, CACHE_SHARES, MIDDLE)
-    results = runs.execute(wanted, scenarios(condition), chosen, options.seeds, options.workers)
+    results = runs.execute(wanted, scenarios(condition), chosen, options)
     return Found(chosen, results, all_checks(results, chosen))
 
 

@@ -7,8 +7,10 @@ from statistics import fmean, pstdev
 from typing import Any, TypeAlias
 
 from tombolo_sim.gds_lc.scenarios import Json, Scenario, Workload
-from tombolo_sim.loads import execute as execute_jobs
 from tombolo_sim.report.estimate import Estimate, estimate
+from tombolo_sim.report.options import ReportOptions
+from tombolo_sim.sweep import Task
+from tombolo_sim.sweep import execute as execute_tasks
 
 Metric: TypeAlias = Callable[[Json], float]
 
@@ -37,6 +39,10 @@ class Point:
     share: float
     factor: int | None = 0
     ratio: tuple[int, int] = PAPERS_RATIO
+
+    def label(self, seed: int) -> str:
+        place = f"{self.scenario} {self.workload} {self.policy} {self.share:.0%}"
+        return f"{place} round trips {self.factor} regions {self.ratio[0]}:{self.ratio[1]} seed {seed}"
 
 
 def point(scenario: str, workload: str, policy: str, share: float) -> Point:
@@ -148,17 +154,18 @@ def execute(
     wanted: Sequence[Point],
     scenarios: Sequence[Scenario],
     workloads: Sequence[Workload],
-    seeds: Sequence[int],
-    workers: int | None,
+    options: ReportOptions,
 ) -> Results:
     places = {scenario.name: scenario for scenario in scenarios}
     loads = {workload.name: workload for workload in workloads}
-    jobs = [(at, job_of(at, places[at.scenario], loads[at.workload], seed)) for at in wanted for seed in seeds]
-    numbered = {number: ("objects", job) for number, (_, job) in enumerate(jobs)}
-    done = execute_jobs(numbered, workers, "object caches")
+    runs = [(at, seed) for at in wanted for seed in options.seeds]
+    tasks = [
+        Task("objects", job_of(at, places[at.scenario], loads[at.workload], seed), at.label(seed)) for at, seed in runs
+    ]
+    outcomes = execute_tasks(tasks, options.output, options.workers)
     reports: dict[Point, list[Json]] = defaultdict(list)
-    for number, (at, _) in enumerate(jobs):
-        reports[at].append(done[number])
+    for (at, _), outcome in zip(runs, outcomes, strict=True):
+        reports[at].append(outcome.require())
     return Results(dict(reports))
 
 

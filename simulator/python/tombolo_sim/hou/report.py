@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
+from tombolo_sim.engine import Json
 from tombolo_sim.hou import runs, scenarios
 from tombolo_sim.hou.checks import all_checks
 from tombolo_sim.hou.runs import Results
 from tombolo_sim.hou.scenarios import CHUNKS, DEGREES, MIXES, PREFETCHED, STORES
-from tombolo_sim.loads import Json
 from tombolo_sim.report import markdown
 from tombolo_sim.report.made_load import MadeLoad, command_line, parameters
 from tombolo_sim.report.markdown import Table

@@ -4,31 +4,33 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import TypeAlias
 
+from tombolo_sim.engine import Json
 from tombolo_sim.hou import scenarios
 from tombolo_sim.hou.scenarios import CHUNKS, DEGREES, MIXES, PREFETCHED, STORES
-from tombolo_sim.loads import Json, execute
+from tombolo_sim.report.options import ReportOptions
+from tombolo_sim.sweep import Task, execute
 
 Metric: TypeAlias = Callable[[Json], float]
 
 
-def jobs(seeds: Sequence[int]) -> Iterator[tuple[str, tuple[str, Json]]]:
+def tasks(seeds: Sequence[int]) -> Iterator[Task]:
     for seed in seeds:
-        for name, job in _of_seed(seed):
-            yield f"{name}, seed {seed}", job
+        for name, kind, job in _of_seed(seed):
+            yield Task(kind, job, f"{name}, seed {seed}")
 
 
-def _of_seed(seed: int) -> Iterator[tuple[str, tuple[str, Json]]]:
+def _of_seed(seed: int) -> Iterator[tuple[str, str, Json]]:
     for chunk in CHUNKS:
-        yield f"chunks {chunk}", ("chunks", scenarios.chunk_job(chunk, 0, seed))
+        yield f"chunks {chunk}", "chunks", scenarios.chunk_job(chunk, 0, seed)
         for degree in DEGREES:
-            yield f"degree {degree} of {chunk}", ("load", scenarios.degree_job(chunk, degree, seed))
+            yield f"degree {degree} of {chunk}", "load", scenarios.degree_job(chunk, degree, seed)
     for chunk in PREFETCHED:
-        yield f"prefetched {chunk}", ("chunks", scenarios.chunk_job(chunk, scenarios.WINDOW, seed))
+        yield f"prefetched {chunk}", "chunks", scenarios.chunk_job(chunk, scenarios.WINDOW, seed)
     for limiter, limit in scenarios.limiters().items():
         for title, store in STORES.items():
             for mix in MIXES:
-                yield f"{limiter}, {title}, {mix}", ("load", scenarios.limit_job(store, mix, limit, seed))
-        yield f"{limiter}, slow hour", ("load", scenarios.slow_hour_job(limit, seed))
+                yield f"{limiter}, {title}, {mix}", "load", scenarios.limit_job(store, mix, limit, seed)
+        yield f"{limiter}, slow hour", "load", scenarios.slow_hour_job(limit, seed)
 
 
 class Results:
@@ -81,5 +83,6 @@ def largest(report: Json) -> str:
     return str(max(report["windows"][0]["request_ms"], key=int))
 
 
-def carry_out(seeds: Sequence[int], workers: int | None) -> Results:
-    return Results(execute(dict(jobs(seeds)), workers), seeds)
+def carry_out(options: ReportOptions) -> Results:
+    outcomes = execute(list(tasks(options.seeds)), options.output, options.workers)
+    return Results({outcome.task.label: outcome.require() for outcome in outcomes}, options.seeds)

@@ -19,7 +19,7 @@ class MadeLoad(Generic[Results]):
     """`name` is the files' too."""
 
     name: str
-    carry_out: Callable[[tuple[int, ...], int | None], Results]
+    carry_out: Callable[[ReportOptions], Results]
     checks: Callable[[Results], Sequence[Check]]
     head: Callable[[ReportOptions], list[str]]
     sections: Callable[[Results], list[str]]
@@ -28,7 +28,7 @@ class MadeLoad(Generic[Results]):
     def run(self, options: ReportOptions) -> Path:
         """Writes Markdown and JSON into the output folder; returns the Markdown's path."""
         options.require_heeded(self.name)
-        results = self.carry_out(options.seeds, options.workers)
+        results = self.carry_out(options)
         found = self.checks(results)
         options.output.mkdir(parents=True, exist_ok=True)
         page = options.output / f"{self.name}.md"

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tombolo_sim.loads import Json
+from tombolo_sim.engine import Json
 from tombolo_sim.report import markdown
 from tombolo_sim.report.made_load import MadeLoad, command_line, parameters
 from tombolo_sim.report.markdown import Table

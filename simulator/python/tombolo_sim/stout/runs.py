@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import TypeAlias
 
-from tombolo_sim.loads import Json, execute
+from tombolo_sim.engine import Json
+from tombolo_sim.report.options import ReportOptions
 from tombolo_sim.stout import scenarios
 from tombolo_sim.stout.scenarios import SENDERS
+from tombolo_sim.sweep import Task, execute
 
 Metric: TypeAlias = Callable[[Json], float]
 
@@ -45,10 +47,10 @@ def last_interval_ms(window: Json) -> float:
     return max(float(ms) for ms in window["intervals_ms"])
 
 
-def jobs(seeds: Sequence[int]) -> Iterator[tuple[str, tuple[str, Json]]]:
+def tasks(seeds: Sequence[int]) -> Iterator[Task]:
     for seed in seeds:
         for name, job in _of_seed(seed):
-            yield f"{name}, seed {seed}", ("load", job)
+            yield Task("load", job, f"{name}, seed {seed}")
 
 
 def _of_seed(seed: int) -> Iterator[tuple[str, Json]]:
@@ -130,5 +132,6 @@ class Results:
         ]
 
 
-def carry_out(seeds: Sequence[int], workers: int | None) -> Results:
-    return Results(execute(dict(jobs(seeds)), workers), seeds)
+def carry_out(options: ReportOptions) -> Results:
+    outcomes = execute(list(tasks(options.seeds)), options.output, options.workers)
+    return Results({outcome.task.label: outcome.require() for outcome in outcomes}, options.seeds)
