@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from samples import made_up
 from tombolo_sim.cli import app
+from tombolo_sim.cli.report import windows_of
 from tombolo_sim.engine import EngineError
 from tombolo_sim.jobs import OptionError
 from tombolo_sim.report import printed, standins, tombolo
@@ -17,7 +18,7 @@ from tombolo_sim.report.checks.measures import GAIN_MIN
 from tombolo_sim.report.conditions import CONDITIONS, GATEWAY, PAPER, Condition
 from tombolo_sim.report.estimate import estimate, falling, staying
 from tombolo_sim.report.options import ReportOptions
-from tombolo_sim.report.parameters import DEGREES, GRAPHS, SHIPPED, cross_validated, grid
+from tombolo_sim.report.parameters import DEGREES, GRAPHS, SHIPPED, chosen, cross_validated, grid, loss
 from tombolo_sim.report.results import Plan, cache_sizes, interval_us, sizes_of
 from tombolo_sim.sources import Selection, Trace, Window, find
 
@@ -186,6 +187,30 @@ def test_windows_that_are_none_are_refused(window: str, runner: CliRunner, tmp_p
     result = runner.invoke(app, words)
     assert isinstance(result.exception, OptionError)
     assert str(result.exception).startswith(f"--window {window}: ")
+
+
+@pytest.mark.parametrize(
+    ("window", "refused"),
+    [
+        ("made*=1000+5", "made-up.blocks.txt: --window 1000+5: the trace has only 400 records"),
+        ("made*=398+5", "made-up.blocks.txt: --window 398+5: the trace has only 400 records"),
+        ("made*=200+200", "made-up.blocks.txt: --window 200+200: 0 reads would count; at least 100 must"),
+        ("made*=0+99", "made-up.blocks.txt: --window 0+99: 99 reads would count; at least 100 must"),
+        ("nas*=1+1", "--window nas*=1+1: none of the files matches"),
+    ],
+)
+def test_windows_of_which_too_little_counts_are_refused(window: str, refused: str, tmp_path: Path) -> None:
+    lines = [f"{at} {'R' if at < 200 else 'W'} {at * 8} 8\n" for at in range(400)]
+    (tmp_path / "made-up.blocks.txt").write_text("".join(lines))
+    with pytest.raises(EngineError) as caught:
+        tombolo.analyse_all(ReportOptions(tmp_path / "out", Selection(tmp_path, windows=windows_of([window]))))
+    assert str(caught.value).removeprefix(f"{tmp_path}/") == refused
+
+
+def test_a_part_that_asks_nothing_of_the_cloud_decides_nothing() -> None:
+    free = {"reads": {"miss_ratio": 0.0}, "dollars": dict.fromkeys(("get", "put", "egress"), 0.0)}
+    losses = {("a", prefetch, place): loss(free) for prefetch, place, _ in grid()}
+    assert chosen(["a"], losses).of("seq") == DEGREES[0]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ class Window:
     def end(self) -> int:
         return self.warming + self.counted
 
+    def __str__(self) -> str:
+        return f"{self.warming}+{self.counted}"
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -99,10 +102,12 @@ def find(selection: Selection) -> list[Trace]:
     """The files that could be traces, one for each name."""
     if not selection.folder.is_dir():
         raise EngineError(f"{selection.folder}: no such folder")
+    paths = [path for path in sorted(selection.folder.iterdir()) if selection.takes(path)]
+    for pattern, given in selection.windows.items():
+        if not fnmatch.filter((path.name for path in paths), pattern):
+            raise EngineError(f"--window {pattern}={given}: none of the files matches")
     found: dict[str, Trace] = {}
-    for path in sorted(selection.folder.iterdir()):
-        if not selection.takes(path):
-            continue
+    for path in paths:
         chosen = given_format(path, selection.formats)
         trace = Trace(name_of(path), path, chosen, selection.limit, selection.time_order)
         if (window := fitting(path, selection.windows)) is not None:

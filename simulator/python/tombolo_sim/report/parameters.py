@@ -25,8 +25,8 @@ GRAPHS: tuple[Mapping[str, Any], ...] = tuple(
 )
 GRIDS = {"seq": DEGREES, "graph": GRAPHS}
 FOLDS = 2
-_MISS_RATIO_MIN = 1e-4
-"""A trace that misses next to nothing would decide alone."""
+_MISS_RATIO_MIN, _USD_MIN = 1e-4, 1e-9
+"""A trace that misses next to nothing, or asks nothing of the cloud in the part that counts, would decide alone."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def fold_of(traces: Sequence[Trace], trace: Trace) -> int:
 
 def loss(report: Json) -> float:
     """Misses times dollars of requests and transfer."""
-    return max(float(report["reads"]["miss_ratio"]), _MISS_RATIO_MIN) * float(operation_usd(report["dollars"]))
+    usd = float(operation_usd(report["dollars"]))
+    return max(float(report["reads"]["miss_ratio"]), _MISS_RATIO_MIN) * max(usd, _USD_MIN)
 
 
 Losses = Mapping[tuple[str, str, int], float]

@@ -29,7 +29,7 @@ from tombolo_sim.report.results import (
     sizes_of,
 )
 from tombolo_sim.report.standins import Group
-from tombolo_sim.sources import Trace, Window, find
+from tombolo_sim.sources import Trace, Window, find, fitting
 from tombolo_sim.sweep import Task, execute
 
 NAME = "tombolo"
@@ -38,6 +38,8 @@ NAMES_ONLY = ("ids", "objects")
 WHOLE_RECORDS_MAX = 2_000_000
 WINDOW = Window(1_000_000, 1_000_000)
 """Of traces that are longer, unless another is given."""
+READS_MIN = 100
+"""Of what counts of a window: those of which a p99 is one."""
 
 RULES = (
     "A cell is a trace and a cache of some size. One in which the six combinations miss alike, within "
@@ -129,7 +131,11 @@ def analyse_all(options: ReportOptions) -> tuple[Results, list[str]]:
             continue
         spans_us[trace] = information["duration_us"]
         is_long = trace.limit is None and information["records"] > WHOLE_RECORDS_MAX
-        found.append(trace.within(WINDOW) if is_long else trace)
+        window = WINDOW if is_long else fitting(trace.path, options.traces.windows)
+        if window is not None:
+            trace = trace.within(window)
+            _require_reads(trace, window)
+        found.append(trace)
     if not found:
         raise EngineError(f"{options.traces.folder}: none of its files can be replayed")
     wholes = [replace(trace, limit=None, warming=0) for trace in found if trace.warming]
@@ -154,6 +160,18 @@ def _analyse(results: Results, traces: Sequence[Trace], options: ReportOptions, 
         results.analyses[name] = analysis
         for (denominator, percent), blocks in cache_sizes(analysis).items():
             results.sizes[name, denominator, percent] = blocks
+
+
+def _require_reads(trace: Trace, window: Window) -> None:
+    """Refuses a window of which too little counts to be judged by."""
+    until = engine.info(trace.source())
+    reads = until["reads"]
+    if window.warming:
+        reads -= engine.info(replace(trace, limit=window.warming).source())["reads"]
+    if until["records"] < window.end:
+        raise EngineError(f"{trace.path}: --window {window}: the trace has only {until['records']:,} records")
+    if reads < READS_MIN:
+        raise EngineError(f"{trace.path}: --window {window}: {reads} reads would count; at least {READS_MIN} must")
 
 
 def _unfit(trace: Trace, information: Json) -> str | None:

@@ -348,6 +348,8 @@ def _cost(results: Results) -> list[Check]:
             for name in printed.ALGORITHMS
             if (reports := [results.get(trace, denominator, size, name, _CF) for size in sizes])
         ]
+        if not all(of[0] for of in costs):
+            return None, "nothing is asked of the cloud"
         falls = sum(all(after <= before for before, after in pairwise(of)) for of in costs)
         texts = ", ".join(
             f"{name} " + "/".join(f"{cost / of[0]:.2f}" for cost in of)
