@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from samples import made_up
-from tombolo_sim.cli import app
+from tombolo_sim.cli import EXIT_REFUSED, app
 from tombolo_sim.cli.report import windows_of
 from tombolo_sim.engine import EngineError
 from tombolo_sim.jobs import OptionError
@@ -211,6 +211,26 @@ def test_a_part_that_asks_nothing_of_the_cloud_decides_nothing() -> None:
     free = {"reads": {"miss_ratio": 0.0}, "dollars": dict.fromkeys(("get", "put", "egress"), 0.0)}
     losses = {("a", prefetch, place): loss(free) for prefetch, place, _ in grid()}
     assert chosen(["a"], losses).of("seq") == DEGREES[0]
+
+
+@pytest.mark.parametrize("report", ["tombolo", "defaults", "gds-lc", "stout", "hou"])
+def test_seeds_that_are_none_or_come_again_are_refused(report: str, runner: CliRunner, tmp_path: Path) -> None:
+    words = ["report", report, "-o", str(tmp_path / "out")]
+    result = runner.invoke(app, [*words, "--seed", "-1"])
+    assert result.exit_code == EXIT_REFUSED
+    assert "greater than or equal to 0" in result.output
+    result = runner.invoke(app, [*words, "--seed", "1", "--seed", "2", "--seed", "1"])
+    assert isinstance(result.exception, OptionError)
+    assert str(result.exception).startswith("--seed 1: it is given twice")
+    assert not (tmp_path / "out").exists()
+
+
+def test_where_all_replays_failed_nothing_is_judged(tmp_path: Path) -> None:
+    made_up(tmp_path / "made-up.blocks.txt", requests=100)
+    options = ReportOptions(tmp_path / "out", Selection(tmp_path), seeds=(-1,), workers=1)
+    with pytest.raises(EngineError, match=r"^all [0-9]+ replays failed; the first: made-up .* seed -1: "):
+        tombolo.run(options)
+    assert not (tmp_path / "out" / "tombolo.md").exists()
 
 
 @pytest.mark.parametrize(

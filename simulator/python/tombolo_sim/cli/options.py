@@ -21,6 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Formats = Annotated[
     list[str] | None, typer.Option("--format", metavar="GLOB=FORMAT", help="The format of files whose names match.")
 ]
+Seeds = Annotated[list[int], typer.Option("--seed", min=0, help="Several times for several.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes; one for each core by default.")]
 Dask = Annotated[
     str | None, typer.Option("--dask", metavar="ADDRESS", help="Run on the workers of this Dask scheduler.")

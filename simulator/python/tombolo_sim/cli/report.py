@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tombolo_sim.cli.options import Dask, Formats, Limit, TimeOrder, Workers, formats_of, output, split_pair
+from tombolo_sim.cli.options import Dask, Formats, Limit, Seeds, TimeOrder, Workers, formats_of, output, split_pair
 from tombolo_sim.gds_lc import report as gds_lc_report
 from tombolo_sim.hou import report as hou_report
 from tombolo_sim.jobs import OptionError
@@ -23,7 +23,6 @@ Output = Annotated[
 Traces = Annotated[Path | None, typer.Option("--traces", metavar="DIR", help="Folder of traces.")]
 Only = Annotated[list[str] | None, typer.Option("--only", metavar="GLOB", help="Only files whose names match.")]
 Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="GLOB", help="Leave out files whose names match.")]
-Seeds = Annotated[list[int], typer.Option("--seed")]
 Windows = Annotated[
     list[str] | None,
     typer.Option(
@@ -112,6 +111,8 @@ def command(run: Callable[[ReportOptions], Path]) -> Callable[..., None]:
         workers: Workers = None,
         dask: Dask = None,
     ) -> None:
+        if twice := [seed for seed in dict.fromkeys(seeds) if seeds.count(seed) > 1]:
+            raise OptionError(f"--seed {twice[0]}: it is given twice, and the same runs again say nothing of the error")
         selection = selected(traces, formats, only, skip, limit, time_order, windows)
         chosen = ReportOptions(folder, selection, tuple(seeds), standins, workers, dask)
         output.print(str(run(chosen)))

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from tombolo_sim import plots, sweep
 from tombolo_sim.cli import options
-from tombolo_sim.cli.options import AsJson, Dask, Formats, Limit, TimeOrder, Workers, output, print_json
+from tombolo_sim.cli.options import AsJson, Dask, Formats, Limit, Seeds, TimeOrder, Workers, output, print_json
 from tombolo_sim.cli.replay import (
     ArrivalsOption,
     Clients,
@@ -56,7 +56,7 @@ def sweep_command(
     clouds: Annotated[
         list[str], typer.Option("--cloud", help=f"One or several of {', '.join(CLOUDS)}, or FILE.json.")
     ] = ["modern"],  # noqa: B006
-    seeds: Annotated[list[int], typer.Option("--seed")] = [1],  # noqa: B006
+    seeds: Seeds = [1],  # noqa: B006
     settings: Settings = None,
     arrivals: ArrivalsOption = "closed-loop",
     addressings: Addressings = ["logical"],  # noqa: B006

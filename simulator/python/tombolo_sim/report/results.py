@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tombolo_sim.engine import Json
+from tombolo_sim.engine import EngineError, Json
 from tombolo_sim.jobs import Choice
 from tombolo_sim.models import operation_usd
 from tombolo_sim.policies import COMBINATIONS, policy
@@ -201,8 +201,11 @@ class Plan:
 
 
 def collect(results: Results, keys: list[Key], outcomes: list[Outcome]) -> None:
+    """Runs that failed are told on the page; where all have, there is nothing to judge."""
     for key, outcome in zip(keys, outcomes, strict=True):
         if outcome.report is None:
             results.failures.append(f"{outcome.task.label}: {outcome.error}")
         else:
             results.reports[key] = outcome.report
+    if results.failures and not results.reports:
+        raise EngineError(f"all {len(outcomes)} replays failed; the first: {results.failures[0]}")
