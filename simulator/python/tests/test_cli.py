@@ -1,6 +1,8 @@
 """The command line on small traces."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 
 from samples import ARC, BLOCKS, REPOSITORY
 from tombolo_sim.cli import EXIT_REFUSED, app
+from tombolo_sim.output import OutputError, writing_to
 from tombolo_sim.sources import name_of
 from tombolo_sim.synthetic import Synthetic, traces
 
@@ -218,6 +221,40 @@ def test_refusals_end_with_a_line_and_a_code(words: list[str], message: str) -> 
     assert done.returncode == EXIT_REFUSED
     assert done.stderr.startswith(message)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "hou"],
+        ["report", "stout"],
+        ["report", "gds-lc"],
+        ["report", "tombolo", "--traces", str(ARC.parent)],
+        ["report", "defaults", "--traces", str(ARC.parent)],
+        ["sweep", str(ARC)],
+        ["advise", str(ARC)],
+        ["history", str(ARC)],
+    ],
+)
+@pytest.mark.parametrize("folder", ["file", "file/below", "/proc/nowhere", "/dev/full"])
+def test_a_folder_that_cannot_be_written_to_is_told_at_once(
+    words: list[str], folder: str, tmp_path: Path, runner: CliRunner
+) -> None:
+    (tmp_path / "file").touch()
+    target = tmp_path / folder
+    result = runner.invoke(app, [*words, "-o", str(target)])
+    assert isinstance(result.exception, OutputError)
+    assert str(result.exception).startswith(f"{target}: ")
+
+
+def test_a_disk_that_is_full_is_told_also_when_it_becomes_so(tmp_path: Path) -> None:
+    def fill() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OutputError) as caught, writing_to(tmp_path):
+        fill()
+    assert str(caught.value) == f"{tmp_path}: No space left on device"
+    assert not list(tmp_path.iterdir())
 
 
 def test_generate(runner: CliRunner, tmp_path: Path) -> None:

@@ -103,7 +103,6 @@ def _described(graph: Graph, chain: list[int]) -> dict[str, Any]:
 def write(exported: Json, folder: Path) -> dict[str, Any]:
     """`history.graphml`, `history.edgelist` and `history.png`/`.svg`; returns the analysis."""
     graph = graph_of(exported)
-    folder.mkdir(parents=True, exist_ok=True)
     nx.write_graphml(graph, folder / "history.graphml")
     nx.write_edgelist(graph, folder / "history.edgelist", data=["likelihood", "count", "adjacent"])
     _draw(graph, folder)

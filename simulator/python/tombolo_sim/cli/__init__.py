@@ -12,6 +12,7 @@ from tombolo_sim.engine import EngineError
 from tombolo_sim.jobs import OptionError
 from tombolo_sim.measure.checks import HarmfulStore
 from tombolo_sim.measure.place import MeasureError
+from tombolo_sim.output import OutputError
 from tombolo_sim.progress import console
 from tombolo_sim.stores import StoreError
 
@@ -44,7 +45,7 @@ def main() -> None:
     except HarmfulStore as error:
         _tell(error)
         sys.exit(EXIT_HARMFUL)
-    except (EngineError, OptionError, StoreError, CaptureError, MeasureError) as error:
+    except (EngineError, OptionError, OutputError, StoreError, CaptureError, MeasureError) as error:
         _tell(error)
         sys.exit(EXIT_REFUSED)
     except KeyboardInterrupt:

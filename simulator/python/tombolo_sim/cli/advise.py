@@ -10,6 +10,7 @@ from tombolo_sim import advise as advising
 from tombolo_sim.cli import options
 from tombolo_sim.cli.options import AsJson, Format, Limit, TimeOrder, TraceArgument, Workers, output, print_json
 from tombolo_sim.cli.replay import CloudName, DiskName, arrivals_of
+from tombolo_sim.output import writing_to
 from tombolo_sim.policies import DEFAULT
 
 
@@ -49,7 +50,8 @@ def advise(
         options.trace_of(path, file_format, limit, time_order), cache, present, tuple(sizes) if sizes else None,
         tuple(policies or advising.POLICIES), cloud, disk, arrivals_of(arrivals), comparison,
     )  # fmt: skip
-    advice = advising.answer(question, folder, workers)
+    with writing_to(folder):
+        advice = advising.answer(question, folder, workers)
     if as_json:
         print_json(advice.data())
     else:

@@ -9,6 +9,7 @@ from tombolo_sim import engine
 from tombolo_sim import history as histories
 from tombolo_sim.cli import options
 from tombolo_sim.cli.options import AsJson, Format, Limit, TimeOrder, TraceArgument, output, print_json, print_pairs
+from tombolo_sim.output import writing_to
 from tombolo_sim.progress import watching
 
 
@@ -34,9 +35,10 @@ def history(
         "global": histories.is_global(scope),
         "every_read": every_read,
     }
-    with watching("learning") as progress:
-        exported = engine.history(job, progress)
-    found = histories.write(exported, folder)
+    with writing_to(folder):
+        with watching("learning") as progress:
+            exported = engine.history(job, progress)
+        found = histories.write(exported, folder)
     if as_json:
         print_json(found)
     else:

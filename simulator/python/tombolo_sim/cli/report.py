@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -11,11 +11,14 @@ from tombolo_sim.cli.options import Dask, Formats, Limit, Seeds, TimeOrder, Work
 from tombolo_sim.gds_lc import report as gds_lc_report
 from tombolo_sim.hou import report as hou_report
 from tombolo_sim.jobs import OptionError
+from tombolo_sim.output import writing_to
 from tombolo_sim.report import defaults as defaults_report
 from tombolo_sim.report import tombolo as tombolo_report
 from tombolo_sim.report.options import ReportOptions
-from tombolo_sim.sources import Selection, Window
+from tombolo_sim.sources import OF_FILES, Selection, Window
 from tombolo_sim.stout import report as stout_report
+
+Run: TypeAlias = Callable[[ReportOptions], Path]
 
 Output = Annotated[
     Path, typer.Option("--output", "-o", help="Folder of the report; finished runs in it are not done again.")
@@ -38,20 +41,30 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(
         help="A paper's evaluation on the traces at hand, beside its printed numbers.", no_args_is_help=True
     )
-    group.command(
-        "tombolo", help="Figures 4, 5, 8-13 and tables 1, 3-7 of the Tombolo paper, and whether its claims hold."
-    )(command(tombolo_report.run))
-    group.command("defaults", help="Which policies to run with when nothing is set, by a rule.")(
-        command(defaults_report.run)
-    )
-    group.command("gds-lc", help="The evaluation of the GDS-LC paper: cost-aware caching of objects.")(
-        command(gds_lc_report.run)
-    )
-    group.command("stout", help="Stout's evaluation: intervals between batches to a store under load.")(
-        command(stout_report.run)
-    )
-    group.command("hou", help="Chunks, prefetch and parallelism as Hou et al. have them, and adaptive parallelism.")(
-        command(hou_report.run)
+
+    def add(name: str, about: str, run: Run, *heeded: str) -> None:
+        group.command(name, help=about)(command(name, run, *heeded))
+
+    add(
+        "tombolo",
+        "Figures 4, 5, 8-13 and tables 1, 3-7 of the Tombolo paper, and whether its claims hold.",
+        tombolo_report.run, "--traces", *OF_FILES, "--stand-ins", "--dask",
+    )  # fmt: skip
+    add(
+        "defaults",
+        "Which policies to run with when nothing is set, by a rule.",
+        defaults_report.run, "--traces", *OF_FILES, "--dask",
+    )  # fmt: skip
+    add(
+        "gds-lc",
+        "The evaluation of the GDS-LC paper: cost-aware caching of objects.",
+        gds_lc_report.run, "--traces", "--only", "--skip", "--limit",
+    )  # fmt: skip
+    add("stout", "Stout's evaluation: intervals between batches to a store under load.", stout_report.run)
+    add(
+        "hou",
+        "Chunks, prefetch and parallelism as Hou et al. have them, and adaptive parallelism.",
+        hou_report.run,
     )
     app.add_typer(group, name="report")
 
@@ -94,8 +107,8 @@ def windows_of(given: list[str] | None) -> dict[str, Window]:
     return found
 
 
-def command(run: Callable[[ReportOptions], Path]) -> Callable[..., None]:
-    """The command line of one paper's report."""
+def command(name: str, run: Run, *heeded: str) -> Callable[..., None]:
+    """The command line of one paper's report, which heeds some of the options."""
 
     def report(
         folder: Output,
@@ -115,6 +128,8 @@ def command(run: Callable[[ReportOptions], Path]) -> Callable[..., None]:
             raise OptionError(f"--seed {twice[0]}: it is given twice, and the same runs again say nothing of the error")
         selection = selected(traces, formats, only, skip, limit, time_order, windows)
         chosen = ReportOptions(folder, selection, tuple(seeds), standins, workers, dask)
-        output.print(str(run(chosen)))
+        chosen.require_heeded(name, *heeded)
+        with writing_to(folder):
+            output.print(str(run(chosen)))
 
     return report

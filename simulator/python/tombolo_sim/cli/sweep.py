@@ -25,6 +25,7 @@ from tombolo_sim.engine import EngineError, Json
 from tombolo_sim.grid import Grid, Point, series_names, summary
 from tombolo_sim.jobs import Choice, cache_blocks
 from tombolo_sim.models import CLOUDS
+from tombolo_sim.output import writing_to
 from tombolo_sim.policies import policy
 from tombolo_sim.progress import console
 from tombolo_sim.report.results import quantile
@@ -77,20 +78,21 @@ def sweep_command(
     grid = Grid(policies, caches, clouds, seeds, addressings, options.value_lists_of(settings))
     chosen_formats = options.formats_of(formats)
     tasks, points = [], []
-    for path in paths:
-        trace = options.trace_of(path, given_format(path, chosen_formats), limit, time_order)
-        distinct = distinct_blocks(trace, caches)
-        for point in grid.points():
-            choice = Choice(
-                trace, policy(point.policy), cache_blocks(point.cache, distinct), point.cloud, seed=point.seed,
-                arrivals=arrivals_of(arrivals), addressing=point.addressing, clients=clients,
-                settings=dict(point.settings), wait_microdollars_per_second=wait_price,
-                sequential_floor=sequential_floor, fetch_unit=fetch_unit, sequential_by=sequential_by,
-                preload=preload,
-            )  # fmt: skip
-            tasks.append(sweep.Task("replay", choice.job(), f"{trace.name} {grid.label(point)}"))
-            points.append((trace, point))
-    outcomes = sweep.execute(tasks, results, workers, dask)
+    with writing_to(results):
+        for path in paths:
+            trace = options.trace_of(path, given_format(path, chosen_formats), limit, time_order)
+            distinct = distinct_blocks(trace, caches)
+            for point in grid.points():
+                choice = Choice(
+                    trace, policy(point.policy), cache_blocks(point.cache, distinct), point.cloud, seed=point.seed,
+                    arrivals=arrivals_of(arrivals), addressing=point.addressing, clients=clients,
+                    settings=dict(point.settings), wait_microdollars_per_second=wait_price,
+                    sequential_floor=sequential_floor, fetch_unit=fetch_unit, sequential_by=sequential_by,
+                    preload=preload,
+                )  # fmt: skip
+                tasks.append(sweep.Task("replay", choice.job(), f"{trace.name} {grid.label(point)}"))
+                points.append((trace, point))
+        outcomes = sweep.execute(tasks, results, workers, dask)
     if as_json:
         print_json([_described(*place, outcome) for place, outcome in zip(points, outcomes, strict=True)])
     else:
@@ -146,6 +148,7 @@ def plot(
     ] = None,
 ) -> None:
     """Draws a sweep: miss ratio, prefetch efficiency and p99 over the cache's size, for each trace."""
+    target = folder or results
     found = [result for result in sweep.load(results) if result["kind"] == "replay"]
     names = series_names(result["job"] for result in found)
     measures: dict[str, tuple[str, Callable[[Json], float]]] = {
@@ -165,8 +168,9 @@ def plot(
             plots.lines(axis, {key: sorted(points) for key, points in sorted(series.items())}, "cache, MiB", label, "o")
             axis.set_title(trace)
             axis.legend(fontsize="x-small")
-        saved = plots.save(figure, folder or results, name)
-        console.print(f"{(folder or results) / saved}")
+        with writing_to(target):
+            saved = plots.save(figure, target, name)
+        console.print(f"{target / saved}")
     output.print(f"{len(found)} results")
 
 

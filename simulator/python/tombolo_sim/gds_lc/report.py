@@ -30,7 +30,6 @@ class Found:
 
 def run(options: ReportOptions) -> Path:
     """Writes `gds_lc.md`, `gds_lc.json` and `figures/` into the output folder; returns the Markdown's path."""
-    options.require_heeded("gds-lc", "--traces", "--only", "--skip", "--limit")
     return _write({condition: found_under(condition, options) for condition in CONDITIONS}, options)
 
 
@@ -54,7 +53,6 @@ def limited(workload: Workload, limit: int | None) -> Workload:
 
 
 def _write(found: Mapping[Condition, Found], options: ReportOptions) -> Path:
-    options.output.mkdir(parents=True, exist_ok=True)
     page = options.output / f"{NAME}.md"
     page.write_text("\n".join(_page(found, options)) + "\n")
     data = {

@@ -16,7 +16,7 @@ from tombolo_sim.report.markdown import Table
 from tombolo_sim.report.options import ReportOptions
 from tombolo_sim.report.results import quantile
 from tombolo_sim.report.tombolo import analyse_all
-from tombolo_sim.sources import OF_FILES, Trace
+from tombolo_sim.sources import Trace
 from tombolo_sim.sweep import Task, execute
 
 NAME = "defaults"
@@ -115,7 +115,6 @@ def left_out(outcomes: Outcomes, cells: Sequence[Cell], today: str) -> dict[str,
 
 def run(options: ReportOptions) -> Path:
     """Writes `defaults.md` and `defaults.json` into the output folder; returns the Markdown's path."""
-    options.require_heeded(NAME, "--traces", *OF_FILES, "--dask")
     results, skipped = analyse_all(options)
     runs = [
         (name, Cell(trace.name, percent), task)
