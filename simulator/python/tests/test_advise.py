@@ -1,5 +1,6 @@
 """What is recommended, and in which words."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,6 +112,16 @@ COMPARED = Comparison("lru", "ramp", 5_000, {"lru": 2_200, "lirs": 3_050}, "lirs
             "lru 44.0%. On this trace lirs+ramp is not what is recommended: 40.0%",
         ),
         (replace(COMPARED, better=None), option("lirs+ramp", 0.40, 80.0, 50.0), "names no other replacement policy."),
+        (
+            replace(COMPARED, replacement="sarc", better=None),
+            option("lirs+ramp", 0.40, 80.0, 50.0),
+            "has sarc, which is at work, not among its policies; of those that it compares lirs would hold most: 61.0%",
+        ),
+        (
+            Comparison("lru", "ramp", 0, {}, None),
+            option("lirs+ramp", 0.40, 80.0, 50.0),
+            "The gateway's own comparison has not seen a block read yet.",
+        ),
     ],
 )
 def test_what_the_gateway_names_is_held_against_the_trace(comparison: Comparison, named: Option, told: str) -> None:
@@ -127,4 +138,34 @@ def test_what_is_no_status_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "status.json"
     path.write_text(text)
     with pytest.raises(EngineError, match=r"status\.json: not what `tombolo policy show --json` prints"):
+        Comparison.read(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"better": "w-tinylfu"}, "better is w-tinylfu, but it or lru is not among the policies"),
+        ({"better": ["lirs"]}, "unhashable type: 'list'"),
+        ({"replacement": "sarc"}, "better is lirs, but it or sarc is not among the policies"),
+        ({"blocks_read": float("inf")}, "cannot convert float infinity to integer"),
+        ({"blocks_read": -1}, "lru holds 20 of -1 blocks read"),
+        ({"policies": [{"replacement": "lru", "hits": -5}]}, "lru holds -5 of 100 blocks read"),
+        ({"policies": [], "better": None}, "blocks were read, but no policies are compared"),
+    ],
+)
+def test_a_status_that_contradicts_itself_is_refused(tmp_path: Path, changes: dict[str, object], why: str) -> None:
+    hits = [{"replacement": "lru", "hits": 20}, {"replacement": "lirs", "hits": 90}]
+    found = {"better": "lirs", "blocks_read": 100, "policies": hits} | changes
+    replacement = found.pop("replacement", "lru")
+    path = tmp_path / "status.json"
+    path.write_text(json.dumps({"replacement": replacement, "prefetch": "graph", "comparison": found}))
+    with pytest.raises(EngineError) as caught:
+        Comparison.read(path)
+    assert str(caught.value) == f"{path}: not what `tombolo policy show --json` prints: {why}"
+
+
+def test_a_status_without_an_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(EngineError, match="not what `tombolo policy show --json` prints"):
         Comparison.read(path)

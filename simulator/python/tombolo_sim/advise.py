@@ -58,17 +58,32 @@ class Comparison:
             status = json.loads(path.read_text())
             found = status["comparison"]
             hits = {one["replacement"]: int(one["hits"]) for one in found["policies"]}
-            return cls(
+            comparison = cls(
                 str(status["replacement"]), str(status["prefetch"]), int(found["blocks_read"]), hits, found["better"],
             )  # fmt: skip
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            comparison._require_sense()
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise EngineError(f"{path}: not what `tombolo policy show --json` prints: {error}") from error
+        return comparison
+
+    def _require_sense(self) -> None:
+        for name, hits in self.hits.items():
+            if not 0 <= hits <= self.blocks_read:
+                raise ValueError(f"{name} holds {hits} of {self.blocks_read} blocks read")
+        if self.blocks_read and not self.hits:
+            raise ValueError("blocks were read, but no policies are compared")
+        if self.better is not None and not {self.better, self.replacement} <= self.hits.keys():
+            raise ValueError(f"better is {self.better}, but it or {self.replacement} is not among the policies")
 
     def present(self) -> str:
         return self._with_prefetch(self.replacement)
 
     def named(self) -> str | None:
         return self.better and self._with_prefetch(self.better)
+
+    def share(self, replacement: str) -> float:
+        """Of the blocks read, those that it would hold."""
+        return self.hits[replacement] / self.blocks_read
 
     def _with_prefetch(self, replacement: str) -> str:
         of_the_paper = f"{replacement}_{self.prefetch}"
@@ -198,10 +213,18 @@ class Advice:
         if self.comparison is None:
             return []
         told = self.comparison
+        if not told.blocks_read:
+            return ["The gateway's own comparison has not seen a block read yet."]
         begin = f"The gateway's own comparison, of {told.blocks_read:,} blocks read and without prefetch, "
+        if told.replacement not in told.hits:
+            most = max(told.hits, key=told.hits.__getitem__)
+            return [
+                f"{begin}has {told.replacement}, which is at work, not among its policies; of those that it compares "
+                f"{most} would hold most: {told.share(most):.1%} of them."
+            ]
         if (name := told.named()) is None or told.better is None:
             return [f"{begin}names no other replacement policy."]
-        better, present = (told.hits[which] / max(1, told.blocks_read) for which in (told.better, told.replacement))
+        better, present = told.share(told.better), told.share(told.replacement)
         begin += f"names {told.better}: it would hold {better:.1%} of them, {told.replacement} {present:.1%}. "
         if self.recommended().policy == name:
             return [begin + "The trace bears it out."]
