@@ -98,6 +98,14 @@ def test_a_failure_does_not_stop_the_others(trace: Path, tmp_path: Path) -> None
     assert not sweep.path_of(tmp_path, tasks(trace, ("nonsense",))[0]).exists()
 
 
+def test_a_result_that_cannot_be_written_leaves_nothing(trace: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a-folder.json"
+    path.mkdir()
+    with pytest.raises(IsADirectoryError):
+        sweep.carry_out(tasks(trace)[0], path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_missing_trace_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="No such file"):
         sweep.execute(tasks(tmp_path / "nowhere"), tmp_path)

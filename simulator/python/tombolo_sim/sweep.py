@@ -95,8 +95,11 @@ def stored(path: Path) -> Json | None:
 def _store(path: Path, task: Task, report: Json) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps({"kind": task.kind, "label": task.label, "job": task.job, "report": report}))
-    part.replace(path)
+    try:
+        part.write_text(json.dumps({"kind": task.kind, "label": task.label, "job": task.job, "report": report}))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def carry_out(task: Task, path: Path, progress: engine.Progress | None = None) -> Outcome:
