@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from samples import ARC, BLOCKS, REPOSITORY
+from tombolo_sim import engine
 from tombolo_sim.cli import EXIT_REFUSED, app
+from tombolo_sim.engine import EngineError
 from tombolo_sim.output import OutputError, writing_to
-from tombolo_sim.sources import name_of
+from tombolo_sim.sources import FORMATS, TIME_ORDERS, name_of
 from tombolo_sim.synthetic import Synthetic, traces
 
 
@@ -213,6 +216,15 @@ def test_advise_on_a_tiny_trace_leaves_out_caches_that_nobody_has(runner: CliRun
             ["history", str(ARC), "-o", "/tmp", "--scope", "all"],
             "tombolo-sim: --scope all: it must be client or global",
         ),
+        (["info", str(ARC), "--format", "zzz"], "tombolo-sim: --format zzz: it must be one of auto, tbtr, arc, "),
+        (
+            ["report", "tombolo", "-o", "/tmp", "--traces", "/tmp", "--format", "*=zzz"],
+            "tombolo-sim: --format *=zzz: it must be one of auto, tbtr, arc, ",
+        ),
+        (
+            ["report", "tombolo", "-o", "/tmp", "--traces", "/tmp", "--time-order", "zzz"],
+            "tombolo-sim: --time-order zzz: it must be one of error, clamp, sort",
+        ),
         (["capture", "/tmp/x"], "tombolo-sim: name either --device or --nbd"),
     ],
 )
@@ -255,6 +267,13 @@ def test_a_disk_that_is_full_is_told_also_when_it_becomes_so(tmp_path: Path) -> 
         fill()
     assert str(caught.value) == f"{tmp_path}: No space left on device"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("field", "known"), [("format", FORMATS), ("time_order", TIME_ORDERS)])
+def test_words_of_options_are_the_engines(field: str, known: tuple[str, ...]) -> None:
+    with pytest.raises(EngineError) as caught:
+        engine.info({"path": str(ARC), field: "zzz"})
+    assert re.findall(r"`([a-z-]+)`", str(caught.value)) == ["zzz", *known]
 
 
 def test_generate(runner: CliRunner, tmp_path: Path) -> None:

@@ -15,6 +15,13 @@ _COMPRESSED = (".zst", ".gz", ".xz")
 _PREFERRED = ("tbtr", "vscsi", "blocks", "files", "csv", "oracle-general")
 
 
+FORMATS = (
+    "auto", "tbtr", "arc", "oracle-general", "vscsi", "csv", "msr", "blktrace", "blkparse", "blocks", "files",
+    "nfsdump", "mqsim", "objects", "ids",
+)  # fmt: skip
+TIME_ORDERS = ("error", "clamp", "sort")
+"""What to do about times that go back. Both are the engine's own words."""
+
 OF_FILES = ("--format", "--only", "--skip", "--limit", "--time-order", "--window")
 """Options of a `Selection` beside its folder."""
 
@@ -41,7 +48,7 @@ class Trace:
     format: str = "auto"
     limit: int | None = None
     time_order: str = "error"
-    """What to do about times that go back: `error`, `clamp` or `sort`."""
+    """One of `TIME_ORDERS`."""
     warming: int = 0
     """Requests at the beginning that are replayed and not counted."""
 

@@ -1,6 +1,7 @@
 """Options that several subcommands share."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,14 +10,36 @@ from rich.console import Console
 from rich.table import Table
 
 from tombolo_sim.jobs import OptionError
-from tombolo_sim.sources import Trace, name_of
+from tombolo_sim.sources import FORMATS, TIME_ORDERS, Trace, name_of
 
 output = Console()
 
+
+def one_of(known: Sequence[str], word: str, given: str) -> str:
+    """The word, or a refusal of the option as it was given."""
+    if word not in known:
+        raise OptionError(f"{given}: it must be one of {', '.join(known)}")
+    return word
+
+
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace, compressed or not.")]
-Format = Annotated[str, typer.Option("--format", help="The trace's format, where contents and name do not show it.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="The trace's format, where contents and name do not show it.",
+        callback=lambda word: one_of(FORMATS, word, f"--format {word}"),
+    ),
+]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Read only this many records.")]
-TimeOrder = Annotated[str, typer.Option("--time-order", help="If the trace's time goes back: error, clamp or sort.")]
+TimeOrder = Annotated[
+    str,
+    typer.Option(
+        "--time-order",
+        help=f"If the trace's time goes back: {', '.join(TIME_ORDERS)}.",
+        callback=lambda word: one_of(TIME_ORDERS, word, f"--time-order {word}"),
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Formats = Annotated[
     list[str] | None, typer.Option("--format", metavar="GLOB=FORMAT", help="The format of files whose names match.")
@@ -33,7 +56,8 @@ def trace_of(path: Path, file_format: str, limit: int | None, time_order: str) -
 
 
 def formats_of(given: list[str] | None) -> dict[str, str]:
-    return dict(split_pair("--format", item) for item in given or [])
+    formats = dict(split_pair("--format", item) for item in given or [])
+    return {pattern: one_of(FORMATS, word, f"--format {pattern}={word}") for pattern, word in formats.items()}
 
 
 def split_pair(option: str, item: str) -> tuple[str, str]:
