@@ -155,7 +155,7 @@ class Reality:
         save(path, trace)
         self._proxy.faults.delay_s = delay_s
         try:
-            return play(self._gateway.nbd_socket, volume, path, outstanding_max)
+            return play(self._gateway.nbd_socket, volume, path, outstanding_max, f"{delay_s} s away")
         finally:
             self._proxy.faults.delay_s = 0.0
 

@@ -86,17 +86,17 @@ class Connection(NbdDisk):
 
 
 class Player:
-    """`outstanding_max` 0: requests come at the trace's times. What is written depends on `seed`: what the store holds
-    already would be deduplicated."""
+    """`outstanding_max` 0: requests come at the trace's times. What is written depends on the export, and where its
+    contents have no names on the part that is played of it: what the store holds already would be deduplicated."""
 
     def __init__(
-        self, trace: list[Request], connections: dict[int, Connection], outstanding_max: int, seed: str
+        self, trace: list[Request], connections: dict[int, Connection], outstanding_max: int, export: str, part: str
     ) -> None:
         self._trace = trace
         self._connections = connections
         self._outstanding_max = outstanding_max
-        self._seed = seed
-        self._random = random.Random(seed)
+        self._export = export
+        self._random = random.Random(f"{export} {part}")
         self._selector = selectors.DefaultSelector()
         for connection in connections.values():
             self._selector.register(connection, selectors.EVENT_READ, connection)
@@ -139,7 +139,7 @@ class Player:
         if not request.contents:
             return self._random.randbytes(request.count * BLOCK)
         return b"".join(
-            random.Random(f"{self._seed} {name}").randbytes(BLOCK) if name else bytes(BLOCK)
+            random.Random(f"{self._export} {name}").randbytes(BLOCK) if name else bytes(BLOCK)
             for name in request.contents
         )
 
@@ -171,9 +171,17 @@ class Played:
     """Of the player, between an answer and the request that takes its place."""
 
 
-def play(nbd_socket: Path, export: str, trace: Path, outstanding_max: int, limit_s: float = 1200.0) -> Played:
+def play(
+    nbd_socket: Path, export: str, trace: Path, outstanding_max: int, part: str, limit_s: float = 1200.0
+) -> Played:
     """In a process of its own."""
-    job = {"socket": str(nbd_socket), "export": export, "trace": str(trace), "outstanding_max": outstanding_max}
+    job = {
+        "socket": str(nbd_socket),
+        "export": export,
+        "trace": str(trace),
+        "outstanding_max": outstanding_max,
+        "part": part,
+    }
     command = [sys.executable, "-m", "harness.trace_player", json.dumps(job)]
     return Played(**json.loads(run(command, limit_s, cwd=REPOSITORY / "tests").stdout))
 
@@ -182,7 +190,7 @@ def main(job: dict[str, Any]) -> None:
     trace = load(Path(job["trace"]))
     clients = {request.client for request in trace}
     connections = {client: Connection(Path(job["socket"]), job["export"]) for client in sorted(clients)}
-    player = Player(trace, connections, job["outstanding_max"], job["export"])
+    player = Player(trace, connections, job["outstanding_max"], job["export"], job["part"])
     player.play()
     json.dump({"latencies_ms": player.latencies_ms, "think_times_us": player.think_times_us}, sys.stdout)
 
