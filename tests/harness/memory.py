@@ -8,8 +8,8 @@ from harness.gateway import Gateway, parse_size
 KIB, MIB = 1 << 10, 1 << 20
 BLOCK_BYTES = 4 * KIB
 
-SLOT_BYTES = 40
-"""Names, sums, states, the index at its emptiest, and LRU's lists."""
+SLOT_BYTES = 52
+"""Names, sums, states, the index at its emptiest, and 2Q's lists and ghosts."""
 DIRTY_BLOCK_BYTES = 128
 """Its place in the queue, which may have room for as many again, and an extent of its own."""
 UNREAD_BLOCK_BYTES = 48
