@@ -147,8 +147,9 @@ impl Comparison {
         let share = |hits: u64| hits as f64 / self.reads.max(1) as f64;
         let gain = share(best.hits) - share(present.hits);
         // Of the difference of two shares, at its largest for independent ones; these are of the same reads.
-        let error = (2.0 * 0.25 * DEPENDENT_BLOCKS / self.reads.max(1) as f64).sqrt();
-        (gain > GAIN_MIN.max(STANDARD_ERRORS * error)).then_some(best.policy)
+        let variance = 2.0 * 0.25 * DEPENDENT_BLOCKS / self.reads.max(1) as f64;
+        let is_clear = gain > GAIN_MIN && gain * gain > STANDARD_ERRORS * STANDARD_ERRORS * variance;
+        is_clear.then_some(best.policy)
     }
 }
 
