@@ -389,10 +389,14 @@ def test_a_public_trace_at_many_at_a_time_misses_as_often_as_simulated(compare: 
 
 
 def public_trace(requests: int) -> list[Request]:
+    return arc_slice(public_traces() / "arc_P3.lis.zst", requests)
+
+
+def public_traces() -> Path:
     folder = os.environ.get("TOMBOLO_TRACES")
     if not folder:
         pytest.skip("TOMBOLO_TRACES names no folder of public traces")
-    return arc_slice(Path(folder) / "arc_P3.lis.zst", requests)
+    return Path(folder)
 
 
 @pytest.mark.soak
@@ -413,7 +417,7 @@ def test_a_large_cache_misses_as_often_as_simulated(compare: Compare) -> None:
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("name", ["arc P2", "arc P3", "eng1"])
 def test_the_default_and_its_rivals_do_as_simulated_once_they_know_a_trace(compare: Compare, name: str) -> None:
-    folder = Path(os.environ.get("TOMBOLO_TRACES") or pytest.skip("TOMBOLO_TRACES names no folder of public traces"))
+    folder = public_traces()
     warming, counted = 50_000, 6_000
     match name:
         case "eng1":

@@ -87,7 +87,7 @@ impl Alternatives {
 
     /// Nobody will read these any more, as their places were written anew.
     pub fn forget(&mut self, first: u64, count: u64) {
-        // What is larger goes as other blocks come: to look at each group of it takes too long.
+        // What is larger goes as other blocks come: to look at each of them takes too long.
         let end = first + count.min(FORGOTTEN_BLOCKS_MAX);
         for address in first..end {
             if self.is_sampled(address) {
