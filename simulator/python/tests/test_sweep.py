@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,25 @@ def test_a_sweep_that_is_ended_leaves_no_worker(trace: Path, tmp_path: Path) -> 
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
         wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")
+
+
+def test_workers_end_with_a_sweep_that_is_killed(trace: Path, tmp_path: Path) -> None:
+    seeds = [word for seed in range(500) for word in ("--seed", str(seed))]
+    words = ["sweep", str(trace), "-o", str(tmp_path), "--workers", "2", *seeds]
+    with subprocess.Popen([sys.executable, "-m", "tombolo_sim", *words], start_new_session=True) as process:
+        wait_until(lambda: len(list(tmp_path.glob("jobs/*.json"))) > 0, "a first result")
+        process.kill()
+        process.wait(30)
+        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}", timeout_s=5)
+
+
+def test_a_worker_ends_though_nobody_reads_its_progress(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_show_progress", lambda *_: None)
+    # More than a pipe holds.
+    task = replace(tasks(trace, ("lru",))[0], label="x" * (1 << 20))
+    assert sweep.execute([task], tmp_path, workers=1)[0].report is not None
 
 
 @pytest.mark.parametrize("report", ["hou", "gds-lc", "stout"])

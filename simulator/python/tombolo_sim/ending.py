@@ -5,12 +5,14 @@ wait for. Here an exception that a handler raises anywhere can leave a lock of t
 signals are looked at where nothing is held.
 """
 
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from multiprocessing import parent_process
 from queue import Empty, SimpleQueue
-from threading import current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 from types import FrameType
 from typing import TypeVar
 
@@ -26,6 +28,19 @@ def ignore_signals() -> None:
     """For a worker, at its beginning."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def end_with_parent() -> None:
+    """For a worker, at its beginning: one whose parent was killed would do what is queued, and wait for ever."""
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
 
 
 @contextmanager

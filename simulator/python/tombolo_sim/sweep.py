@@ -22,7 +22,7 @@ from typing import Any
 from rich.progress import Progress
 
 from tombolo_sim import engine
-from tombolo_sim.ending import POLL_S, Ended, as_done, ignore_signals, signals_deferred
+from tombolo_sim.ending import POLL_S, Ended, as_done, end_with_parent, ignore_signals, signals_deferred
 from tombolo_sim.engine import EngineError, Json
 from tombolo_sim.progress import Lines, bars, console, show
 
@@ -127,6 +127,9 @@ def _begin_worker(parent: _Parent) -> None:
     global _parent
     _parent = parent
     ignore_signals()
+    end_with_parent()
+    # What nobody has read yet would keep this process from ending.
+    parent.progress.cancel_join_thread()
 
 
 def _work(task: Task, path: Path) -> Outcome:
