@@ -27,4 +27,27 @@ impl Instant {
     pub const fn micros_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// Of those that there are.
+    pub fn earliest<const N: usize>(of: [Option<Self>; N]) -> Option<Self> {
+        of.into_iter().fold(None, |earliest, at| match (earliest, at) {
+            (Some(earliest), Some(at)) => Some(earliest.min(at)),
+            _ => earliest.or(at),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_is_of_those_that_there_are() {
+        let [zero, one, end] = [0, 1, u64::MAX].map(|at| Some(Instant(at)));
+        assert_eq!(Instant::earliest([]), None);
+        assert_eq!(Instant::earliest([None, None]), None);
+        assert_eq!(Instant::earliest([one, None, zero]), zero);
+        assert_eq!(Instant::earliest([None, end, None]), end, "the end of time is a time");
+        assert_eq!(Instant::earliest([end, one]), one);
+    }
 }

@@ -74,18 +74,18 @@ impl Writes {
         !self.stalled.is_empty()
     }
 
-    /// Since when the first in each line has waited for room.
-    pub fn first_waiting_since(&self) -> impl Iterator<Item = Instant> {
+    /// Since when the one that has waited longest waits for room.
+    pub fn waiting_since(&self) -> Option<Instant> {
         let stalled = self.stalled.front().map(|stalled| stalled.since);
         let behind = self.behind.front().map(|waiting| waiting.since);
         let unjournaled = self.unjournaled.front().map(|(since, _)| *since);
-        [stalled, behind, unjournaled].into_iter().flatten()
+        Instant::earliest([stalled, behind, unjournaled])
     }
 
     /// Whether the first in a line has waited for longer than is promised.
     pub fn is_overdue(&self, now: Instant, stall_timeout_ms: u64) -> bool {
-        self.first_waiting_since()
-            .any(|since| now >= since.plus_millis(stall_timeout_ms))
+        self.waiting_since()
+            .is_some_and(|since| now >= since.plus_millis(stall_timeout_ms))
     }
 
     pub fn is_locked(&self, token: Token) -> bool {

@@ -107,7 +107,7 @@ impl Core {
 
     /// When the next [`Event::Tick`] is due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [
+        Instant::earliest([
             self.write_deadline(),
             self.flush_deadline(),
             self.read_deadline(),
@@ -115,9 +115,6 @@ impl Core {
             self.sweep_deadline(),
             self.succession_deadline(),
             self.slots.withdrawn_deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ])
     }
 }

@@ -420,7 +420,7 @@ impl Core {
 
     /// When the next upload that waits to be repeated may be. Those behind one that has to wait for room wait with it.
     fn upload_deadline(&self) -> Option<Instant> {
-        if self.free_lanes() == 0 {
+        if self.flush.uploads.is_empty() || self.free_lanes() == 0 {
             return None;
         }
         let room = self.index_room().min(self.upload_memory());
@@ -650,16 +650,13 @@ impl Core {
         } else {
             None
         };
-        [
+        Instant::earliest([
             round,
             retry,
             self.flush.unreadable.deadline(),
             verify,
             self.recovery_point_deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ])
     }
 }
 

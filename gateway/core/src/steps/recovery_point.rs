@@ -230,7 +230,7 @@ impl Core {
             }) => *retry_at,
             Some(_) => None,
         };
-        [refused, point].into_iter().flatten().min()
+        Instant::earliest([refused, point])
     }
 }
 

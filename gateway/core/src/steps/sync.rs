@@ -101,15 +101,12 @@ impl Core {
         let group_commit = &self.group_commit;
         let sync = match group_commit.syncing {
             Some(_) => None,
-            None => [
+            None => Instant::earliest([
                 group_commit.due(),
                 group_commit
                     .unsynced_since
                     .map(|since| since.plus_millis(self.config.sync_interval_ms)),
-            ]
-            .into_iter()
-            .flatten()
-            .min(),
+            ]),
         };
         let checkpoint = match &self.frozen {
             Some(_) => self.checkpoints.retry_at,
@@ -118,6 +115,6 @@ impl Core {
             }
             None => None,
         };
-        [sync, checkpoint].into_iter().flatten().min()
+        Instant::earliest([sync, checkpoint])
     }
 }

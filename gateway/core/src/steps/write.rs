@@ -466,9 +466,9 @@ impl Core {
 
     pub(crate) fn write_deadline(&self) -> Option<Instant> {
         let delayed = self.writes.delayed.first_key_value().map(|((at, _), _)| *at);
-        let waiting = self.writes.first_waiting_since();
+        let waiting = self.writes.waiting_since();
         let refused = waiting.map(|since| since.plus_millis(self.config.stall_timeout_ms));
-        delayed.into_iter().chain(refused).min()
+        Instant::earliest([delayed, refused])
     }
 }
 
