@@ -17,7 +17,7 @@ _PREFERRED = ("tbtr", "vscsi", "blocks", "files", "csv", "oracle-general")
 
 FORMATS = (
     "auto", "tbtr", "arc", "oracle-general", "vscsi", "csv", "msr", "blktrace", "blkparse", "blocks", "files",
-    "nfsdump", "mqsim", "objects", "ids",
+    "nfsdump", "mqsim", "objects", "ids", "u32-le", "u32-be",
 )  # fmt: skip
 TIME_ORDERS = ("error", "clamp", "sort")
 """What to do about times that go back. Both are the engine's own words."""
