@@ -32,7 +32,10 @@ fn table(changes: &[String]) -> Result<toml::Table, CliError> {
             Ok(number) => toml::Value::Integer(number),
             Err(_) => toml::Value::String(value.trim().trim_matches('"').to_owned()),
         };
-        table.insert(key.trim().to_owned(), value);
+        if table.insert(key.trim().to_owned(), value).is_some() {
+            let message = format!("{} is given twice; say it once", key.trim());
+            return Err(ControlError::new(ErrorKind::Invalid, message).into());
+        }
     }
     Ok(table)
 }
@@ -137,6 +140,12 @@ mod tests {
         assert_eq!(table["graph_track_bytes"].as_integer(), Some(65536));
         assert_eq!(table["a"].as_str(), Some("1MiB"));
         assert!(super::table(&["sarc".into()]).is_err());
+    }
+
+    #[test]
+    fn a_key_that_is_given_twice_is_refused() {
+        let refused = table(&["replacement=sarc".into(), " replacement =lru".into()]).unwrap_err();
+        assert_eq!(refused.to_string(), "replacement is given twice; say it once");
     }
 
     #[test]
