@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tombolo_sim import bench_cloud
+from tombolo_sim.cli import app
 from tombolo_sim.jobs import OptionError
+from tombolo_sim.output import OutputError
 
 
 def report(upload_s: float) -> dict[str, Any]:
@@ -38,3 +41,11 @@ def test_a_report_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text(json.dumps(report(1.0)))
     assert bench_cloud.values(bench_cloud.read(path), 4, "upload_s") == [1.0, 1.0]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, runner: CliRunner) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(report(1.0)))
+    result = runner.invoke(app, ["plot-bench-cloud", str(path), "-o", str(path)])
+    assert isinstance(result.exception, OutputError)
+    assert str(result.exception) == f"{path}: File exists"

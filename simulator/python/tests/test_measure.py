@@ -225,6 +225,7 @@ def test_the_command_writes_table_and_pictures(server: S3Server, tmp_path: Path)
         (["--parallelism", "2,4"], "tombolo-sim: --parallelism: 1 must be among them"),
         (["--client", "curl"], "tombolo-sim: there is no client 'curl'; choose one of native, boto3, both"),
         (["--in-flight-max", "1MiB"], "tombolo-sim: --in-flight-max: 1048576 bytes hold no object of 16777216"),
+        (["-o", "/dev/full/x", "--yes"], "tombolo-sim: /dev/full/x: Not a directory"),
     ],
 )
 def test_refusals(words: list[str], message: str, server: S3Server) -> None:

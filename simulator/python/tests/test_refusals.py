@@ -73,7 +73,7 @@ def test_what_is_no_trace_is_told(tmp_path: Path) -> None:
 
 def test_an_unknown_policy_is_told_with_those_there_are() -> None:
     job = Choice(Trace("arc", ARC), policy("clairvoyant+seq"), 100).job()
-    with pytest.raises(EngineError, match=r"^replacement: .*lru"):
+    with pytest.raises(EngineError, match=r"^replacement: .*lru .*adaptive"):
         engine.replay(job)
     job = Choice(Trace("arc", ARC), policy("lru+clairvoyant"), 100).job()
     with pytest.raises(EngineError, match=r"^prefetch: .*amp"):

@@ -4,6 +4,7 @@ use super::error::Error;
 use super::job::{Addressing, Job};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tombolo_base::NameError;
 use tombolo_cache::{Capacity, Grouping, Policy, Probation, Replacement};
 use tombolo_core::{Economy, Policies};
 use tombolo_prefetch::graph::{Budget, Expand, Insertion, Populate, Scope};
@@ -22,7 +23,10 @@ const EVICT_BLOCKS: u32 = 16;
 pub fn build(job: &Job, future: Vec<FutureRead>) -> Result<Policies, Error> {
     let named = match &*job.replacement {
         ADAPTIVE => Policy::Lru,
-        name => name.parse().map_err(|error| refused("replacement", error))?,
+        name => {
+            let unknown = |error: NameError| refused("replacement", format!("{error} {ADAPTIVE}"));
+            name.parse().map_err(unknown)?
+        }
     };
     let (prefetcher, insertion) = prefetcher(job, future)?;
     let fresh = replacement(named, job.cache_blocks);

@@ -7,6 +7,7 @@ import typer
 
 from tombolo_sim import bench_cloud
 from tombolo_sim.cli.options import output
+from tombolo_sim.output import writing_to
 
 
 def register(app: typer.Typer) -> None:
@@ -19,5 +20,6 @@ def plot(
 ) -> None:
     """Draw the workloads of `tombolo bench cloud`: medians, and distributions over the rounds."""
     reports = {path.stem: bench_cloud.read(path) for path in files}
-    for name in bench_cloud.plot(reports, folder):
-        output.print(str(folder / name), soft_wrap=True, highlight=False)
+    with writing_to(folder):
+        for name in bench_cloud.plot(reports, folder):
+            output.print(str(folder / name), soft_wrap=True, highlight=False)

@@ -20,6 +20,7 @@ from tombolo_sim.measure.plan import GIB, KIB, MIB, OPERATIONS, Estimate, Plan, 
 from tombolo_sim.measure.recommend import Advice, advise
 from tombolo_sim.measure.table import FILE, Json, cells_of, write
 from tombolo_sim.models import CLOUDS
+from tombolo_sim.output import writing_to
 from tombolo_sim.progress import bars, console
 
 # What the gateway asks for at a time, and what its objects are: as it takes them itself when it is given the table.
@@ -78,8 +79,9 @@ def measure_store(
             raise MeasureError(f"{hindrance.check}: {hindrance.told}: nothing was measured")
         estimate = plan.estimate(cloud)
         _permit(plan, estimate, dollars_max, yes)
-        measured = _measure(place, connection, plan, client)
-        found |= _results(measured, estimate, folder, not as_json)
+        with writing_to(folder):
+            measured = _measure(place, connection, plan, client)
+            found |= _results(measured, estimate, folder, not as_json)
     if as_json:
         print_json(found)
     checked.require(place)
