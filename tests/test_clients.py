@@ -245,7 +245,7 @@ def test_memory_is_bounded_with_a_tebibyte_volume(make_gateway: GatewayFactory) 
     peak = peak_memory_under_scattered_writes(gateway, writes=3000)
     allowed = most_for_writes(gateway)
     print(f"resident at most {peak >> 20} MiB of {allowed >> 20} MiB")
-    assert peak < allowed < 520 * MIB
+    assert peak < allowed < 532 * MIB
 
 
 @pytest.mark.soak
@@ -258,4 +258,4 @@ def test_memory_is_bounded_with_a_tebibyte_volume_and_a_large_cache(make_gateway
     peak = peak_memory_under_scattered_writes(gateway, writes=60_000)
     allowed = most_for_writes(gateway)
     print(f"resident at most {peak >> 20} MiB of {allowed >> 20} MiB")
-    assert peak < allowed < 1120 * MIB
+    assert peak < allowed < 1180 * MIB
