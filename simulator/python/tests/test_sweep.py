@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tombolo_sim import sweep
+from tombolo_sim.cli import EXIT_REFUSED
 from tombolo_sim.engine import EngineError
 from tombolo_sim.jobs import Choice
 from tombolo_sim.policies import policy
@@ -159,6 +160,23 @@ def test_a_sweep_that_is_ended_leaves_no_worker(trace: Path, tmp_path: Path) -> 
         wait_until(lambda: len(list(tmp_path.glob("jobs/*.json"))) > 0, "a first result")
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
+        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")
+
+
+def test_a_worker_that_is_killed_ends_the_sweep_with_a_line(trace: Path, tmp_path: Path) -> None:
+    seeds = [word for seed in range(500) for word in ("--seed", str(seed))]
+    words = ["sweep", str(trace), "-o", str(tmp_path), "--workers", "2", *seeds]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tombolo_sim", *words], start_new_session=True, stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: len(list(tmp_path.glob("jobs/*.json"))) > 0, "a first result")
+        workers = [
+            pid for pid in processes_of(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        os.kill(workers[0], signal.SIGKILL)
+        _, told = process.communicate(timeout=30)
+        assert told.splitlines()[-1].startswith("tombolo-sim: a worker was killed") and "Traceback" not in told
+        assert process.returncode == EXIT_REFUSED
         wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")
 
 

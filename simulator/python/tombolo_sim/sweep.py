@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from ctypes import c_bool
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -180,6 +181,11 @@ def _on_cores(missing: dict[Path, Task], workers: int, progress: Progress) -> It
             paths = {pool.submit(_work, task, path): path for path, task in missing.items()}
             for future in as_done(paths, check):
                 yield paths[future], future.result()
+        except BrokenProcessPool:
+            raise EngineError(
+                "a worker was killed, as the system does when memory runs out: fewer --workers need less; what is "
+                "finished is not done again"
+            ) from None
         finally:
             parent.ended.value = True
             over.set()
