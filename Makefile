@@ -66,10 +66,10 @@ SEEDS_OF_REPORTS = $(foreach seed,1 2 3 4 5,--seed $(seed))
 
 report: setup-simulate ## the evaluations of the four papers and the choice of the defaults, on the traces in TRACES=DIR, into build/report (under two hours; continues where it was; REPORT_ARGUMENTS choose traces, TOMBOLO_ARGUMENTS windows for the largest report)
 	cd simulator/python && ../../.venv/bin/maturin develop --release --locked
-	.venv/bin/tombolo-sim report gds-lc --output build/report $(SEEDS_OF_REPORTS)
+	.venv/bin/tombolo-sim report gds-lc --traces "$(TRACES)" --output build/report $(SEEDS_OF_REPORTS)
 	.venv/bin/tombolo-sim report hou --output build/report $(SEEDS_OF_REPORTS)
 	.venv/bin/tombolo-sim report stout --output build/report $(SEEDS_OF_REPORTS)
-	.venv/bin/tombolo-sim report defaults --traces "$(TRACES)" --output build/report --seed 1 $(REPORT_ARGUMENTS)
+	.venv/bin/tombolo-sim report defaults --traces "$(TRACES)" --output build/report $(SEEDS_OF_REPORTS) $(REPORT_ARGUMENTS)
 	.venv/bin/tombolo-sim report tombolo --traces "$(TRACES)" --output build/report \
 	    $(SEEDS_OF_REPORTS) --stand-ins 10 $(REPORT_ARGUMENTS) $(TOMBOLO_ARGUMENTS)
 
