@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,41 +154,48 @@ def processes_of(session: int) -> list[int]:
     return found
 
 
-def test_a_sweep_that_is_ended_leaves_no_worker(trace: Path, tmp_path: Path) -> None:
-    seeds = [word for seed in range(500) for word in ("--seed", str(seed))]
-    words = ["sweep", str(trace), "-o", str(tmp_path), "--workers", "2", *seeds]
-    with subprocess.Popen([sys.executable, "-m", "tombolo_sim", *words], start_new_session=True) as process:
-        wait_until(lambda: len(list(tmp_path.glob("jobs/*.json"))) > 0, "a first result")
+@contextmanager
+def under_way(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that has a first result, in a session of its own, of which nothing is left after the test."""
+    command = [sys.executable, "-m", "tombolo_sim", *words, "-o", str(folder), "--workers", "2"]
+    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: len(list(folder.glob("jobs/*.json"))) > 0, "a first result")
+        yield process
+        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}", timeout_s=5)
+
+
+@pytest.fixture
+def long_sweep(trace: Path) -> list[str]:
+    return ["sweep", str(trace), *(word for seed in range(500) for word in ("--seed", str(seed)))]
+
+
+def test_a_sweep_that_is_ended_leaves_no_worker(long_sweep: list[str], tmp_path: Path) -> None:
+    with under_way(tmp_path, *long_sweep) as process:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 143
-        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")
+        process.communicate(timeout=30)
+        assert process.returncode == 143
 
 
-def test_a_worker_that_is_killed_ends_the_sweep_with_a_line(trace: Path, tmp_path: Path) -> None:
-    seeds = [word for seed in range(500) for word in ("--seed", str(seed))]
-    words = ["sweep", str(trace), "-o", str(tmp_path), "--workers", "2", *seeds]
-    with subprocess.Popen(
-        [sys.executable, "-m", "tombolo_sim", *words], start_new_session=True, stderr=subprocess.PIPE, text=True
-    ) as process:
-        wait_until(lambda: len(list(tmp_path.glob("jobs/*.json"))) > 0, "a first result")
-        workers = [
-            pid for pid in processes_of(process.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
-        os.kill(workers[0], signal.SIGKILL)
+@pytest.mark.parametrize("report", ["hou", "gds-lc", "stout"])
+def test_a_report_that_is_ended_leaves_its_results_and_no_worker(report: str, tmp_path: Path) -> None:
+    with under_way(tmp_path, "report", report) as process:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        assert process.returncode == 143
+
+
+def test_workers_end_with_a_sweep_that_is_killed(long_sweep: list[str], tmp_path: Path) -> None:
+    with under_way(tmp_path, *long_sweep) as process:
+        process.kill()
+
+
+def test_a_worker_that_is_killed_ends_the_sweep_with_a_line(long_sweep: list[str], tmp_path: Path) -> None:
+    with under_way(tmp_path, *long_sweep) as process:
+        command_lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(process.pid)}
+        os.kill(next(pid for pid, line in command_lines.items() if b"spawn_main" in line), signal.SIGKILL)
         _, told = process.communicate(timeout=30)
         assert told.splitlines()[-1].startswith("tombolo-sim: a worker was killed") and "Traceback" not in told
         assert process.returncode == EXIT_REFUSED
-        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")
-
-
-def test_workers_end_with_a_sweep_that_is_killed(trace: Path, tmp_path: Path) -> None:
-    seeds = [word for seed in range(500) for word in ("--seed", str(seed))]
-    words = ["sweep", str(trace), "-o", str(tmp_path), "--workers", "2", *seeds]
-    with subprocess.Popen([sys.executable, "-m", "tombolo_sim", *words], start_new_session=True) as process:
-        wait_until(lambda: len(list(tmp_path.glob("jobs/*.json"))) > 0, "a first result")
-        process.kill()
-        process.wait(30)
-        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}", timeout_s=5)
 
 
 def test_a_worker_ends_though_nobody_reads_its_progress(
@@ -197,16 +205,6 @@ def test_a_worker_ends_though_nobody_reads_its_progress(
     # More than a pipe holds.
     task = replace(tasks(trace, ("lru",))[0], label="x" * (1 << 20))
     assert sweep.execute([task], tmp_path, workers=1)[0].report is not None
-
-
-@pytest.mark.parametrize("report", ["hou", "gds-lc", "stout"])
-def test_a_report_that_is_ended_leaves_its_results_and_no_worker(report: str, tmp_path: Path) -> None:
-    words = ["report", report, "-o", str(tmp_path), "--workers", "2"]
-    with subprocess.Popen([sys.executable, "-m", "tombolo_sim", *words], start_new_session=True) as process:
-        wait_until(lambda: len(list(tmp_path.glob("jobs/*.json"))) > 0, "a first result")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 143
-        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")
 
 
 def test_without_a_terminal_a_line_a_minute_says_what_is_left() -> None:
