@@ -65,6 +65,7 @@ sim-python: setup-simulate ## the simulator's Python package, built into .venv, 
 SEEDS_OF_REPORTS = $(foreach seed,1 2 3 4 5,--seed $(seed))
 
 report: setup-simulate ## the evaluations of the four papers and the choice of the defaults, on the traces in TRACES=DIR, into build/report (under two hours; continues where it was; REPORT_ARGUMENTS choose traces, TOMBOLO_ARGUMENTS windows for the largest report)
+	@test -d "$(TRACES)" || { echo "TRACES=DIR must name the folder of traces" >&2; exit 2; }
 	cd simulator/python && ../../.venv/bin/maturin develop --release --locked
 	.venv/bin/tombolo-sim report gds-lc --traces "$(TRACES)" --output build/report $(SEEDS_OF_REPORTS)
 	.venv/bin/tombolo-sim report hou --output build/report $(SEEDS_OF_REPORTS)
