@@ -161,7 +161,7 @@ def under_way(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: len(list(folder.glob("jobs/*.json"))) > 0, "a first result")
         yield process
-        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}", timeout_s=5)
+        wait_until(lambda: not processes_of(process.pid), f"the end of {processes_of(process.pid)}")
 
 
 @pytest.fixture
