@@ -347,9 +347,6 @@ impl Dirty {
 
     /// When the oldest block was written that no hash job has taken yet.
     pub fn oldest_queued(&self) -> Option<Instant> {
-        if self.queued == 0 {
-            return None;
-        }
         let index = self.queue.partition_point(|block| block.pvbn < self.cursor);
         let queued = self.queue.range(index..).find(|block| block.stage == Stage::Queued)?;
         self.ages.of(queued.pvbn)

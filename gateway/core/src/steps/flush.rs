@@ -420,7 +420,7 @@ impl Core {
 
     /// When the next upload that waits to be repeated may be. Those behind one that has to wait for room wait with it.
     fn upload_deadline(&self) -> Option<Instant> {
-        if self.flush.uploads.is_empty() || self.free_lanes() == 0 {
+        if self.free_lanes() == 0 {
             return None;
         }
         let room = self.index_room().min(self.upload_memory());
