@@ -76,7 +76,7 @@ def test_an_unknown_policy_is_told_with_those_there_are() -> None:
     with pytest.raises(EngineError, match=r"^replacement: .*lru .*adaptive"):
         engine.replay(job)
     job = Choice(Trace("arc", ARC), policy("lru+clairvoyant"), 100).job()
-    with pytest.raises(EngineError, match=r"^prefetch: .*amp"):
+    with pytest.raises(EngineError, match=r"^prefetch: .*amp .*oracle"):
         engine.replay(job)
 
 

@@ -4,6 +4,7 @@ use super::error::Error;
 use super::job::{Addressing, Job};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::str::FromStr;
 use tombolo_base::NameError;
 use tombolo_cache::{Capacity, Grouping, Policy, Probation, Replacement};
 use tombolo_core::{Economy, Policies};
@@ -23,10 +24,7 @@ const EVICT_BLOCKS: u32 = 16;
 pub fn build(job: &Job, future: Vec<FutureRead>) -> Result<Policies, Error> {
     let named = match &*job.replacement {
         ADAPTIVE => Policy::Lru,
-        name => {
-            let unknown = |error: NameError| refused("replacement", format!("{error} {ADAPTIVE}"));
-            name.parse().map_err(unknown)?
-        }
+        name => parse_name("replacement", name, ADAPTIVE)?,
     };
     let (prefetcher, insertion) = prefetcher(job, future)?;
     let fresh = replacement(named, job.cache_blocks);
@@ -77,7 +75,7 @@ fn prefetcher(job: &Job, future: Vec<FutureRead>) -> Result<(Box<dyn Prefetcher>
         })?;
         return Ok((Box::new(Oracle::new(config, future)), Insertion::Newest));
     }
-    let name: PolicyName = job.prefetch.parse().map_err(|error| refused("prefetch", error))?;
+    let name: PolicyName = parse_name("prefetch", &job.prefetch, ORACLE)?;
     let mut config = PolicyConfig::of(name);
     each(settings, |name, value| set(&mut config, name, value))?;
     if let Some(error) = config.validate().first() {
@@ -92,6 +90,12 @@ fn each(settings: &Map<String, Value>, mut set: impl FnMut(&str, &Value) -> Resu
     settings.iter().try_for_each(|(name, value)| {
         set(name, value).map_err(|reason| refused("prefetch_settings", format!("{name} = {value}: {reason}")))
     })
+}
+
+/// One of the gateway's policies; `beside` is what a replay takes besides, for whoever names none.
+fn parse_name<T: FromStr<Err = NameError>>(field: &'static str, name: &str, beside: &str) -> Result<T, Error> {
+    name.parse()
+        .map_err(|error| refused(field, format!("{error} {beside}")))
 }
 
 fn refused(field: &'static str, reason: impl ToString) -> Error {
